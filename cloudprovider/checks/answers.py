@@ -3,8 +3,7 @@ the commands and the conformance suite. Pure.
 
 Each function takes the raw answer of a method and returns it with the type of the contract, or
 raises `WrongAnswer` with every fault at once; `problems_of` gives the faults alone. Refused is what
-the API server would refuse later without naming the culprit, and what could be mistaken
-("gone")."""
+the API server would refuse later without naming the culprit, or what may be mistaken."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ _MOST = 1_000_000  # items of one answer
 
 
 class WrongAnswer(Exception):
-    """An answer that cannot be used. `problems` holds every fault of it, each a clause for
-    people."""
+    """An answer that cannot be used. `problems` holds every fault of it, as clauses for people."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -162,8 +160,7 @@ def batch(answer: object, names: Sequence[str], check: Callable[[str, object], T
 
 
 def pod_cidrs(answer: object) -> tuple[IPNetwork, ...]:
-    """Ranges without host bits, one of each IP family at most; none where the cloud has not chosen
-    yet."""
+    """Ranges without host bits, one of each IP family at most; none: not chosen yet."""
     found: list[IPNetwork] = []
     problems = []
     for one in texts(answer):
@@ -281,8 +278,7 @@ def revision(answer: object) -> str:
 def nothing(answer: object) -> None:
     """For methods that return nothing: whatever came is dropped, except work that was never done.
 
-    A coroutine means that the provider is written for asyncio: nothing has happened in the cloud.
-    """
+    A coroutine means that the provider is written for asyncio: nothing has happened."""
     if inspect.isawaitable(answer) or inspect.isgenerator(answer):
         raise _wrong_type(answer, "nothing")
 

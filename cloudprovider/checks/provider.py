@@ -1,6 +1,5 @@
 """What a provider must be before it is used: its name, its methods and its accessors. Asked at the
-start by the manager and by `hosting`, and by `python -m cloudprovider check`; all `Problem`s at
-once.
+start by the manager and by `hosting`, and by `python -m cloudprovider check`; all at once.
 
 Of the vendor's code only accessors, `provider_name` and `provider_id_prefixes` are called, which by
 contract do no work."""
@@ -14,8 +13,7 @@ from typing import Any, Final
 from cloudprovider.host import InformerUser
 from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
-from cloudprovider.internal.problem import Problem
-from cloudprovider.internal.suggestions import nearest
+from cloudprovider.internal.problem import Problem, nearest
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.loading.diagnostics import code_place, home_of, raised_at, told_of
 from cloudprovider.localinstance import LocalInstance
@@ -74,8 +72,7 @@ def interface_problems(provider: Interface, name: str = "") -> list[Problem]:
 
 
 def capability_problems(provider: Interface) -> list[Problem]:
-    """What is wrong with what the accessors return. To be asked after `initialize`, which may make
-    it."""
+    """What is wrong with what the accessors return. For after `initialize`, which may make it."""
     problems: list[Problem] = []
     found = {name: _asked(provider, name, problems) for name in ACCESSORS}
     offered = {name: one for name, one in found.items() if one is not None}
@@ -128,8 +125,7 @@ def _own_name(provider: Interface, problems: list[Problem]) -> str:
 
 
 def _asked(provider: Interface, accessor: str, problems: list[Problem]) -> Any:
-    """What one accessor returns; None where it cannot be asked, which `interface_problems` or
-    `problems` tells."""
+    """What one accessor returns; None where it cannot be asked, see `problems`."""
     method = _attribute(provider, accessor)
     if not callable(method) or _unlike_a_function(method):
         return None
@@ -279,8 +275,7 @@ def _max_batch(found: Any) -> Iterator[Problem]:
 
 
 def _unreachable(provider: Interface, offered: Mapping[str, Any]) -> Iterator[Problem]:
-    """Capabilities that the provider, or what its accessors return, implements and that the host
-    cannot ask for."""
+    """Capabilities that the provider implements and the host cannot ask for."""
     newer = any(name in offered for name in _NEWER)
     for accessor, wanted in ACCESSORS.items():
         if accessor in offered or (accessor in _OLDER and newer):

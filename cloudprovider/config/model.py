@@ -22,7 +22,7 @@ from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.config.documents import Document, DocumentError, Place, parse
 from cloudprovider.config.watcher import ConfigWatcher
 from cloudprovider.errors import ConfigUnreadable, InvalidConfig
-from cloudprovider.internal.suggestions import nearest
+from cloudprovider.internal.problem import nearest
 from cloudprovider.internal.values import parse_duration
 
 _LISTS = (list, tuple, set, frozenset)

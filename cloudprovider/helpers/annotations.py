@@ -26,7 +26,7 @@ from cloudprovider.errors import InvalidAnnotations
 from cloudprovider.helpers.kinds import Kind
 from cloudprovider.helpers.labels import label_key_problems
 from cloudprovider.helpers.objects import HasMetadata, annotations_of
-from cloudprovider.internal.suggestions import nearest
+from cloudprovider.internal.problem import nearest
 
 __all__ = ["Annotation", "OptionalAnnotation", "ServiceAnnotations", "annotation"]
 

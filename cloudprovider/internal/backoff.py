@@ -44,8 +44,7 @@ NO_ATTEMPTS: Final = Attempts()
 
 @frozen
 class Backoff:
-    """The delay after each attempt: `base` seconds, multiplied by `factor` each time, never more
-    than `cap`."""
+    """`base` seconds, multiplied by `factor` each time, never more than `cap`."""
 
     base: float = field(default=0.005, validator=validators.gt(0))
     cap: float = field(default=60.0, validator=validators.gt(0))

@@ -20,13 +20,10 @@ _LATE_CLOCKS: Final = datetime.timedelta(hours=1)
 
 
 def self_signed(name: str, alternatives: Sequence[str]) -> bytes:
-    """A PEM text: a certificate for this common name and these names and IP addresses, and its key
-    without passphrase.
+    """A PEM text: a certificate for this common name and these names and IP addresses, and its key.
 
     Valid for `LIFETIME` from now. Blocks for a part of a second. It is made by this file, run as a
-    program in another process that imports nothing else of ours; where no process can be started,
-    here.
-    """
+    program in another process that imports nothing else of ours; without a process, here."""
     if sys.executable:
         try:
             done = subprocess.run(

@@ -42,11 +42,9 @@ class Cleaner:
         self._mask = Mask((form for value in self.values for form in forms(value)), window=window)
 
     def line(self, value: object, limit: int = LONGEST, *, fold: bool = False) -> str:
-        """The text of any object on one line of at most `limit` characters, even if its ``str``
-        raises.
+        """Any object's text on one line of at most `limit` characters, even if its ``str`` raises.
 
-        With `fold`, each run of blanks and line breaks is shown as one blank.
-        """
+        With `fold`, each run of blanks and line breaks is shown as one blank."""
         text = _text(value)
         shown = redact(self._mask.apply(text[: limit + _MARGIN]))
         if len(text) > limit + _MARGIN:
@@ -57,13 +55,11 @@ class Cleaner:
         return f"{shown[: limit - 3]}..."
 
     def stack(self, error: BaseException, limit: int = LONGEST_STACK) -> str:
-        """The traceback of `error` and of what it is chained to, as Python prints them, with
-        cleaned messages.
+        """The traceback of `error` and of what it is chained to, as Python prints it, cleaned.
 
         Every line begins with a space, so none can pass for a log line; a message is one line, so
         none can pass for a frame. The outermost exceptions and the innermost frames are kept where
-        there are too many.
-        """
+        there are too many."""
         lines: list[str] = []
         length = 0
         for part in _parts(error):

@@ -1,9 +1,8 @@
-"""Types of the values that a vendor builds: checked where they are built, so that the traceback
-shows the line.
+"""Types of the values that a vendor builds: checked where they are built, the traceback shows
+where.
 
 Used by the frozen classes of the contract. What a text must look like (a label value, an address)
-is checked by the host, which knows the node: see `InstanceMetadata`.
-"""
+is checked by the host, which knows the node: see `InstanceMetadata`."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ _SHOWN = 80  # characters of a wrong value
 
 
 def as_tuple(value: Iterable[V1NodeAddress]) -> tuple[V1NodeAddress, ...]:
-    """A converter: any collection, but not a text, which would fall apart into characters. For
-    `node_addresses`."""
+    """A converter: any collection, but no text. For `node_addresses`."""
     given: Any = value  # vendors' code need not be typed
     collection = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
     return tuple(given) if collection else given

@@ -1,9 +1,7 @@
-"""What is written below a field becomes part of `help()`: of its class's docstring, and the field's
-own.
+"""What is written below a field becomes part of `help()`: of its class's and its own.
 
 Python keeps no text below a field at run time, and attrs adds methods that hide the fields in
-`help()`. The texts are read from the module's source when they are asked for: importing costs
-nothing."""
+`help()`. The texts are read from the module's source when they are asked for: at no cost."""
 
 from __future__ import annotations
 
@@ -80,8 +78,7 @@ def _fields(kind: type[Any]) -> dict[str, tuple[str, str]]:
 
 
 def _default(value: ast.expr | None) -> str:
-    """The default as in a signature: of `field(default=...)`, of a factory, or as written; nothing
-    without one."""
+    """The default as in a signature: of `field(default=...)`, a factory, or as written."""
     if value is None:
         return ""
     if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "field"):

@@ -1,5 +1,4 @@
-"""JSON Patch (RFC 6902), applied to an object. Pure; asked by `patching.py`, which has the other
-kinds of patch."""
+"""JSON Patch (RFC 6902), applied to an object. Pure; `patching.py` has the others."""
 
 from __future__ import annotations
 

@@ -83,8 +83,7 @@ class Mask:
                 kind.setdefault(len(value), set()).add(value)
 
     def apply(self, text: str) -> str:
-        """`text` with each value and piece replaced by "***". One look per position and length:
-        linear."""
+        """`text` with each value and piece replaced by "***". In linear time."""
         if not self.values:
             return text
         end = 0  # of what is hidden so far
@@ -130,12 +129,9 @@ def config_values(data: bytes) -> frozenset[str]:
 
 
 def secret_values(data: bytes) -> frozenset[str]:
-    """The values of a config file that are secret by their setting's name or by their looks. Pure;
-    any bytes will do.
+    """The values of a config file that are secret by their setting's name or by their looks. Pure.
 
-    A password in a URL is one, whatever the setting. Words that are the name of a setting as well
-    are left.
-    """
+    A password in a URL is one, whatever the setting. Settings' names are left."""
     text = _SECTION.sub("", _COMMENT.sub("", data.decode("utf-8", errors="replace")))
     found: set[str] = {password for _, password in _USERINFO.findall(text)}
     names: set[str] = set()
@@ -158,8 +154,7 @@ def _is_count(value: str) -> bool:
 
 
 def _settings(text: str) -> Iterator[tuple[str, str]]:
-    """(name, value) of every setting. What follows on further lines belongs to the setting before;
-    "" without one."""
+    """(name, value) of every setting. Further lines belong to the setting before."""
     name, at = "", 0
     while match := _SETTING.search(text, at):
         yield name, text[at : match.start()]
@@ -200,8 +195,7 @@ def _last_word(name: str) -> str:
 
 
 def _looks_secret(word: str) -> bool:
-    """Letters of both cases and digits, or a long run of letters and digits, or signs that names do
-    not have."""
+    """Letters of both cases and digits, or a long run of letters and digits, or odd signs."""
     if len(word) < 8 or "://" in word or word.startswith(("/", "./")) or _UUID.fullmatch(word):
         return False
     digits = any(letter.isdigit() for letter in word)
@@ -252,8 +246,7 @@ def safe_cause(error: BaseException, data: bytes | None) -> tuple[str, BaseExcep
 
 
 def _shows_credential(error: traceback.TracebackException) -> bool:
-    """Whether the text of an exception, or of one it is chained to, does; source lines in the
-    traceback are code."""
+    """Whether the text of an exception, or of one it is chained to, does; not its source lines."""
     link: traceback.TracebackException | None = error
     while link is not None:
         text = "".join(link.format_exception_only())

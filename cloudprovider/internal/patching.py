@@ -157,8 +157,7 @@ def _rule(types: Merging | None, name: str) -> FieldMerging:
 
 
 def _take(result: JSON, name: str, value: Any) -> None:
-    """Set a field that holds nothing to merge with: nulls and directives in the patch mean nothing
-    there."""
+    """Set a field that holds nothing to merge with: nulls and directives mean nothing."""
     keep, cleaned = _plain(value)
     if keep:
         result[name] = cleaned
@@ -290,8 +289,7 @@ def _ordered(merged: list[Any], order: list[Any], live: list[Any], key: str) -> 
 
 
 def _insertion_sorted(items: list[Any], rank: dict[Any, int], key: str) -> list[Any]:
-    """Sort as the real server does: its comparison puts an element without a rank in front of what
-    precedes it."""
+    """Sort as the real server does: an element without a rank goes in front of its predecessor."""
     result: list[Any] = []
     for item in items:
         mine = rank.get(_identity(item, key))

@@ -1,21 +1,17 @@
-"""Problem: one thing that is wrong with a provider, as people read it. What happened and
-where, what to do.
-
-Made by `diagnostics` and `providerchecks`; shown by the registry's errors, the manager's log and
-the command line.
-"""
+"""What is wrong, as people read it: what happened and where, what to do, and which known name a
+misspelt one probably means."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
 
 @frozen
 class Problem:
-    """One thing that is wrong: what happened and where, and what to do. Clauses without a full
-    stop."""
+    """One thing that is wrong: what happened and where, and what to do. No full stops."""
 
     what: str
     fix: str
@@ -34,9 +30,20 @@ class Problem:
 
 
 def sentences(what: str, details: Sequence[str], fix: str) -> str:
-    """A problem as text for people: on one line, or with `details` on a line each. What happened,
-    and what to do."""
+    """A problem as text for people: on one line, or with `details` on a line each. With the fix."""
     if details:
         return "\n".join([f"{what}:", *(f"  {line}" for line in details), *([f"Fix: {fix}."] if fix else [])])
     end = "" if what.endswith(("?", ".")) else "."
     return f"{what}{end} Fix: {fix}." if fix else f"{what}{end}"
+
+
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """The known name that is most like this one; "" where none is like it. `likeness`: from 0, any
+    name will do, to 1."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)), "")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question to append to a sentence without its full stop; "" where nothing is near."""
+    near = nearest(name, known)
+    return f". Did you mean {near!r}?" if near else ""

@@ -67,8 +67,7 @@ def _descriptor(stream: TextIO) -> int:
 
 
 def _flush(stream: TextIO | None) -> None:
-    """Nothing that was written before must come out afterwards: neither what Python holds nor what
-    C does."""
+    """Nothing that was written before must come out afterwards: from Python or C."""
     if stream is not None:
         with suppress(OSError, ValueError):
             stream.flush()

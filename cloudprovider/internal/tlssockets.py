@@ -17,8 +17,7 @@ class TLSSocket(ssl.SSLSocket):
     and then raises, so that nobody is left who could close it."""
 
     def getpeername(self) -> Any:
-        """The peer's address; raises OSError. `wrap_socket` asks for it to see whether the socket
-        is connected."""
+        """The peer's address; raises OSError. `wrap_socket` asks for it."""
         try:
             return super().getpeername()
         except OSError:

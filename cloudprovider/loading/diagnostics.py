@@ -19,9 +19,8 @@ from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.internal.cleaning import LONGEST_ERROR, Cleaner
 from cloudprovider.internal.masking import config_values
-from cloudprovider.internal.problem import Problem
+from cloudprovider.internal.problem import Problem, did_you_mean, nearest
 from cloudprovider.internal.redaction import redact
-from cloudprovider.internal.suggestions import did_you_mean, nearest
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Plugin
 from cloudprovider.localinstance import LocalInstance
@@ -154,8 +153,7 @@ def _python_name(project: str) -> str:
 
 
 def signature_problem(factory: Callable[..., Any]) -> Problem | None:
-    """The factory cannot be called with the cloud config; None where it can, or where one cannot
-    tell."""
+    """The factory cannot be called with the cloud config; None where that is not sure."""
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):  # written in C, say
@@ -172,8 +170,7 @@ def signature_problem(factory: Callable[..., Any]) -> Problem | None:
 
 
 def factory_problem(error: BaseException, config: CloudConfig | None, home: str, *, whose: str = "") -> Problem:
-    """The factory raised. Values of the config are masked. `whose` names the distribution, "" for
-    this program."""
+    """The factory raised. Values of the config are masked. `whose`: the distribution, or ""."""
     where = raised_at(error, home)
     if isinstance(error, TypeError) and (match := _ABSTRACT.match(str(error))) is not None:
         for one in reversed(list(_subclasses(CONTRACT))):  # the newest first: a module may have been loaded again
@@ -240,9 +237,8 @@ def told_of(error: BaseException, hidden: bytes | None = None) -> tuple[str, tup
 
     Line by line: several lines of text; the `problems` of an exception that has them, as an
     attribute; the errors of a pydantic ValidationError; the members of an exception group. Values
-    of the config `hidden` are masked, and what looks like a credential is redacted, as the manager
-    does.
-    """
+    of the config `hidden` are masked, and what looks like a credential is redacted, as in the
+    manager."""
     cleaner = Cleaner(config_values(hidden) if hidden else (), window=_PIECE)
     kind = type(error).__name__
     lines = [cleaner.line(line.rstrip(), LONGEST_ERROR) for line in _lines(error) if line.strip()]
@@ -299,14 +295,12 @@ def raised_at(error: BaseException, home: str = "") -> str:
 
 
 def was_not_entered(error: BaseException) -> bool:
-    """Whether the exception comes from the call itself, before the first line of what was
-    called."""
+    """Whether the exception comes from the call itself, before the first line of the callee."""
     return isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def home_of(module: str) -> str:
-    """The folder of a module's top-level package, or its file; "" where it cannot be found. Imports
-    nothing."""
+    """A module's top-level folder, or its file; "" where there is none. Imports nothing."""
     top = module.partition(".")[0]
     try:
         spec = getattr(sys.modules.get(top), "__spec__", None) or find_spec(top)

@@ -1,5 +1,4 @@
-"""Do `cloudprovider` and `controllers` mean this distribution's packages? Asked when either of them
-is imported.
+"""Do `cloudprovider` and `controllers` mean this distribution's packages? Asked at import.
 
 Both import names are generic: a folder of the same name beside a vendor's main.py, or another
 installed package, hides ours or is hidden by it. The import system is asked without importing
@@ -16,11 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def check() -> None:
-    """Raise ImportError if another `controllers` is found in place of ours, or another package
-    hides behind ours.
+    """Raise ImportError if another `controllers` is found in place of ours, or hides behind ours.
 
-    Of the hidden ones only those beside the program that runs (a vendor's main.py) are looked for.
-    """
+    Of hidden ones those beside the program that runs (a vendor's main.py) count."""
     spec = find_spec("controllers")
     if spec is not None and spec.origin is not None and Path(spec.origin).resolve().parent != ROOT / "controllers":
         _refuse(Path(spec.origin).resolve(), "controllers")

@@ -1,5 +1,4 @@
-"""From an entry point to a provider: import its module, take its factory, call it with the cloud
-config.
+"""From an entry point to a provider: import its module, take its factory, call it with the config.
 
 Vendor code runs here for the first time: whatever it raises becomes one of the errors of `errors`,
 with file and line, and with what to do from `diagnostics` (imported only then). A secret of the
@@ -23,8 +22,7 @@ Factory = Callable[[CloudConfig | None], Interface]
 
 
 def load_factory(plugin: Plugin) -> Factory:
-    """Import the plugin's module and return its factory. Raises ProviderLoadError for all that can
-    be wrong."""
+    """Import the plugin's module and return its factory. Raises ProviderLoadError."""
     from cloudprovider.loading import diagnostics
 
     try:

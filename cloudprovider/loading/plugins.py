@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from importlib_metadata import IDistribution
 
 ENTRY_POINT_GROUP = "cloudprovider.providers"
-"""The entry-point group that plugins declare their factory in: `acme =
-"acme_provider:new_provider"`."""
+"""The entry-point group of plugins' factories: `acme = "acme_provider:new_provider"`."""
 
 _OURS = "kubernetes-cloud-provider"
 _OUR_FOLDERS = ("cloudprovider/", "controllers/")
@@ -56,22 +55,19 @@ class Plugin:
 
     @property
     def target(self) -> tuple[str, str]:
-        """The module, and the object in it ("" for the module itself). Raises ValueError for a bad
-        `value`."""
+        """The module, and the object in it ("" for itself). Raises ValueError for a bad `value`."""
         from importlib_metadata import EntryPoint
 
         entry = EntryPoint(self.name, self.value, ENTRY_POINT_GROUP)
         return entry.module, entry.attr or ""
 
     def load(self) -> Any:
-        """Import the module and return the object; raises whatever that raises, ValueError for a
-        bad `value`."""
+        """Import the module and return the object; raises its errors, or ValueError for `value`."""
         module, _ = self.target
         return self.pick(import_module(module))
 
     def pick(self, module: ModuleType) -> Any:
-        """The object that the entry point names. Raises AttributeError where the module has
-        none."""
+        """The object that the entry point names. Raises AttributeError where there is none."""
         found: Any = module
         for part in filter(None, self.target[1].split(".")):
             found = getattr(found, part)
@@ -94,8 +90,7 @@ class Plugin:
         return folder if url.scheme == "file" and folder.is_dir() else None
 
     def modules(self) -> tuple[str, ...]:
-        """The top-level modules and packages that it brings, sorted; () where its metadata does not
-        say."""
+        """The top-level modules and packages that it brings, sorted; () if not known."""
         files = [str(path).split("/") for path in self._installed.files or ()]
         names = {path[0] for path in files if path[-1].endswith(".py")} - {".."}
         if not names and (source := self.source) is not None:
@@ -116,11 +111,9 @@ class Found:
 
 
 def find_plugins() -> Found:
-    """Look through every installed distribution. Reads files, imports no plugin; repeatable, any
-    thread.
+    """Look through every installed distribution. Reads files, imports no plugin; any thread.
 
-    A distribution that is found twice on sys.path counts once, as the first one.
-    """
+    A distribution that is found twice on sys.path counts once, as the first one."""
     import importlib_metadata
 
     return _collect(importlib_metadata.distributions(), importlib_metadata.distribution)

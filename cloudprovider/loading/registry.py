@@ -19,7 +19,7 @@ from collections.abc import Callable
 from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.errors import DuplicateProvider, InvalidProviderName, ProviderTypeError, UnknownProvider
 from cloudprovider.interface import Interface
-from cloudprovider.internal.suggestions import did_you_mean
+from cloudprovider.internal.problem import did_you_mean
 from cloudprovider.loading.loader import Factory, described, described_type, load_factory, start_provider
 from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Found, Plugin, find_plugins
 from cloudprovider.wellknown import EXTERNAL_PROVIDER_NAME

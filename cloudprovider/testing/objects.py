@@ -1,9 +1,7 @@
-"""Nodes and Services as JSON objects for tests: what a kubelet registers and what people create.
-Pure.
+"""Nodes and Services as JSON objects for tests: as a kubelet and people make them. Pure.
 
 A test gives what it is about, the rest is filled in; the result is what an API server takes in a
-POST, also `EmbeddedAPIServer.create`.
-"""
+POST, also `EmbeddedAPIServer.create`."""
 
 from __future__ import annotations
 
@@ -72,8 +70,7 @@ def node(
 
 
 def ready_condition(ready: bool) -> JSON:
-    """The condition Ready: as a kubelet reports it, or as kube-controller-manager sets it for a
-    silent kubelet."""
+    """The condition Ready: as a kubelet or kube-controller-manager has it."""
     if ready:
         return condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")
     return condition("Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")

@@ -1,8 +1,7 @@
-"""Waiting in a test for something that happens in another thread or process, or in a cloud, without
-sleeping blindly.
+"""Waiting in a test for something that happens in another thread, process or cloud, without blind
+sleeps.
 
-Where the test has a clock to move, it moves that instead.
-"""
+Where the test has a clock to move, it moves that instead."""
 
 import threading
 import time
@@ -21,15 +20,13 @@ def eventually(
     *,
     changed: threading.Condition | None = None,
 ) -> T:
-    """Call `predicate` until it returns something true, and return that; AssertionError after
-    `timeout` seconds.
+    """Call `predicate` until it returns something true, and return it; else AssertionError.
 
     A predicate may also assert: an AssertionError means "not yet", and the last one is the cause of
     the failure. Other exceptions come through at once. `message` says what was awaited; a function
     is called at the end, for the state then. Between two calls the thread waits on `changed`, if
     given, so that news is seen at once (it is held for the wait only, never while the predicate
-    runs), and at most for a pause that grows from 5 to 100 ms.
-    """
+    runs), and at most for a pause that grows from 5 to 100 ms."""
     __tracebackhide__ = True  # pytest shows the test's own line
     deadline = time.monotonic() + timeout
     news = threading.Condition() if changed is None else changed

@@ -1,8 +1,6 @@
-"""The manager as a program and as a library: `main` for a vendor's main.py, the pieces for other
-programs.
+"""The manager as a program and as a library: `main` for a vendor's main.py, the rest for others.
 
-Names are loaded when they are first used, so that `main` answers --help without importing the rest.
-"""
+Names are loaded when they are first used, so that `main` answers --help at once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`python -m controllers.app`: the console script without installing it. See
-`controllers/cli/main.py`."""
+"""`python -m controllers.app`: the uninstalled console script. See `controllers/cli/main.py`."""
 
 from controllers.cli.main import run
 

@@ -52,8 +52,7 @@ class Grant:
 
 @attrs.frozen(kw_only=True)
 class Need:
-    """One verb of one rule: who needs it, and those with whom it is left out, as a wider rule of
-    theirs has it."""
+    """One verb of one rule: who needs it, and who has it by a wider rule."""
 
     namespace: str
     group: str
@@ -70,8 +69,7 @@ class Need:
 
 
 def needs(entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON_RULES) -> list[Need]:
-    """Every verb that these controllers and the manager itself need, whichever of them run; sorted.
-    Pure."""
+    """Every verb that these controllers and the manager need; sorted. Pure."""
     wanted: dict[tuple[str, str, str, tuple[str, ...], str], list[str]] = {}
     for who, rules in _sources(entries, common):
         for rule in rules:
@@ -99,8 +97,7 @@ def needs(entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON_
 
 
 def grants(entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON_RULES) -> list[Grant]:
-    """The rules of these controllers and of the manager itself, merged, without what another one
-    covers. Pure."""
+    """The rules of these controllers and of the manager itself, merged. Pure."""
     every = needs(entries, common)
     merged: dict[tuple[str, str, str, tuple[str, ...]], list[Need]] = {}
     for need in every:
@@ -162,8 +159,7 @@ def manifest(
 
 
 def chart_permissions(entries: Sequence[ControllerEntry]) -> str:
-    """The YAML from which the Helm chart makes its roles: the controllers, and who needs which
-    verb. Pure."""
+    """The Helm chart's YAML of roles: the controllers, and who needs which verb. Pure."""
     lines = [
         "# Who needs which permission: templates/permissions.yaml makes roles from it. Generated, do not edit it here:",
         "#   python -m controllers.cli.rbac --chart > examples/deploy/chart/files/permissions.yaml",
@@ -222,8 +218,7 @@ def _binding(role: str, account: str, namespace: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None, catalog: Sequence[ControllerEntry] = CATALOG) -> int:
-    """Print the manifest; returns the exit code. A vendor with controllers of its own passes a
-    longer `catalog`."""
+    """Print the manifest; returns the exit code. A vendor may pass a longer `catalog`."""
     parser = argparse.ArgumentParser(
         prog="python -m controllers.cli.rbac", description="Prints the RBAC manifest of the enabled controllers."
     )

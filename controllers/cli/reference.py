@@ -33,8 +33,7 @@ def page(
     defaults: Mapping[str, str] | None = None,
     webhooks: Sequence[WebhookEntry] = WEBHOOKS,
 ) -> str:
-    """The page, in Markdown. Pure. A vendor's program passes what it passes to `main`, for a page
-    of its own."""
+    """The page, in Markdown. Pure. A vendor passes what its `main` gets."""
     parts = [_ABOUT, "## Flags\n"]
     for section, rows in by_section(table(catalog, default_provider, flags, defaults, webhooks)).items():
         lines = []

@@ -6,8 +6,7 @@ the value, or :class:`InvalidAnswer`, which costs its key and nothing else. It i
 vendor thread, as an answer may be an object whose own code raises or hangs.
 
 A Node can be deleted and made again while a call is under way, and what it gets from the cloud can
-never be changed. So a reconciler opens an :class:`Answer` with the node that it is about to
-write."""
+never be changed. So a reconciler opens an :class:`Answer` with the node to be written."""
 
 from __future__ import annotations
 
@@ -58,11 +57,9 @@ class BatchAnswer(Generic[A]):
 
 
 def by_name(answer: object, names: Sequence[str], check: Callable[[str, object], A], *, method: str) -> BatchAnswer[A]:
-    """A batch answer by name. `check(name, value)` judges one value, and what it raises stands for
-    that name alone.
+    """A batch answer by name. `check(name, value)` judges one value, raising for that name alone.
 
-    Raises InvalidAnswer when the whole is not a mapping: then nothing is known about any of them.
-    """
+    Raises InvalidAnswer when the whole is not a mapping: then nothing is known."""
     found = judged(lambda given: answers.batch(given, names, check), method)(answer)
     values: dict[str, A | Exception] = {}
     for name, value in found.items():
@@ -81,8 +78,7 @@ def by_name(answer: object, names: Sequence[str], check: Callable[[str, object],
 
 @frozen(eq=False)
 class Answer(Generic[A]):
-    """One answer, or one error, of the cloud. There is no way to its value past `of` that does not
-    say so."""
+    """One answer, or one error, of the cloud. There is no way to its value past `of`."""
 
     uid: str
     """Of the Node that the cloud was asked about."""

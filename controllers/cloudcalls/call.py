@@ -26,8 +26,7 @@ R = TypeVar("R")
 
 @frozen
 class Flow:
-    """What a call is part of: its kind, and the namespace whose object it is about, "" for the
-    cluster's."""
+    """What a call is part of: its kind, and its object's namespace, "" for none."""
 
     kind: str
     namespace: str = ""
@@ -65,8 +64,7 @@ class Inbox:
             self.condition.notify()
 
     def begun(self, call: CloudCall[Any]) -> None:
-        """A call runs. The thread is woken only if it would sleep past the time when
-        it is to look at this call."""
+        """A call runs. The thread is woken only if it would sleep past `look_at`."""
         with self.condition:
             self.started.append(call)
             if call.look_at < self.wake_at:
@@ -156,8 +154,7 @@ class CloudCall(Generic[R]):
         return math.inf if self.state is CallState.QUEUED else self.started + self.patience
 
     def take_error(self) -> Exception | None:
-        """The error, to be taken once: its traceback leads back to this call, and would keep it
-        alive."""
+        """The error, to be taken once: its traceback would keep this call alive."""
         try:
             return self.error
         finally:

@@ -115,8 +115,7 @@ class LoadBalancerCalls(_Calls):
         )
 
     def revision(self) -> str:
-        """The word that says how this version of the provider builds; see
-        `load_balancer_revision`."""
+        """The word that says how this provider's version builds; see `load_balancer_revision`."""
         return self._call("load_balancer_revision", answers.revision, "load-balancers")
 
     @property
@@ -125,8 +124,7 @@ class LoadBalancerCalls(_Calls):
         return isinstance(self._capability, OwnedLoadBalancers)
 
     def owned(self, cluster_name: str) -> tuple[OwnedLoadBalancer, ...]:
-        """Every load balancer of the cluster, where `can_list_owned`. Never a part: a junk item
-        fails the whole."""
+        """Every load balancer of the cluster, where `can_list_owned`. A junk item fails it."""
         check = answers.owned_load_balancers
         return self._call("owned_load_balancers", check, "load-balancers", cluster_name, priority=PRIORITY_SWEEP)
 
@@ -224,19 +222,16 @@ class PVLabelerCalls(_Calls):
     def labels(
         self, pv: V1PersistentVolume, *, priority: int = PRIORITY_NORMAL, admission: bool = False
     ) -> dict[str, str]:
-        """The labels that the volume should carry. `admission`: it is not stored, and may be
-        an invention."""
+        """The labels that the volume should carry. `admission`: not stored, maybe invented."""
         key = f"{STRANGER if admission else ''}persistentvolume/{key_of(pv)}"
         return self._call("get_labels_for_volume", answers.labels, key, pv, priority=priority)
 
 
 class SSHKeyCalls(_Calls):
-    """Who may log in on the machines. All keys are one key of the gate: they are installed one
-    after the other."""
+    """Who may log in on the machines. One key of the gate: installed one by one."""
 
     def add(self, user: str, key_data: bytes, *, priority: int = PRIORITY_NORMAL) -> None:
-        """Let a user log in on all instances. The key is kept out of everything that this process
-        shows."""
+        """Let a user log in on all instances. This process never shows the key."""
         conceal([key_data.partition(b" ")[2].decode("ascii", "replace")])
         method = "add_ssh_key_to_all_instances"
         self._call(method, answers.nothing, "ssh-keys", user, key_data, mutating=True, priority=priority)

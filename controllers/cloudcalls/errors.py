@@ -63,8 +63,7 @@ class CallFailed(CloudCallError):
 
 
 class CallAborted(CallFailed):
-    """The provider raised SystemExit, KeyboardInterrupt or their like. It cost this call and
-    nothing else."""
+    """The provider raised SystemExit, KeyboardInterrupt or their like. It cost this call only."""
 
 
 class InvalidAnswer(CloudCallError):
@@ -89,12 +88,10 @@ class CallsClosed(CloudCallError):
 
 
 class CallOverdue(Parked):
-    """No answer within the call's timeout. The call still runs, cancelled, in a thread that is
-    given up for lost.
+    """No answer within the call's timeout. The call still runs, cancelled, in a lost thread.
 
     `until` ends (with None, never with an exception) when the call does; before that no other call
-    is made for `key`.
-    """
+    is made for `key`."""
 
     def __init__(
         self, method: str, key: str, seconds: float, until: Future[None], flag: str = "--cloud-api-timeout"
@@ -130,8 +127,7 @@ _CHAINED = tuple(kind for kind, _ in _OUTCOMES if issubclass(kind, CloudProvider
 
 
 def outcome_of(error: BaseException) -> str:
-    """The outcome label of a call that ended in `error`. The outermost exception of a known class
-    decides."""
+    """The outcome label of a call that ended in `error`. The outermost known exception decides."""
     for link in _chain(error):
         for kind, name in _OUTCOMES:
             if isinstance(link, kind):
@@ -182,8 +178,7 @@ def _name(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception and its explicit causes, outermost first; bounded, as chains can be made to
-    bite their tails."""
+    """The exception and its explicit causes, outermost first; bounded: chains may have loops."""
     link: BaseException | None = error
     for _ in range(_CHAIN_LIMIT):
         if link is None:
@@ -201,8 +196,7 @@ def _well_formed(error: Exception) -> bool:
 
 
 def _twin(kind: type[BaseException], link: BaseException, text: str) -> Exception | None:
-    """A new error of the contract's class `kind` that says what `link` says; None when `link` lacks
-    what it takes."""
+    """An error of class `kind` that says what `link` says; None when `link` lacks what it takes."""
     if kind is Throttled:
         whole = getattr(link, "whole_account", False) is True
         return Throttled(text, retry_after_of(link), whole_account=whole)

@@ -52,11 +52,9 @@ class DryRunBackend(Protocol):
     """
 
     def answer(self, method: str, key: str, args: tuple[Any, ...]) -> Any:
-        """Answer a call that would change the cloud, as the provider would; it is validated as the
-        provider's.
+        """Answer a call that would change the cloud, as the provider would; validated likewise.
 
-        Called in a vendor thread, with copies of the arguments; it may raise what the provider may.
-        """
+        Called in a vendor thread, with copies of the arguments; it raises as the provider."""
 
     def shown(self, method: str, key: str, answer: R) -> R:
         """The valid answer to a call, with what was answered here applied to it."""
@@ -127,8 +125,7 @@ class Gateway:
         return call.answer  # type: ignore[return-value]  # without an error there is an answer
 
     def submit(self, call: CloudCall[Any], inbox: Inbox, patience: float = math.inf) -> CloudCall[Any]:
-        """Queue the call; its end goes to the inbox, whose thread must watch the deadline. See
-        `CallPool.submit`."""
+        """Queue the call; its end goes to the inbox, whose thread watches the deadline."""
         call.flow = flow_of(call.method, call.key)
         call.inbox = inbox
         call.timeout = self.options.timeout_of(call.method)

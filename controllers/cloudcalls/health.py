@@ -68,8 +68,7 @@ def health_of(pool: CallPool, outage: Outage, usual_timeout: float, now: float) 
 
 
 def changing(pool: CallPool, now: float) -> list[OverdueCall]:
-    """The calls under way that may change the cloud, those that were given up too; the longest
-    first."""
+    """The calls under way that may change the cloud, given-up ones too; the longest first."""
     calls = _longest_first({*pool.running(), *pool.overdue()})
     return [_overdue(call, now) for call in calls if call.mutating]
 

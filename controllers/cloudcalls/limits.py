@@ -12,12 +12,10 @@ from collections import deque
 PRIORITY_DELETE = 20
 """Somebody waits for something to be gone, and it costs money until then."""
 PRIORITY_NEW = 10
-"""An object that has never been served: a node that cannot take pods, a Service without an
-address."""
+"""An object never served so far: a node that cannot take pods, a Service without an address."""
 PRIORITY_NORMAL = 0
 PRIORITY_SWEEP = -10
-"""Periodic checks of everything: they have time. Higher classes overtake them for as long as any
-are waiting."""
+"""Periodic checks of everything: they have time. Higher ones overtake them."""
 
 _OBSERVED_SECONDS = 1.0
 _OBSERVED_STARTS = 1024
@@ -90,8 +88,7 @@ class Limiter:
             starts.popleft()
 
     def throttled(self, now: float, *, started: float, retry_after: float | None) -> bool:
-        """The cloud throttled the call that began at `started`; True when the rate was halved for
-        it."""
+        """The cloud throttled the call that began at `started`; True when that halved the rate."""
         if retry_after is not None:
             self._paused_until = max(self._paused_until, now + min(retry_after, self._max_pause))
         resumes = max(now, self._paused_until)
@@ -166,13 +163,11 @@ class Limits:
         limiter.throttled(now, started=started, retry_after=retry_after)
 
     def rate(self, now: float, kind: str | None = None) -> float:
-        """The calls per second allowed at present; without a kind, to the one that is slowed down
-        most."""
+        """The calls per second allowed at present; without a kind, of the slowest one."""
         return min(limiter.rate(now) for limiter in self._both(kind))
 
     def pause(self, now: float, kind: str | None = None) -> float:
-        """Seconds until calls may start again; without a kind, of the one that has to wait
-        longest."""
+        """Seconds until calls may start again; without a kind, of the one that waits longest."""
         return max(limiter.pause(now) for limiter in self._both(kind))
 
     def _both(self, kind: str | None) -> list[Limiter]:

@@ -74,12 +74,9 @@ class CallMetrics:
         self._typical[method] = (mean, seconds, now)
 
     def usual(self, method: str) -> tuple[float, float] | None:
-        """(seconds that answers of this method take, when the last one came); None before the
-        first.
+        """(seconds that this method takes, when it last answered); None before the first.
 
-        No less than the last one took: when a stall ends, nothing that ends with it is slow in
-        comparison.
-        """
+        No less than the last one took: when a stall ends, nothing else is slow beside it."""
         known = self._typical.get(method)
         return None if known is None else (max(known[0], known[1]), known[2])
 

@@ -1,5 +1,4 @@
-"""What can be set about cloud calls (stage 5), with its flags. Stage: before the first one, no
-I/O."""
+"""What can be set about cloud calls (stage 5) by flags. Stage: before the first one, no I/O."""
 
 from __future__ import annotations
 
@@ -90,13 +89,11 @@ class CloudCallOptions:
 
     patience: float = option(2.0, DURATION, check=positive)
     """Seconds after which a batch is split without waiting for its timeout, provided that the same
-    method has answered others meanwhile, and that this batch already took four times as long as
-    they do."""
+    method has answered others meanwhile, and that this one took four times as long."""
 
     lone_patience: float = option(5.0, DURATION, check=positive)
     """Seconds after which one batch is split although no other call of its method was answered
-    meanwhile: an instance that hangs must not keep the others of a lone batch waiting for the
-    timeout."""
+    meanwhile: an instance that hangs must not keep a lone batch waiting."""
 
     cache_ttl: float = option(5.0, DURATION, check=not_negative)
     """Seconds for which an instance's metadata may be answered from memory; 0 turns it off. One

@@ -53,8 +53,7 @@ class Trouble:
 
 
 class Outage:
-    """See the module. Thread-safe. The workers whose keys ask the cloud have it as their
-    `OutageListener`."""
+    """See the module. Thread-safe. Workers that ask the cloud have it as `OutageListener`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -114,16 +113,14 @@ class Outage:
     # ---- by the requeuers
 
     def least_wait(self, error: Exception) -> float:
-        """Seconds that the work which failed with this waits at least: longer, the more of it waits
-        for the cloud."""
+        """Seconds that the work which failed with this waits at least: longer, the more waits."""
         if not self._calls or not _is_unanswered(error):
             return 0.0
         with self._lock:
             return min(len(self._waiting) / _TRIES, _LONGEST) if self._is_on() else 0.0
 
     def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
-        """The work known as `token` failed; returns the seconds after which it is wanted back as a
-        scout."""
+        """The work known as `token` failed; returns the seconds until it is a scout."""
         unanswered = _is_unanswered(error)
         now = self._clock.monotonic()
         pause: float | None = None

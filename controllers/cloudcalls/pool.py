@@ -140,8 +140,7 @@ class CallPool:
             return calls[-1].until if calls else None
 
     def cancel_running(self) -> None:
-        """Tell every call under way that its answer is no longer wanted. It stays for the vendor's
-        code to notice."""
+        """Tell every call under way that its answer is no longer wanted. Vendor code may notice."""
         for call in (*self.running(), *self.overdue()):
             call.cancelled.set()
 
@@ -157,8 +156,7 @@ class CallPool:
             self._refuse(call)
 
     def wait_idle(self, timeout: float | None) -> bool:
-        """Wait until no call is under way, overdue ones not counted; False when the time was up
-        first."""
+        """Wait until no call is under way, overdue ones not counted; False when time is up."""
         with self._lock:
             return wait_for(self._clock, self._changed, lambda: not self._running, timeout)
 

@@ -126,8 +126,7 @@ class Snapshots:
         return len(self._kept)
 
     def lend(self, args: Sequence[Any]) -> Loan:
-        """Copies of the arguments. Lists are fresh for each call, so a provider may sort and cut
-        its own."""
+        """Copies of the arguments. Lists are fresh for each call, to be sorted and cut."""
         pairs: list[tuple[Any, Any]] = []
         lists: list[_Lent] = []
         with self._lock:
@@ -189,8 +188,7 @@ class Snapshots:
         return lent
 
     def _find(self, arg: Any) -> Any:
-        """The copy of this very object, or None: a new object may have the address of a freed
-        one."""
+        """The copy of this very object, or None: a new object may have a freed one's address."""
         place = id(arg)
         reference, lent = self._kept.get(place, (None, None))
         if reference is None or reference() is not arg:

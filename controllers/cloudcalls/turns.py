@@ -92,11 +92,9 @@ class Turns:
             del lines[call.flow]
 
     def next(self, wait: Callable[[str], float]) -> tuple[Called | None, float]:
-        """Take out the call that may start now; otherwise None, and the seconds after which one may
-        (inf: unknown).
+        """Take out the call that may start now; otherwise None, and seconds until one may (or inf).
 
-        `wait(kind)` is how long a call of this kind has to wait for the cloud's limits.
-        """
+        `wait(kind)` is how long a call of this kind has to wait for the cloud's limits."""
         if self._free:
             return self._free.popleft(), 0.0
         soonest = math.inf

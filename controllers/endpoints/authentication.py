@@ -96,8 +96,7 @@ class Authentication:
         """Who sent this request. Raises Unauthenticated, and AskFirst when only the API server
         knows and not `ask`.
 
-        Raises TooManyTokens where it would be asked about too many that it has never said yes to.
-        """
+        Raises TooManyTokens where it would be asked about too many unknown ones."""
         if request.certificate is not None:
             user = user_of_certificate(request.certificate)
             if user is not None:
@@ -130,8 +129,7 @@ class Authentication:
 
 
 def bearer_token(header: str) -> str | None:
-    """The token of an Authorization header; None for what is none, which counts as no credentials
-    at all."""
+    """The token of an Authorization header; None for none, as without credentials."""
     scheme, _, rest = header.strip().partition(" ")
     if scheme.lower() != "bearer":
         return None

@@ -1,9 +1,7 @@
 """May this user read that path? Open paths, system:masters, for the rest the API server's answer.
 
 The API server is asked by a SubjectAccessReview about the path (a nonResourceURL of RBAC), in the
-order of k8s.io/apiserver (options/authorization.go): always allowed group, always allowed paths,
-review.
-"""
+order of k8s.io/apiserver: always allowed group, always allowed paths, review."""
 
 from __future__ import annotations
 
@@ -37,8 +35,7 @@ class Authorization:
         denied_ttl: float,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`open_paths` may end with *. The two `ttl` are the seconds for which a yes and a no are
-        remembered."""
+        """`open_paths` may end with *. A yes and a no are kept for their `ttl` seconds."""
         self._reviewer = reviewer
         trimmed = [path.removeprefix("/") for path in open_paths]
         self._open = frozenset(path for path in trimmed if not path.endswith("*"))

@@ -22,8 +22,7 @@ _WITHHELD: Final = "reason withheld"
 
 @attrs.frozen
 class Check:
-    """One answer: the part's name, whether it is well, and what is wrong or worth knowing (may be
-    empty)."""
+    """One answer: the part's name, whether it is well, and what is worth knowing, or ""."""
 
     name: str
     ok: bool
@@ -82,8 +81,7 @@ class HealthMetrics:
         self._shown: dict[str, set[str]] = {}
 
     def observe(self, endpoint: str, checks: Iterable[Check]) -> None:
-        """Count one look at the checks of this endpoint. A check that is there no more has no last
-        result."""
+        """Count one look at the checks of this endpoint. One that is gone has no result."""
         names = set()
         for check in checks:
             names.add(check.name)

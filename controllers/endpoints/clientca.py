@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from controllers.endpoints.rbac_rules import LOOKUP_RULE
+from controllers.endpoints.reviews import LOOKUP_RULE
 from controllers.runtime.api import ApiError, Forbidden, NotFound, RestClient
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -25,11 +25,9 @@ _TIMEOUT: Final = 5.0
 
 
 class ClusterCA:
-    """The cluster's ConfigMap, asked for at most once a minute; the last known answer in between.
-    For one thread.
+    """The cluster's ConfigMap, asked for at most once a minute; the last known one in between.
 
-    `quiet`: what cannot be read is no warning.
-    """
+    `quiet`: what cannot be read is no warning."""
 
     name = f"ConfigMap kube-system/{CONFIG_MAP}"
 
@@ -43,8 +41,7 @@ class ClusterCA:
         self._refusals = 0
 
     def read(self) -> bytes:
-        """The present CA, as far as it is known; asks the API server when that is due. Never
-        raises."""
+        """The present CA, as far as known; asks the API server when that is due. Never raises."""
         now = self._clock.monotonic()
         if now < self._next:
             return self._known

@@ -2,8 +2,7 @@
 
 /readyz fails until everything runs, again while stopping, and while a cache is not synced. /livez
 fails only for what a restart mends: a controller that died or is wedged, threads lost to hung
-calls. /healthz asks everything, overdue cloud calls included, as the Go manager's is what alerts
-watch."""
+calls. /healthz asks everything, overdue cloud calls included, as alerts watch Go's."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SILENT_SECONDS = 240.0
-"""A cache that received nothing for so long is called stale: four bookmarks of kube-apiserver were
-missed."""
+"""A cache that received nothing for so long is called stale: it missed four bookmarks."""
 
 LOOK_SECONDS = 2.0
 """Between two looks at all checks."""
@@ -84,8 +82,7 @@ class Health:
         self._state = "running"
 
     def standing_by(self) -> None:
-        """All is ready to take over from the leader: as good as running, for a program that counts
-        replicas."""
+        """Ready to take over: as good as running, for a program that counts replicas."""
         self._state = "standing by"
 
     def stopping(self) -> None:
@@ -117,14 +114,12 @@ class Health:
         self._dead = {**self._dead, name: reason}
 
     def run(self, stop: StopSignal) -> None:
-        """Look again and again until stopped, so that it is known since when a check fails, and the
-        log tells."""
+        """Look again and again until stopped, so that the log tells since when a check fails."""
         while not stop.wait(LOOK_SECONDS):
             self.look()
 
     def look(self) -> None:
-        """Ask every check, count what came of it, and tell the log what fails and what is well
-        again."""
+        """Ask all checks, count what came of it, and tell the log what fails or is well again."""
         for name, ask in self._endpoints.items():
             checks = list(ask())
             self._observe(name, checks)

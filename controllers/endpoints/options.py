@@ -58,8 +58,7 @@ def pair_problem(cert_file: str, key_file: str, prefix: str = "") -> str | None:
 
 @attrs.frozen(kw_only=True)
 class ServingOptions:
-    """HTTPS on `secure_port`, and who may see what there; durations in seconds. Raises ValueError
-    naming the flag."""
+    """HTTPS on `secure_port`, and who may see what there; in seconds. Raises ValueError."""
 
     bind_address: str = option(
         "0.0.0.0",

@@ -37,8 +37,7 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 Page = Callable[[], Response]
-"""Makes the answer of one path. Called in the threads that answer, several at once; must not
-block."""
+"""Makes the answer of one path. Called in threads that answer, several at once; never blocks."""
 METHODS: Final = ("GET", "HEAD")
 
 
@@ -58,8 +57,7 @@ class Asked:
 
 
 class Endpoints:
-    """Thread-safe. `health` holds the checks of "healthz" and its like; `pages` the other paths,
-    with their slash."""
+    """Thread-safe. `health` holds the checks of "healthz" and its like; `pages` has other paths."""
 
     def __init__(self, health: Mapping[str, Checks], pages: Mapping[str, Page]) -> None:
         self._health = dict(health)
@@ -71,8 +69,7 @@ class Endpoints:
         return sorted([*(f"/{name}" for name in self._health), *self._pages])
 
     def find(self, request: Request) -> Asked | Response:
-        """What is asked for, or the answer to what cannot be asked: another method, no path at all,
-        no such path."""
+        """What is asked for, or the answer to what cannot be asked: wrong method, no such path."""
         if request.method not in METHODS:
             return Response(405, b"only GET and HEAD\n", headers=(("Allow", ", ".join(METHODS)),))
         try:

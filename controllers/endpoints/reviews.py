@@ -63,8 +63,7 @@ class Reviewer:
         )
 
     def ask(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The status of the answered review. Raises ApiError; a missing permission is logged
-        once."""
+        """The status of the answered review. Raises ApiError; logs a missing permission once."""
         body = {"apiVersion": f"{self._rule.group}/v1", "kind": self._kind, "spec": spec}
         path = f"/apis/{self._rule.group}/v1/{self._rule.resource}"
         began = self._clock.monotonic()
@@ -140,3 +139,26 @@ class Remembered(Generic[K, V]):
             self._known.move_to_end(key)
             while len(self._known) > self._size:
                 self._known.popitem(last=False)
+
+
+TOKEN_RULE: Final = Rule(
+    resource="tokenreviews",
+    verbs=("create",),
+    group="authentication.k8s.io",
+    consequence="nobody can read metrics and the status pages over HTTPS with a token",
+)
+ACCESS_RULE: Final = Rule(
+    resource="subjectaccessreviews",
+    verbs=("create",),
+    group="authorization.k8s.io",
+    consequence="only system:masters can read metrics and the status pages over HTTPS",
+)
+LOOKUP_RULE: Final = Rule(
+    resource="configmaps",
+    verbs=("get",),
+    namespace="kube-system",
+    names=("extension-apiserver-authentication",),
+    consequence="the cluster's client certificates are not accepted over HTTPS",
+)
+SERVING_RULES: Final = (TOKEN_RULE, ACCESS_RULE, LOOKUP_RULE)
+"""It works without, a little worse: the manifest grants them, and a missing one is warned of."""

@@ -1,5 +1,4 @@
-"""The manager's own two ports: plain HTTP for probes and metrics, HTTPS with authentication and
-authorization.
+"""The manager's own two ports: plain HTTP for probes and metrics, HTTPS with access control.
 
 Refusals are those of k8s.io/apiserver: 401 for wrong credentials, 403 for missing permissions, 500
 when the API server does not answer. What is known here is answered at once; where the API server
@@ -36,9 +35,7 @@ def from_this_machine(request: Request) -> bool:
 class HealthServer(Server):
     """Health and metrics over plain HTTP, to anyone who can reach the port: --health-bind-address.
 
-    `may_see` decides who gets the details of checks; their names, and what is well, everybody may
-    know.
-    """
+    `may_see` decides who gets the details of checks; their names and results are public."""
 
     def __init__(
         self,

@@ -19,8 +19,7 @@ from controllers.endpoints.clientca import ClusterCA
 from controllers.endpoints.health import Health
 from controllers.endpoints.options import ServingOptions
 from controllers.endpoints.pages import Endpoints, Page
-from controllers.endpoints.rbac_rules import ACCESS_RULE, TOKEN_RULE
-from controllers.endpoints.reviews import Reviewer
+from controllers.endpoints.reviews import ACCESS_RULE, TOKEN_RULE, Reviewer
 from controllers.endpoints.servers import HealthServer, SecureServer
 from controllers.httpserver.certificates import (
     AuthoritySource,
@@ -196,8 +195,7 @@ class Serving:
         )
 
     def _rest(self, kubeconfig: str, name: str) -> RestClient:
-        """The manager's own client, or one for this kubeconfig. Not guarded: reviews change
-        nothing."""
+        """The manager's own client, or one for this kubeconfig. Unguarded: reviews only ask."""
         clients = self._own.get(kubeconfig) if kubeconfig else self._clients
         if clients is None:
             try:

@@ -78,8 +78,7 @@ def flagz(options: Options, program: str = PROGRAM) -> str:
 
 
 def changed(options: Options, flags: Iterable[Flag[Any]]) -> list[str]:
-    """The flags whose values differ from the defaults in the table `flags`, as they would be typed.
-    For the log."""
+    """The flags that differ from the defaults in `flags`, as typed. For the log."""
     defaults = {flag.name: flag.default for flag in flags}
     return [
         f"--{flag.name}={_shown(flag, value)}"
@@ -89,8 +88,7 @@ def changed(options: Options, flags: Iterable[Flag[Any]]) -> list[str]:
 
 
 def _values(options: Options, catalog: Sequence[ControllerEntry] = ()) -> Iterator[tuple[Flag[Any], Any]]:
-    """Each flag once: several classes may hold the same option. Of the catalog those too that were
-    not given."""
+    """Each flag once: several classes may hold the same option. Of the catalog all."""
     seen: set[str] = set()
     kinds = dict.fromkeys((*options.own, *option_classes(catalog)) if catalog else options.own)
     for one in (options.manager, *map(options.of, kinds)):

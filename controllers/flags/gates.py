@@ -76,7 +76,6 @@ def problem(given: Mapping[str, bool]) -> str | None:
 
 
 def without_effect(given: Mapping[str, bool]) -> str | None:
-    """Which of these gates ask for something else than what is done, and what is done; None where
-    none does."""
+    """Which gates ask for something else than what is done, and that; None where none does."""
     found = [f"{name} ({GATES[name].meaning})" for name, on in given.items() if on is not GATES[name].done]
     return f"has no effect: {', '.join(found)}" if found else None

@@ -94,5 +94,4 @@ IGNORED: tuple[Ignored, ...] = (
         _GATES,
     ),
 )
-"""In Go's order of sections; the table of all of Go's flags is
-`tests/support/gomanager.py`."""
+"""In Go's order of sections; the table of all of Go's flags is `tests/support/gomanager.py`."""

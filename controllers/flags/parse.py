@@ -29,8 +29,7 @@ ones are installed."""
 
 @attrs.frozen
 class Outcome:
-    """What became of argv. With any problem `options` is None; the problems of all flags are
-    listed."""
+    """What became of argv. With any problem `options` is None; all problems are listed."""
 
     options: Options | None
     problems: tuple[str, ...]
@@ -44,8 +43,7 @@ class Outcome:
     leader_migration_config: str | None
     """The file to be read for leader migration, empty for the default; None without a migration."""
     values: Mapping[str, Any]
-    """All flags by their names, for the checks that read files; those that are ill have their
-    defaults."""
+    """All flags by their names, for the checks that read files; wrong ones have their defaults."""
 
 
 def option_classes(
@@ -66,13 +64,12 @@ def table(
     defaults: Mapping[str, str] | None = None,
     webhooks: Sequence[WebhookEntry] = WEBHOOKS,
 ) -> list[Flag[Any]]:
-    """Every flag that is taken, each once: the manager's, those of all controllers and webhooks,
-    and the program's.
+    """Every flag that is taken, each once: the manager's, all controllers', webhooks' and the
+    program's.
 
     `flags` are the program's own options classes, `defaults` its defaults by the names of flags, as
     typed. Raises ValueError for mistakes of the program, all at once: a name that is taken, a
-    section that is not the program's own, a default for no flag or of no good value.
-    """
+    section that is not the program's own, a default for no flag or of no good value."""
     problems: list[str] = []
     rows: dict[str, Flag[Any]] = {}
     sections = {*SECTIONS, *(entry.name for entry in catalog)}
@@ -133,11 +130,9 @@ def parse(
     defaults: Mapping[str, str] | None = None,
     webhooks: Sequence[WebhookEntry] = WEBHOOKS,
 ) -> Outcome:
-    """Turn argv into options, or into the list of all that is wrong with it. Pure; never raises for
-    bad input.
+    """Turn argv into options, or into the list of all that is wrong with it. Pure; never raises.
 
-    The other arguments are the program's, as `table` takes them, and raise as it says.
-    """
+    The other arguments are the program's, as `table` takes them, and raise as it says."""
     parsed = syntax.parse(table(catalog, default_provider, flags, defaults, webhooks), argv)
     values = parsed.values
     problems = (*parsed.problems, *_across(parsed, catalog, webhooks))
@@ -158,8 +153,7 @@ def parse(
 
 
 def _across(parsed: Parsed, catalog: Sequence[ControllerEntry], webhooks: Sequence[WebhookEntry]) -> list[str]:
-    """Problems that no single flag shows; a flag that is ill by itself is not complained about
-    twice."""
+    """Problems that no single flag shows; a flag that is wrong by itself is not named twice."""
     values, ill = parsed.values, parsed.failed
     problems = []
     if not values["cloud-provider"] and "cloud-provider" not in ill:

@@ -1,12 +1,10 @@
-"""Go's command-line syntax: from argv to raw values, with every problem collected. No I/O. argparse
-stops at the first problem and reads `--controllers -route` as two flags, so it only writes the
-help.
+"""Go's command-line syntax: from argv to raw values, all problems collected. No I/O. argparse stops
+at the first problem and reads `--controllers -route` as two flags, so it writes the help alone.
 
 The syntax is that of spf13/pflag: `--flag=value` and `--flag value`; booleans `--flag` and
 `--flag=false`; shorthands `-v2`, `-v=2`, `-v 2`; underscores equal dashes in names; the last value
 of a repeated flag wins, except for lists, which grow; `--` ends the flags. One deviation: a value
-that begins with `--` must be joined with `=`, so that a forgotten value cannot swallow the next
-flag."""
+that begins with `--` must be joined with `=`, lest a forgotten value swallow a flag."""
 
 from __future__ import annotations
 
@@ -15,15 +13,14 @@ from typing import Any
 
 import attrs
 
-from cloudprovider.internal.suggestions import nearest
+from cloudprovider.internal.problem import nearest
 from controllers.options.declare import CLASSIFIED, Flag
 from controllers.options.kinds import display
 
 
 @attrs.frozen
 class Parsed:
-    """What `parse` found: values by flag name (defaults included), valid and invalid flags, and
-    the problems."""
+    """Values by flag name (defaults included), valid and invalid flags, and the problems."""
 
     values: dict[str, Any]
     given: frozenset[str]
@@ -42,8 +39,7 @@ def parse(flags: Iterable[Flag[Any]], argv: Sequence[str]) -> Parsed:
 
 
 def read(flag: Flag[Any], raw: str) -> Any:
-    """One value as it would be typed; raises ValueError with a sentence, as `parse` would list
-    it."""
+    """One value as it is typed; raises ValueError in a sentence, as `parse` would list it."""
     value = flag.kind.parse(raw)
     wrong = flag.check(value) if flag.check else None
     if wrong:

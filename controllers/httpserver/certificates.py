@@ -116,8 +116,7 @@ class FileCA:
 
 
 def folder_pair(folder: str, names: Sequence[str], *, pair_name: str = PAIR_NAME) -> FilePair:
-    """The pair in this folder; where it is missing, a self-signed one for these names is written.
-    Raises OSError."""
+    """The pair in this folder; or a new self-signed one. Raises OSError."""
     certificate, key = (os.path.join(folder, f"{pair_name}{suffix}") for suffix in (".crt", ".key"))
     if not (os.path.exists(certificate) and os.path.exists(key)):
         os.makedirs(folder, exist_ok=True)
@@ -128,8 +127,7 @@ def folder_pair(folder: str, names: Sequence[str], *, pair_name: str = PAIR_NAME
 
 
 def names_for(bind_address: str) -> list[str]:
-    """The names and addresses of a self-signed certificate: this machine's, the loopback's, and the
-    bound one."""
+    """The names and addresses of a self-signed certificate: this machine's, loopback, bound."""
     host = socket.gethostname()
     names = [host] if host.isascii() and host else []
     names += ["localhost", "127.0.0.1", "::1"]

@@ -46,8 +46,7 @@ _BROKEN: Final = frozenset(
 
 
 def check_ciphers(names: Sequence[str]) -> str | None:
-    """A check for a flag with cipher suites: every name is known, and none is of a broken
-    cipher."""
+    """A check for a flag with cipher suites: every name is known, and none is broken."""
     broken = [name for name in names if name in _BROKEN]
     unknown = [name for name in names if name not in _BROKEN and name not in _TLS13 and name not in _TLS12]
     problems = []
@@ -59,11 +58,9 @@ def check_ciphers(names: Sequence[str]) -> str | None:
 
 
 def restrict(context: ssl.SSLContext, names: Sequence[str]) -> None:
-    """Offer these cipher suites alone; nothing given leaves the library's choice, which has no
-    known weaknesses.
+    """Offer these cipher suites alone; none given: the library's choice, without weak ones.
 
-    Where all of them are TLS 1.3's, older versions are not spoken.
-    """
+    Where all of them are TLS 1.3's, older versions are not spoken."""
     older = list(dict.fromkeys(_TLS12[name] for name in names if name in _TLS12))
     if older:
         context.set_ciphers(":".join(older))

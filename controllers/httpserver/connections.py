@@ -296,8 +296,7 @@ class Connections:
                 return None
 
     def _body_follows(self, request: Request) -> bool:
-        """Whether the rest of this request is read: not where bodies are not taken. Raises
-        _Refused."""
+        """Whether the rest of this request is read: not where none are taken. Raises _Refused."""
         limits = self._limits
         if limits.require_certificate and request.certificate is None:
             raise _Refused(HTTPStatus.UNAUTHORIZED)
@@ -326,9 +325,8 @@ class Connections:
     ) -> T | Response:
         """What this returns, in a thread of the crew.
 
-        A connection that is closed meanwhile gives back neither thread nor place: the thread does,
-        when it ends.
-        """
+        A connection that is closed meanwhile gives back neither thread nor place: its thread
+        does."""
         made: asyncio.Future[T | Response] = self._loop.create_future()
 
         def end(answer: T | Response) -> None:

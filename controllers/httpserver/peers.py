@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 
 def group_of(peer: str) -> bytes:
-    """What counts as one peer: an IPv4 address, or an IPv6 network of the size that one customer
-    gets."""
+    """What counts as one peer: an IPv4 address, or an IPv6 network of one customer."""
     address = peer.partition("%")[0].removeprefix("::ffff:")
     if ":" in address:
         return socket.inet_pton(socket.AF_INET6, address)[:8]
@@ -31,8 +30,7 @@ class Shares:
         self._held: dict[bytes, int] = {}
 
     def take(self, peer: bytes, amount: int = 1) -> Callable[[], None] | None:
-        """Hold so much of it; returns what gives it back, to be called once. None: there is no room
-        now."""
+        """Hold so much; returns what gives it back, once. None: there is no room now."""
         with self._lock:
             if self._held.get(peer, 0) + amount > min(self._most, self._total - self._used):
                 return None

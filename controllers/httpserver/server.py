@@ -18,14 +18,13 @@ log = logging.getLogger(__name__)
 
 
 class Server:
-    """Answers requests until stopped. `start` binds, and raises OSError when it cannot; `stop` may
-    be called twice.
+    """Answers requests until stopped. `start` binds, and raises OSError when it cannot; `stop`
+    twice is fine.
 
     `answer` is called in one of a few threads, several at once; what it raises becomes a 500, and a
     log line. What it cannot know at once it returns as a function, which other threads call. `tls`
     gives each new connection's context, without blocking; without it they are plain. `prepare` is
-    called once the address is taken, before all connections.
-    """
+    called once the address is taken, before all connections."""
 
     def __init__(
         self,
@@ -96,8 +95,7 @@ class Server:
             listener.close()
 
     def stop(self, timeout: float = 5.0) -> bool:
-        """Close the listener and every connection; True when the thread has ended within
-        `timeout`."""
+        """Close the listener and every connection; True if the thread ended within `timeout`."""
         with self._lock:
             self._stopping = True
             if self._connections is not None:

@@ -91,8 +91,7 @@ class Stream:
             transport.close()
 
     async def _through(self, act: Callable[[], T]) -> T:
-        """The result of a step of TLS, with all the bytes that it takes from and gives to the
-        client."""
+        """The result of a step of TLS, with all the bytes it takes from and gives the client."""
         while True:
             try:
                 return act()

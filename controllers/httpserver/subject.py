@@ -1,9 +1,7 @@
 """The subject of a certificate, from its DER form: who the client is. Pure.
 
 The TLS library has checked the certificate. Nothing but the subject is read: `getpeercert()` reads
-alternative names too, and raises where one of them is no UTF-8. Follows RFC 5280, section 4.1, and
-X.690.
-"""
+alternative names too, and raises where one of them is no UTF-8. RFC 5280, 4.1."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ _CODECS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x16: "ascii", 0x14: "latin-1", 
 
 
 def subject_of(certificate: bytes) -> Certificate:
-    """The common names and organizations, in their order. Raises OSError where they cannot be
-    read."""
+    """The common names and organizations, in order. Raises OSError if they cannot be read."""
     try:
         [(_, body)] = _parts(certificate)
         signed = _parts(_parts(body)[0][1])
@@ -39,8 +36,7 @@ def subject_of(certificate: bytes) -> Certificate:
 
 
 def _parts(data: bytes) -> list[tuple[int, bytes]]:
-    """(tag, content) of the values that stand one after the other. Raises ValueError and
-    IndexError."""
+    """(tag, content) of values that follow each other. Raises ValueError and IndexError."""
     found, at = [], 0
     while at < len(data):
         tag, length = data[at], data[at + 1]

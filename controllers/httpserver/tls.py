@@ -55,9 +55,7 @@ class ServerTLS:
     def load(self) -> None:
         """Make the first context. Raises OSError saying what is wrong.
 
-        The client CA comes with the first `look`: it may have to be asked for over the network, and
-        no start waits.
-        """
+        The client CA comes with the first `look`: no start waits for the network."""
         pair = self._pairs.read()
         self._context = self._made(pair.certificate, pair.key, b"")
         self._digest = _digest(pair.certificate, pair.key, b"")
@@ -111,8 +109,7 @@ class ServerTLS:
 
 
 def trust(context: ssl.SSLContext, authorities: bytes) -> None:
-    """Ask clients for certificates of these authorities, in PEM. Raises OSError when there is none
-    among them."""
+    """Ask clients for certificates of these authorities, in PEM. Raises OSError without one."""
     try:
         context.load_verify_locations(cadata=authorities.decode("ascii"))
     except (ValueError, ssl.SSLError):

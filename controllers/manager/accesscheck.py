@@ -142,8 +142,7 @@ class AccessCheck:
         return _merged(missing)
 
     def _ask_or_trust(self, rule: Rule, verb: str) -> bool:
-        """While an account has no token nothing is known of its permissions; that it has none is
-        logged elsewhere."""
+        """While an account has no token its permissions are not known; logged elsewhere."""
         try:
             return self._ask(rule, verb)
         except CredentialsUnavailable:
@@ -183,11 +182,9 @@ class AccessCheck:
 
 
 def _merged(missing: Sequence[Rule]) -> tuple[Rule, ...]:
-    """One rule for each resource and place, with the consequences for every controller that needs
-    it.
+    """One rule for each resource and place, with the consequences for each controller.
 
-    A rule for one namespace is part of the one for all namespaces where that names its verbs too.
-    """
+    A rule for one namespace is part of the one for all namespaces if that has its verbs."""
     merged: dict[tuple[str, str, str, str], Rule] = {}
     for rule in sorted(missing, key=lambda rule: rule.namespace != ""):  # those for all namespaces first
         place = rule.namespace

@@ -39,13 +39,11 @@ class Host:
     """The election that this process has won, if it takes part in one."""
 
     def run(self, controller: Controller, stop: StopSignal) -> None:
-        """Start the informers that it asked for, and run it until `stop` is set and its work is
-        drained. Blocks.
+        """Start the informers that it asked for, run it until `stop` is set, and drain. Blocks.
 
         May be called for several controllers, each in a thread of its own. When the lease is lost
         it raises ManagerError at once, without draining, unless the process has ended by then: see
-        `hosting`.
-        """
+        `hosting`."""
         self.informers.start()
         if self.leadership is None:
             controller.run(stop)

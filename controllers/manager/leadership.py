@@ -85,9 +85,8 @@ class Leadership:
     def start(self, unfinished: Callable[[], str] = lambda: "") -> list[Stoppable]:
         """Begin as a candidate; returns the parts to stop, after all that needs the lease.
 
-        `unfinished` is asked then: what it names may still change something, and so the lease is
-        not released.
-        """
+        `unfinished` is asked then: what it names may still change something, so the lease is
+        kept."""
         self._elector.start()
         return [
             Stoppable(
@@ -99,8 +98,7 @@ class Leadership:
         ]
 
     def wait(self, stop: StopSignal) -> bool:
-        """Wait until this process leads; False when `stop` came first. Raises ManagerError when the
-        election fails."""
+        """Wait until this process leads; False when `stop` came first. Raises ManagerError."""
         while not self.leading:
             if stop.wait(LISTEN):
                 return False

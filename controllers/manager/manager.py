@@ -1,11 +1,9 @@
-"""The manager: starts a provider and its controllers over shared clients and caches, and stops them
-in order.
+"""The manager: starts a provider and its controllers over shared clients and caches, in order.
 
 Every replica builds clients and informers, whose caches fill, and becomes a candidate for the
 lease. The one that leads goes on: provider -> gateway -> controllers. When its stop signal is set,
 what is under way is drained, then the lease is released. It raises when a part dies that must not,
-and without draining when the lease is lost. `controllers/cli/process.py` has the signals and ends
-the process.
+and without draining when the lease is lost. `controllers/cli/process.py` has the signals.
 
 Order and checks follow k8s.io/cloud-provider app/controllermanager.go and sample/basic_main.go,
 with two differences: a controller that cannot run stops the start, and the manager waits for an API
@@ -193,8 +191,7 @@ class Manager:
                 self._parts.fail(ManagerError(f"{fatal}; only a restart frees them"), None)
 
     def _may_write(self, *_about: str) -> float:
-        """The guard of all clients and cloud calls: seconds for which its answer holds. Raises
-        LeaseLost."""
+        """The guard of all clients and cloud calls: seconds that it holds. Raises LeaseLost."""
         left = math.inf
         if self._leadership is not None:
             left = self._leadership.fence.check()

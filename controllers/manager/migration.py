@@ -123,8 +123,7 @@ def parse(text: str) -> LeaderMigration:
 
 
 def share(entries: Sequence[ControllerEntry], migration: LeaderMigration | None) -> Shares:
-    """What becomes of each enabled controller; without a migration all run under the main lease.
-    Pure."""
+    """What becomes of each enabled controller; by default all run under the main lease. Pure."""
     main, migrated, elsewhere = [], [], []
     for entry in entries:
         component = _component(entry, entries, migration) if migration is not None else None
@@ -184,12 +183,10 @@ def _text(raw: Mapping[Any, Any], name: str, problems: list[str], where: str = "
 
 
 class MigrationLease:
-    """The second Lease, and the controllers that wait for it. For the manager's thread; `check`
-    from any.
+    """The second Lease, and the controllers that wait for it. `check` from any thread.
 
     The candidacy begins when this process leads and its own controllers run, as in Go. Losing
-    either lease ends the process.
-    """
+    either lease ends the process."""
 
     def __init__(self, lease: str, candidate: Callable[[], Leadership], clock: Clock) -> None:
         """`candidate` makes the candidate for the lease of that name, which is not begun yet."""
@@ -203,11 +200,9 @@ class MigrationLease:
         """To be stopped beside the main lease: both are kept until every controller has ended."""
 
     def begin(self, built: Sequence[Built], unfinished: Callable[[], str]) -> Leadership | None:
-        """Become a candidate for these controllers; None where there are none, and the lease is
-        left alone.
+        """Become a candidate for these controllers; None where there are none.
 
-        `unfinished` as for `Leadership.start`.
-        """
+        `unfinished` as for `Leadership.start`."""
         if not built:
             log.info("leader migration: nothing here runs under the lease %s, so it is left alone", self._lease)
             return None
@@ -234,8 +229,7 @@ class MigrationLease:
         return taken
 
     def check(self) -> float:
-        """Seconds for which controllers may write under the lease; raises LeaseLost where it is not
-        certainly held."""
+        """Seconds for which controllers may write under the lease; raises LeaseLost if unsure."""
         if self._leadership is None or self._waiting:
             return math.inf
         return self._leadership.fence.check()

@@ -11,7 +11,7 @@ from typing import Final
 
 from attrs import evolve
 
-from controllers.endpoints.rbac_rules import SERVING_RULES
+from controllers.endpoints.reviews import SERVING_RULES
 from controllers.registration.entry import ControllerEntry, Rule
 from controllers.registration.options import LeaderElectionOptions
 
@@ -88,8 +88,7 @@ def of_itself(entry: ControllerEntry) -> ControllerEntry:
 
 
 def accounts_of(entries: Sequence[ControllerEntry]) -> dict[str, list[ControllerEntry]]:
-    """Each service account that these controllers use, with what they need of it. Several can share
-    one."""
+    """Each service account that these controllers use, with their needs. Several can share one."""
     found: dict[str, list[ControllerEntry]] = {}
     for entry in map(of_itself, entries):
         if entry.rules:

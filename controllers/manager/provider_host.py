@@ -52,17 +52,14 @@ class ProviderUnusable(ManagerError):
 
 
 class NeverLed(Exception):
-    """It was time to stop before this process led. No failure: a standby that is asked to stop just
-    ends."""
+    """It was time to stop before this process led. No failure: a standby just ends."""
 
 
 def load_provider(name: str, config_path: str, options: Sequence[object] = ()) -> tuple[Interface, CloudConfig | None]:
     """The provider of that name, and the config that it was made from; an empty path is none.
     Raises RegistryError.
 
-    `options` are the program's own flags: with any there is always a config, so that they reach the
-    factory.
-    """
+    `options` are the program's own flags: with any there is a config for the factory."""
     config = CloudConfig.read(config_path) if config_path else None
     if options:
         config = evolve(config or CloudConfig(path="", data=b""), options=tuple(options))
@@ -124,11 +121,10 @@ class ProviderHost:
         self._stop = ClockEvent(clock)
 
     def initialize(self, clients: ClientBuilder, informers: InformerFactory, stop: StopSignal) -> bool:
-        """Make the provider ready, in a thread of its own, so that `stop` never waits for it; False
-        when it came first.
+        """Make the provider ready, in a thread of its own, so that `stop` never waits; False when
+        it came first.
 
-        Raises ManagerError when the provider fails, or lacks its cluster ID without leave.
-        """
+        Raises ManagerError when the provider fails, or lacks its cluster ID without leave."""
         name = self.cloud.provider_name
 
         def run() -> None:

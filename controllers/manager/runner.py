@@ -29,9 +29,7 @@ Built = tuple[ControllerEntry, Controller]
 class ControllerRunner:
     """Starts controllers, and says which of them hold something back. For the manager's thread.
 
-    `failed(failure, cause)` is called in the controller's thread when it ends before it was asked
-    to.
-    """
+    `failed(failure, cause)` is called in the controller's thread when it ends unasked."""
 
     def __init__(
         self,
@@ -43,8 +41,7 @@ class ControllerRunner:
         started: Callable[[str, threading.Thread, Callable[[], None]], None],
         failed: Callable[[ManagerError, BaseException | None], None],
     ) -> None:
-        """`interval`: seconds between two starts. `started(name, thread, ask)`: who stops the
-        thread, by `ask`."""
+        """`interval`: seconds between two starts. `started(name, thread, ask)`: `ask` stops it."""
         self.stop_signal: Callable[[Clock], ClockEvent] = ClockEvent
         """Makes the stop signal of each controller."""
         self._health = health
@@ -78,8 +75,7 @@ class ControllerRunner:
         return sum(release() for release in self._holding)
 
     def _paused(self, ending: StopSignal) -> bool:
-        """Wait the interval, with Go's jitter of up to as much again; False when it is time to
-        end."""
+        """Wait the interval, with Go's jitter of up to as much again; False at the time to end."""
         until = self._clock.monotonic() + self._interval * (1 + random.random())
         while (left := until - self._clock.monotonic()) > 0:
             if ending.wait(min(left, _LOOK)):

@@ -49,10 +49,9 @@ _SLICE = 0.25  # seconds between two looks whether there is still a reason to wa
 
 class SharedServices:
     """Builds the parts, starts them, and has them in `groups`. For the manager's thread; each part
-    is made once.
+    once.
 
-    `abandoned()` says that the process ends without draining: then no thread is waited for.
-    """
+    `abandoned()` says that the process ends without draining: then no thread is waited for."""
 
     def __init__(
         self,
@@ -137,8 +136,7 @@ class SharedServices:
         guard: Callable[[str], object],
         dry_run: DryRunBackend | None = None,
     ) -> ProviderHost:
-        """The gateway to this provider, which is not initialised yet. `guard` and `dry_run` as of
-        CloudCalls."""
+        """The gateway to this provider, not initialised. `guard` and `dry_run` as of CloudCalls."""
         cloud = CloudCalls(
             provider,
             options=self._options.of(CloudCallOptions),
@@ -234,8 +232,7 @@ class SharedServices:
         self.groups.add(group, Stoppable(name, lambda seconds: self._joined(thread, seconds), ask))
 
     def _joined(self, thread: threading.Thread, seconds: float) -> bool:
-        """Wait for a thread, but for none once the process is abandoned: nothing that it does would
-        count."""
+        """Wait for a thread, but for none once the process is abandoned: nothing it does counts."""
         until = self._clock.monotonic() + seconds
         while not self._abandoned() and (left := until - self._clock.monotonic()) > 0:
             thread.join(min(left, _SLICE))
@@ -260,9 +257,7 @@ class ServerCheck:
 
     Every request of every client reports how it ended to `runtime/api/reachability.py`. Where
     nothing else is asked, or an answer never comes (a server that stands still, a network that
-    swallows), the question from here does. `run` is called once, in a thread; `checks` from any
-    thread.
-    """
+    swallows), the question from here does. `run` once in a thread; `checks` from any."""
 
     def __init__(self, rest: RestClient, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._rest = rest

@@ -22,8 +22,7 @@ def _nothing() -> None:
 
 @attrs.frozen
 class Stoppable:
-    """One running thing. `ask` asks it to stop and does not block; `wait(seconds)` says whether it
-    has ended."""
+    """One running thing. `ask` asks it to stop; `wait(seconds)` says whether it has ended."""
 
     name: str
     wait: Callable[[float], bool]
@@ -38,8 +37,7 @@ class ShutdownGroups:
         self._groups: list[tuple[str, list[Stoppable]]] = []
 
     def add(self, group: str, part: Stoppable) -> None:
-        """A part has been started. Parts of one group are added one after the other, and stopped
-        together."""
+        """A part has been started. Parts of a group are added one by one, and stopped together."""
         if not self._groups or self._groups[-1][0] != group:
             self._groups.append((group, []))
         self._groups[-1][1].append(part)

@@ -42,21 +42,18 @@ if TYPE_CHECKING:
     from cloudprovider import InstanceMetadata
 
 APPLIED_LABELS: Final = "kubernetes-cloud-provider/applied-labels"
-"""Annotation on nodes: the labels that this controller wrote, as a JSON object. Must never
-change."""
+"""Annotation on nodes: the labels that this controller wrote, as a JSON object. Never changes."""
 
 PAIRED: Final = frozenset(key for pair in LABEL_PAIRS for key in pair)
 """Instance type, zone and region: the stable keys and their deprecated labels."""
 
 
 class InstanceReplaced(Exception):
-    """The cloud answers with another instance than the one in the node's immutable
-    `spec.providerID`."""
+    """The cloud answers with another instance than the node's immutable `spec.providerID`."""
 
 
 class NotAdopted(Exception):
-    """The node has no provider ID, and it is not certain that the instance of its name is its
-    own."""
+    """The node has no provider ID, and it is uncertain whether the instance of its name is it."""
 
 
 @frozen
@@ -114,11 +111,9 @@ def initialization(node: V1Node, metadata: InstanceMetadata, known: Known | None
 
 
 def refresh(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
-    """What has changed in the cloud since the node was initialised: addresses, and the labels that
-    are ours.
+    """What has changed in the cloud since the node was initialised: addresses, and our labels.
 
-    `known` as in `initialization`, and it raises the same errors.
-    """
+    `known` as in `initialization`, and it raises the same errors."""
     _same_instance(node, metadata)
     wanted, refused = wanted_labels(metadata)
     labels, written = labels_of(node), _written(node, known)
@@ -155,13 +150,12 @@ def refresh(node: V1Node, metadata: InstanceMetadata, known: Known | None = None
 
 
 def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
-    """An initialised node without a provider ID gets the ID of the instance of its name, and what
-    `refresh` gives it.
+    """An initialised node without a provider ID gets its name's instance's ID, and what `refresh`
+    gives.
 
     The name alone is no proof: an IP address of the node must be one of the instance's too.
 
-    Raises `NotAdopted`, with the reason for users, and what `refresh` raises.
-    """
+    Raises `NotAdopted`, with the reason for users, and what `refresh` raises."""
     if provider_id_of(node):
         return refresh(node, metadata, known)  # another program was faster
     own = (node.status.addresses if node.status else None) or ()
@@ -178,15 +172,13 @@ def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = Non
 
 
 def pairing(node: V1Node) -> NodeChanges:
-    """Bring the deprecated labels in line with their GA labels, which win; the cloud is not
-    asked."""
+    """Bring the deprecated labels in line with their GA labels, which win; without the cloud."""
     changed = missing_twins(labels_of(node))
     return _changes(Patch({"metadata": {"labels": changed}}, versioned=True)) if changed else NOTHING
 
 
 def recorded_labels(node: V1Node) -> dict[str, str]:
-    """The labels that we wrote on this node, from its annotation; {} where that is missing or
-    spoilt."""
+    """The labels that we wrote on this node, from its annotation; {} if missing or spoilt."""
     raw = annotations_of(node).get(APPLIED_LABELS)
     try:
         record = json.loads(raw) if raw else {}

@@ -1,9 +1,8 @@
-"""The cloud-node controller: initialises nodes that join, and keeps addresses and labels as the
-cloud has them.
+"""The cloud-node controller: initialises nodes that join, and follows the cloud's addresses and
+labels.
 
 Wires the stages: informer (2) -> triggers -> queue (3) -> fetch (5) -> reconcile (4) -> patch (6).
-Runs in the manager, or alone in a program of your own.
-"""
+Runs in the manager, or alone in a program of your own."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from controllers.node.options import CloudNodeOptions
 from controllers.node.reconcile import NodeReconciler
 from controllers.node.triggers import NodeTriggers
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling, Parked
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -45,11 +43,9 @@ class CloudNodeController(ControllerBase):
     Takes what every controller takes: clients, shared informers, the gateway to one provider. It
     does not start the informers. `run` may be called once.
 
-    Raises ValueError at construction when the provider offers none of InstancesBatch, InstancesV2
-    and Instances.
+    Raises ValueError at construction without any of InstancesBatch, InstancesV2 and Instances.
 
-    Follows: controllers/node/node_controller.go of k8s.io/cloud-provider.
-    """
+    Follows: controllers/node/node_controller.go of k8s.io/cloud-provider."""
 
     NAME = "cloud-node-controller"
     CLIENT = "node-controller"

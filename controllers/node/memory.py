@@ -38,8 +38,7 @@ class Remembered:
     untainted: Attempts = NO_ATTEMPTS
     """The uninitialized taint removed."""
     known: Known | None = None
-    """The labels that the cloud asked for; None before this process first compared the node with
-    the cloud."""
+    """The labels that the cloud asked for; None before the first comparison with the cloud."""
     writing: Mapping[str, str] = field(factory=dict)
     """The labels of the last write, set before it: the event of that write may come first."""
     inputs: int | None = None
@@ -94,8 +93,7 @@ class NodeMemory:
             self._nodes.pop(key, None)
 
     def forget_gone(self, exists: Callable[[str], bool]) -> None:
-        """Forget the nodes that are no more: work that ended after its node went may have left
-        something behind."""
+        """Forget the nodes that are no more: late work may have left something."""
         for key in list(self._nodes):
             if not exists(key):
                 self.forget(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.taints import needs_initialization
-from controllers.runtime.metrics import FINE_BUCKETS, exponential_buckets, watch_waiting
+from controllers.runtime.metrics import FINE_BUCKETS, Metrics, exponential_buckets, watch_waiting
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from controllers.node.memory import NodeMemory
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.metrics import Metrics
 
 _DELAY_BUCKETS = exponential_buckets(1, 4, 6)
 

@@ -19,26 +19,22 @@ from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, Answer, Invalid
 from controllers.node import changes
 from controllers.node.changes import NOTHING, Known, NodeChanges, NotAdopted
 from controllers.node.memory import UNTAINTING, NodeMemory, Remembered
-from controllers.runtime.api import NotFound, ServerError, Unreachable
-from controllers.runtime.cache import NODES, key_of, uid_of
+from controllers.runtime.api import NotFound, RestClient, ServerError, Unreachable
+from controllers.runtime.cache import NODES, Lister, key_of, uid_of
 from controllers.runtime.queue import Result, seconds_text
-from controllers.runtime.write import ObjectReplaced, Patch, Puts, apply
+from controllers.runtime.write import EventRecorder, ObjectReplaced, Patch, Puts, apply
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.cloudcalls import CloudCalls
     from controllers.node.metrics import NodeMetrics
-    from controllers.runtime.api import RestClient
-    from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
 
 MetadataAnswer = Answer[InstanceMetadata] | Exception | None
-"""What the cloud said of one node; None when it was not asked, an exception when the question broke
-off."""
+"""What the cloud said of one node; None when it was not asked, an exception if that failed."""
 
 _ATTEMPTS = 8
 
@@ -87,9 +83,7 @@ class NodeReconciler:
     def initialize(self, key: str, answer: MetadataAnswer) -> Result | None:
         """Make a tainted node ready for use, or fix the deprecated labels of an initialised one.
 
-        Raises what the cloud answered, what the API server refused, or why the answer may not be
-        applied.
-        """
+        Raises what cloud or API server answered, or why it may not be used."""
         node = self._lister.get(key)
         if node is None:
             self._memory.forget(key)
@@ -174,12 +168,10 @@ class NodeReconciler:
         log.info("initialised node %s: %s%s", key, provider_id or "no provider ID", after, extra=fields)
 
     def refresh(self, key: str, answer: MetadataAnswer) -> None:
-        """Write what has changed in the cloud, and put back what another program undid unless it is
-        too early.
+        """Write what has changed in the cloud, and put back what others undid unless too early.
 
         A node without a provider ID is adopted, or an Event says once why not. Raises as
-        `initialize` does.
-        """
+        `initialize` does."""
         node = self._lister.get(key)
         if node is None:
             self._memory.forget(key)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from controllers.node.options import CloudNodeOptions
-from controllers.registration.common import built, event_rule, informers
-from controllers.registration.entry import ControllerEntry, Rule
+from controllers.registration.entry import ControllerEntry, Rule, built, event_rule, informers
 
 ENTRY = ControllerEntry(
     name="cloud-node-controller",

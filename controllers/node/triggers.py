@@ -1,8 +1,7 @@
 """Stage 2: TRIGGER. Turns node events and the passing of time into keys.
 
 From the shared node informer and from a ticker into the queues `Nodes` (initialise, pair labels)
-and `NodeRefresh` (compare with the cloud). Decides whether there is work, never what the work is.
-"""
+and `NodeRefresh` (compare with the cloud). Decides whether there is work, never which."""
 
 from __future__ import annotations
 
@@ -14,28 +13,24 @@ from cloudprovider.helpers.objects import labels_of
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from controllers.node.changes import PAIRED, pairing
-from controllers.runtime.cache import key_of
+from controllers.runtime.cache import Lister, key_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.cloudcalls import CloudCalls
     from controllers.node.memory import NodeMemory
-    from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
     from controllers.runtime.queue import WorkQueue
 
 NEW_NODE = 10
-"""Priority of a node that nothing can be scheduled on yet, above that of one that is only kept
-right."""
+"""Priority of a node that nothing can be scheduled on yet, above one that is only kept right."""
 
 
 class NodeTriggers:
     """The informer's handler and the sweep. Called from the informer's and the ticker's threads.
 
-    `on_foreign(node)` is called for every node that waits for its initialisation with another
-    provider's ID.
-    """
+    `on_foreign(node)` is called for every node that waits with another provider's ID."""
 
     def __init__(
         self,
@@ -87,13 +82,11 @@ class NodeTriggers:
         return len(due)
 
     def owned(self, node: V1Node) -> bool:
-        """Whether the node is this provider's to look after: its provider ID is ours, or still to
-        be given."""
+        """Whether the node is this provider's: its provider ID is ours, or still to be given."""
         return ownership(provider_id_of(node), self._cloud.provider_id_prefixes) is not Ownership.FOREIGN
 
     def _undone(self, old: V1Node, new: V1Node) -> bool:
-        """Whether the instance type, zone or region that we wrote was just changed, and may be put
-        back now."""
+        """Whether a type, zone or region that we wrote was changed, and may be put back now."""
         before, after = _paired_labels(old), _paired_labels(new)
         entry = self._memory.find(key_of(new))
         if entry is None or entry.known is None:

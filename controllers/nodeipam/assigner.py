@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from controllers.nodeipam.changes import NodeFacts, assignment, facts_of, facts_of_raw
-from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound
-from controllers.runtime.cache import NODES, is_newer, key_of, quorum_list, uid_of
-from controllers.runtime.write import ObjectReplaced, Reference, patch
+from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound, RestClient
+from controllers.runtime.cache import NODES, Lister, is_newer, key_of, quorum_list, uid_of
+from controllers.runtime.write import EventRecorder, ObjectReplaced, Reference, patch
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from controllers.nodeipam.metrics import NodeIPAMMetrics
     from controllers.nodeipam.startup_barrier import StartupBarrier
     from controllers.nodeipam.triggers import PendingNodes
-    from controllers.runtime.api import RestClient
-    from controllers.runtime.cache import Lister
     from controllers.runtime.queue import WorkQueue
-    from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +44,7 @@ class Shared:
 
 
 class Assigner:
-    """Thread-safe: the work queue keeps two threads off one node, and the ledger has a lock of its
-    own."""
+    """Thread-safe: the work queue keeps two threads off one node, and the ledger locks itself."""
 
     def __init__(self, rest: RestClient, shared: Shared) -> None:
         self._rest = rest
@@ -153,8 +149,7 @@ class Assigner:
             self._pending.wake(self._room())  # it may have been given others, which are free now
 
     def _baseless(self, facts: NodeFacts, *, made_with: bool) -> str:
-        """Which of the node's ranges no allocator can have given, "" for none: other nodes may get
-        these."""
+        """Which node's ranges no allocator can have given, "" for none: others may get these."""
         wide = self._ledger.too_wide(facts.ranges)
         # A range of more than one block comes from the Node's creator if it was there at the
         # creation, or if two other nodes have theirs in it. Any other one may be older than the
@@ -162,8 +157,7 @@ class Assigner:
         return wide if wide and (made_with or self._ledger.inside(facts.uid, facts.ranges) >= 2) else ""
 
     def write(self, facts: NodeFacts, ranges: Sequence[IPNetwork]) -> bool:
-        """Give the node these ranges; False when it is gone, or has others by now. Raises
-        ApiError."""
+        """Give the node these ranges; False when it is gone or has others. Raises ApiError."""
         # Bound to UID and version. When the answer is lost the ranges stay the node's, and the next
         # try, of the same ranges, shows what became of it.
         node: NodeFacts | None = facts

@@ -70,8 +70,7 @@ def assignment(ranges: Sequence[IPNetwork], *, sealed: bool) -> dict[str, Any]:
 
 
 def seal(token: str) -> dict[str, Any]:
-    """The JSON merge patch that changes a node, so that a write onto its version before is
-    refused."""
+    """The JSON merge patch that changes a node, so that writes onto the version before fail."""
     return {"metadata": {"annotations": {SEAL: token}}}
 
 
@@ -81,8 +80,7 @@ def unsealed() -> dict[str, Any]:
 
 
 def writers_of(raw: Mapping[str, Any]) -> frozenset[str]:
-    """The programs that wrote a node's pod CIDRs, by the API server's record of who wrote which
-    field."""
+    """The programs that wrote a node's pod CIDRs, by managedFields."""
     entries = (raw.get("metadata") or {}).get("managedFields") or ()
     found = set()
     for entry in entries:

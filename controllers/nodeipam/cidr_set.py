@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
 
 Interval = tuple[int, int]
-"""(first, bits): the numbers from `first` on, 2 to the power of `bits` of them; `first` is a
-multiple of that."""
+"""(first, bits): the numbers from `first` on, 2 ** `bits` of them, which divides `first`."""
 
 
 class IntervalSet:
@@ -64,8 +63,7 @@ class IntervalSet:
         return [one for one in wider if one in self._counts]
 
     def inside(self, interval: Interval) -> Iterator[Interval]:
-        """Those that the interval contains, itself left out; wider ones before those inside
-        them."""
+        """Those that the interval contains, itself left out; wider ones first."""
         first, bits = interval
         end = first + (1 << bits)
         place = bisect_left(self._sorted, (first, -bits))
@@ -85,8 +83,7 @@ class IntervalSet:
         return total
 
     def end_of(self, number: int) -> int | None:
-        """The first number after the widest interval that contains this one; None where none
-        does."""
+        """The first number after the widest interval that contains it; None where none does."""
         ends = [first + (1 << bits) for first, bits in self.around((number, 0))]
         if (number, 0) in self._counts:
             ends.append(number + 1)
@@ -94,12 +91,10 @@ class IntervalSet:
 
 
 class CIDRSet:
-    """Not thread-safe. A block that was given back comes again last: the search goes on where the
-    last one ended."""
+    """Not thread-safe. A block that was given back comes again last: the search goes round."""
 
     def __init__(self, cluster: IPNetwork, mask_size: int) -> None:
-        """Raises ValueError when a node's range of this mask size does not fit into the cluster
-        CIDR."""
+        """Raises ValueError if a node's range of this size does not fit into the cluster CIDR."""
         if not cluster.prefixlen <= mask_size <= cluster.max_prefixlen:
             raise ValueError(f"a range of mask size {mask_size} does not fit into {cluster}")
         self.cluster = cluster
@@ -121,8 +116,7 @@ class CIDRSet:
         return self.capacity - self.used
 
     def take(self, net: IPNetwork) -> None:
-        """Take what the range has of this cluster CIDR, once more; nothing where they do not
-        overlap."""
+        """Take what the range has of this cluster CIDR, once more; nothing without overlap."""
         interval = self._interval(net)
         if interval is not None and self._taken.add(interval):
             self.used += self._own(interval)

@@ -1,6 +1,5 @@
 """Whether another allocator gives nodes their pod CIDRs. With proof of one, this one stops until
-the program is started again: two allocators give one range to two nodes, and what is written stays.
-"""
+the program is started again: two allocators give one range to two nodes."""
 
 from __future__ import annotations
 
@@ -49,9 +48,7 @@ class ConflictDetector:
     def wrote(self, node: Mapping[str, Any], *, before_us: bool = False) -> None:
         """A node that this controller saw without ranges has got some from another client.
 
-        `node` is the raw object, with its managedFields. `before_us`: the write may be the last
-        leader's.
-        """
+        `node` is the raw object, with its managedFields. `before_us`: maybe the last leader's."""
         writers = writers_of(node)
         if before_us and writers <= {self._own}:
             return

@@ -1,9 +1,7 @@
-"""The node IPAM controller: every node gets its ranges of pod addresses, once, and no two nodes get
-the same.
+"""The node IPAM controller: every node gets its ranges of pod addresses, once, no two the same.
 
 Wires the stages: informer (2) -> triggers -> queue (3) -> reconcile (4) -> patch (6), and with
-CloudAllocator the cloud call (5) before. Runs in the manager, or alone in a program of your own.
-"""
+CloudAllocator the cloud call (5) before. Runs in the manager, or alone in a program of your own."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from controllers.nodeipam.reconcile import CloudReconciler, NoRangeLeft, NotChos
 from controllers.nodeipam.startup_barrier import StartupBarrier
 from controllers.nodeipam.triggers import START, WAITING, NodeTriggers, PendingNodes
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import Batching, FailureHandling
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.nodeipam.options import NodeIPAMOptions
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 _FIRST = 20
@@ -127,8 +124,7 @@ class NodeIPAMController(ControllerBase):
         self._keys.add(START, _FIRST)
 
     def remarks(self) -> list[tuple[str, bool, str]]:
-        """Whether ranges can be given out; a restart would not fix what prevents it.
-        Thread-safe."""
+        """Whether ranges can be given; no restart would fix what prevents it. Thread-safe."""
         verdict = self._detector.verdict
         found = [("other-allocator", not verdict, verdict)]
         if not self._barrier.over:

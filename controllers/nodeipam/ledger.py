@@ -1,9 +1,6 @@
-"""Who has which range of pod addresses: nodes, by UID, and what is kept free. Pure; no I/O, no
-clock.
+"""Who has which range of pod addresses: nodes by UID, and what is free. Pure; no I/O, no clock.
 
-A range is given to one node, and belongs to it until that node is proved gone, whatever became of
-the write.
-"""
+A range is given to one node, and belongs to it until that node is proved gone, written or not."""
 
 from __future__ import annotations
 
@@ -13,11 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve, frozen
 
-from controllers.nodeipam.cidr_set import Interval, IntervalSet
+from controllers.nodeipam.cidr_set import CIDRSet, Interval, IntervalSet
 
 if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
-    from controllers.nodeipam.cidr_set import CIDRSet
 
 K = TypeVar("K", bound=Hashable)
 Ranges = tuple["IPNetwork", ...]
@@ -31,8 +27,7 @@ class Holding:
     uid: str
     ranges: Ranges
     written: bool
-    """Whether the API server is known to have it; else it was given to the node, and a write may be
-    under way."""
+    """Whether the API server is known to have it; else a write may be under way."""
     doubted: Ranges = ()
     """What it was given before that, and may still get: a write of it may be under way too."""
     counts: bool = True
@@ -130,8 +125,7 @@ class Ledger:
             return self._overlapping(uid, ranges) if counts else ()
 
     def too_wide(self, ranges: Ranges) -> str:
-        """Which of the ranges take more than one block of a pool, and how many; "" when none
-        does."""
+        """Which ranges take more than one block of a pool, and how many; "" when none does."""
         found = ((net, sum(pool.overlap(net) for pool in self.pools)) for net in ranges)
         return ", ".join(f"{net} takes {blocks} blocks" for net, blocks in found if blocks > 1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controllers.runtime.metrics import FINE_BUCKETS, exponential_buckets, watch_waiting
+from controllers.runtime.metrics import FINE_BUCKETS, Metrics, exponential_buckets, watch_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from controllers.nodeipam.cidr_set import CIDRSet
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.metrics import Metrics
 
 _CLUSTER = ("clusterCIDR",)
 

@@ -13,7 +13,7 @@ from cloudprovider.helpers.ips import IPNetwork
 from controllers.cloudcalls import Answer
 from controllers.nodeipam.changes import NodeFacts, facts_of_raw, seal, unsealed
 from controllers.nodeipam.triggers import START
-from controllers.runtime.api import MERGE_PATCH, Conflict, NotFound
+from controllers.runtime.api import MERGE_PATCH, Conflict, NotFound, RestClient
 from controllers.runtime.cache import NODES
 from controllers.runtime.queue import DONE, AskAgain, Result
 from controllers.runtime.write import ObjectReplaced, patch
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from controllers.cloudcalls import CloudCalls
     from controllers.nodeipam.assigner import Assigner, Shared
-    from controllers.runtime.api import RestClient
 
 Ranges = tuple[IPNetwork, ...]
 Chosen = Answer[Ranges] | None
@@ -54,12 +53,10 @@ class RangeReconciler:
         self._pending = shared.pending
 
     def reconcile(self, name: str) -> Result:
-        """Look at the node, and give it what it lacks. Raises what the API server answered, and
-        NoRangeLeft.
+        """Look at the node, and give it what it lacks. Raises ApiError and NoRangeLeft.
 
-        No node gets a range before all nodes were listed and no write of the last leader can
-        arrive any more, nor with proof of another allocator.
-        """
+        No node gets a range before all nodes were listed and no write of the last leader can arrive
+        any more, nor with proof of another allocator."""
         if name == START:
             if not self._barrier.begun:
                 self._assigner.start(seals=True)

@@ -11,8 +11,7 @@ from typing import Any
 
 from controllers.nodeipam.options import NodeIPAMOptions
 from controllers.options.declare import fill
-from controllers.registration.common import event_rule, informers
-from controllers.registration.entry import Context, Controller, ControllerEntry, Rule
+from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, event_rule, informers
 
 log = logging.getLogger(__name__)
 

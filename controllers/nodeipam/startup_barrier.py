@@ -1,11 +1,9 @@
-"""Whether a write of the last leader can still arrive: until that is ruled out, no node gets a
-range.
+"""Whether a write of the last leader can still arrive: until then no node gets a range.
 
 A leader that was killed may have a write under way: "node A gets range X", applied after this
 leader listed the nodes. X looks free meanwhile, and could go to node B. Such a write holds only for
 the version of A that the last leader saw. So every node that lacks a range at the start has to
-change once, by itself or by this leader (`changes.seal`): after that any older write to it is
-refused."""
+change once, by itself or by this leader (`changes.seal`): then older writes are refused."""
 
 from __future__ import annotations
 
@@ -81,8 +79,7 @@ class StartupBarrier:
         return 0.0
 
     def unsettled(self, name: str) -> NodeFacts | None:
-        """The node of this name, as it was listed, if a write of the last leader to it may be under
-        way."""
+        """The node of this name, as it was listed, if the last leader's write may be under way."""
         return self._unsettled.get(name)
 
     def names(self) -> list[str]:

@@ -85,11 +85,9 @@ def returned(node: V1Node, *, out_of_service: bool) -> Patch:
 
 
 def shut_down(node: V1Node, *, out_of_service: bool) -> Patch:
-    """The instance is switched off. `out_of_service`: have its pods evicted and its volumes
-    detached.
+    """The instance is switched off. `out_of_service`: evict its pods, detach its volumes.
 
-    An out-of-service taint that is there already is enough.
-    """
+    An out-of-service taint that is there already is enough."""
     wanted: list[Any] = [SHUTDOWN]
     taints = node_taints(node)
     if out_of_service and find_taint(taints, TAINT_NODE_OUT_OF_SERVICE) is None:

@@ -1,9 +1,8 @@
-"""The cloud-node-lifecycle controller: deletes nodes whose instance is gone, and taints those that
-are shut down.
+"""The cloud-node-lifecycle controller: deletes nodes whose instance is gone, taints those shut
+down.
 
 Wires the stages: informer (2) -> triggers -> queue (3) -> fetch (5) -> reconcile (4) -> patch or
-delete (6). Runs in the manager, or alone in a program of your own.
-"""
+delete (6). Runs in the manager, or alone in a program of your own."""
 
 from __future__ import annotations
 
@@ -25,14 +24,13 @@ from controllers.nodelifecycle.triggers import TIDY, NodeLifecycleTriggers
 from controllers.nodelifecycle.witnesses import Witnesses
 from controllers.nodelifecycle.writeback import NodeWriter
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
 
 if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -41,8 +39,7 @@ _FLOOR = 1.0
 _LONGEST_PAUSE = 60.0
 _BATCH_FETCHERS = 8
 _AGAIN = 10
-"""Ready nodes said to be gone (batches of them, where there are batches) that are asked about again
-at each look."""
+"""Ready nodes (or batches) said to be gone that each look asks about again."""
 
 
 class NodeLifecycleController(ControllerBase):
@@ -51,11 +48,9 @@ class NodeLifecycleController(ControllerBase):
     Takes what every controller takes: clients, shared informers, the gateway to one provider. It
     does not start the informers. `run` may be called once.
 
-    Raises ValueError at construction when the provider offers none of InstancesBatch, InstancesV2
-    and Instances.
+    Raises ValueError at construction without any of InstancesBatch, InstancesV2 and Instances.
 
-    Follows: controllers/nodelifecycle/node_lifecycle_controller.go of k8s.io/cloud-provider.
-    """
+    Follows: controllers/nodelifecycle/node_lifecycle_controller.go of k8s.io/cloud-provider."""
 
     NAME = "cloud-node-lifecycle-controller"
     CLIENT = "node-controller"
@@ -112,18 +107,14 @@ class NodeLifecycleController(ControllerBase):
             self._add_batch_worker(keys, fetch, reconcile, batching=batching, threads=threads, failures=failures)
 
     def health(self) -> list[tuple[str, bool, str]]:
-        """One (name, healthy, detail) for each worker and one for deletions that are held back.
-        Thread-safe.
+        """One (name, healthy, detail) for each worker and for deletions held back. Thread-safe.
 
-        Nodes held back are healthy: ending the process would not make the cloud's answers any
-        better.
-        """
+        Nodes held back are healthy: ending the process would not improve the cloud's answers."""
         detail = f"{self._shared.votes.held()} nodes said to be gone are held back"
         return [*super().health(), ("NodeDeletionBreaker", True, detail)]
 
     def undecided(self) -> list[tuple[str, str, bool]]:
-        """("node/NAME", why, whether it only waits) of each node said to be gone that is still
-        there. Thread-safe."""
+        """("node/NAME", why, whether it only waits) of nodes said to be gone. Thread-safe."""
         return [
             (f"node/{name}", f"held back: {why}" if votes.held else why, not votes.held)
             for name, votes in self._shared.votes.gone()

@@ -51,8 +51,7 @@ class DeletionGate:
         self._named: dict[str, tuple[str, ...]] = {}  # by zone: the Ready nodes with an Event
 
     def ask(self, key: str, node: V1Node, votes: NodeVotes, asked_at: float) -> Decision:
-        """Whether this node may be deleted now, after an answer "gone" that was asked for at
-        `asked_at`."""
+        """Whether this node may be deleted now, after "gone" to a question of `asked_at`."""
         if not self._breaker.options.enabled or votes.released or is_announced(node):
             return Decision(True)
         now, zone = self._shared.now(), zone_of(node)

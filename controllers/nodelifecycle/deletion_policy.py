@@ -76,8 +76,7 @@ class Admission:
 
     allowed: bool
     opened: bool = False
-    """More are held back or deleted than the limit, for the first time since it opened: time for
-    the alarm."""
+    """More are held back or deleted than the limit, for the first time: the alarm."""
     released: str = ""
     """Why the breaker closed by this very question; "" if it did not."""
 
@@ -117,11 +116,9 @@ class Breaker:
         return self.is_open and self._alarmed
 
     def observe(self, now: float, owned: int, *, calm: bool = True) -> str:
-        """Note how many nodes of this provider there are. Returns why the breaker closed, if it
-        did.
+        """Note how many nodes this provider has. Returns why the breaker closed, if it did.
 
-        `calm`: the cloud answers all questions.
-        """
+        `calm`: the cloud answers all questions."""
         if self._recount:
             self._recount = False
             self._owned.clear()
@@ -138,8 +135,7 @@ class Breaker:
         return ""
 
     def limit(self, now: float) -> int:
-        """Deletions allowed per window. The share is of the greatest number of nodes that was seen
-        in it."""
+        """Deletions allowed per window. The share is of the most nodes seen in it."""
         self._expire(now)
         owned = self._owned[0][1] if self._owned else 0
         return max(self.options.at_least, int(self.options.share * owned + _EPSILON))

@@ -1,7 +1,6 @@
 """The cloud's answers about nodes that are not ready, in their order.
 
-In memory alone: a manager that starts anew asks anew, and needs the full number of answers again.
-"""
+In memory alone: a manager that starts anew asks anew, with the full number of answers."""
 
 from __future__ import annotations
 

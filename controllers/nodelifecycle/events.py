@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Successor = tuple["V1Node", InstanceMetadata | Exception] | None
-"""A node whose instance is gone, and what the cloud says of its name; None when it was not
-asked."""
+"""A node whose instance is gone, and what the cloud says of its name; None when not asked."""
 
 
 class OwnerEvents:
@@ -33,8 +32,7 @@ class OwnerEvents:
         self._cloud = cloud
 
     def fetch_successors(self, keys: Sequence[str], deliver: Callable[[str, Successor], None]) -> None:
-        """Ask the cloud, by name, about nodes whose instance is gone: is there another one in its
-        place?"""
+        """Ask the cloud, by name, about nodes whose instance is gone: is there a successor?"""
         nodes: dict[str, V1Node] = {}
         for key in keys:
             votes = self._shared.votes.get(key)

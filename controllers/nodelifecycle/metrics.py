@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from cloudprovider import CallCancelled, InstanceNotFound, InstanceState, NotImplementedByProvider
 from controllers.cloudcalls import CallsClosed
-from controllers.runtime.metrics import exponential_buckets
+from controllers.runtime.metrics import Metrics, exponential_buckets
 
 if TYPE_CHECKING:
     from controllers.nodelifecycle.deletion_policy import Breaker
     from controllers.nodelifecycle.deletion_votes import DeletionVotes
     from controllers.nodelifecycle.witnesses import Witnesses
     from controllers.runtime.clock import Clock
-    from controllers.runtime.metrics import Metrics
 
 _EXISTS: Final = "instance_exists"
 _SHUTDOWN: Final = "instance_shutdown"
@@ -79,8 +78,7 @@ class NodeLifecycleMetrics:
         ).set_function(lambda: float(sum(map(len, witnesses.contradictions(clock.monotonic()).values()))))
 
     def sweep_began(self, began: float, keys: Collection[str]) -> None:
-        """A look at all nodes brought these up. One that begins before the work of the last is done
-        is part of it."""
+        """A look at all nodes brought these up. It joins one that is not done."""
         with self._lock:
             if not self._left:
                 self._began = began

@@ -1,8 +1,6 @@
 """What can be set about the cloud-node-lifecycle controller, with its flags.
 
---node-monitor-period and --concurrent-node-lifecycle-syncs are Go's (there 1 by default); the
-others are ours.
-"""
+--node-monitor-period and --concurrent-node-lifecycle-syncs are Go's (default 1); others ours."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from controllers.nodelifecycle.deletion_votes import NodeVotes, StateAnswer
 from controllers.nodelifecycle.shared import Shared
 from controllers.runtime.api import ServerError, Unreachable
 from controllers.runtime.cache import uid_of
-from controllers.runtime.queue import Result, retry_after_of
+from controllers.runtime.queue import Result, WorkQueue, retry_after_of
 from controllers.runtime.write import Patch
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from controllers.nodelifecycle.deletion_gate import DeletionGate
     from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
     from controllers.nodelifecycle.writeback import NodeWriter
-    from controllers.runtime.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -159,8 +158,7 @@ class NodeLifecycleReconciler:
         return self._look_again(key, votes, votes.counted_at + self._options.answer_period - self._shared.now())
 
     def _look_again(self, key: str, votes: NodeVotes, seconds: float) -> Result:
-        """Look at the node again by a timer of its own. Sweeps leave it alone for somewhat
-        longer."""
+        """Look at the node again by a timer of its own. Sweeps leave it alone somewhat longer."""
         seconds = max(0.0, seconds)
         until = self._shared.now() + seconds + self._options.answer_period
         self._votes.replace(key, votes, evolve(votes, rests_until=until))

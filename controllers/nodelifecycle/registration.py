@@ -1,11 +1,9 @@
-"""cloud-node-lifecycle-controller in the manager: its permissions and its entry. Flags:
-`options.py`."""
+"""cloud-node-lifecycle-controller in the manager: permissions and entry. Flags: `options.py`."""
 
 from __future__ import annotations
 
 from controllers.nodelifecycle.options import NodeLifecycleOptions
-from controllers.registration.common import built, event_rule, informers
-from controllers.registration.entry import ControllerEntry, Rule
+from controllers.registration.entry import ControllerEntry, Rule, built, event_rule, informers
 
 ENTRY = ControllerEntry(
     name="cloud-node-lifecycle-controller",

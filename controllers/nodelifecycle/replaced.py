@@ -38,8 +38,7 @@ _NETWORK: Final = "NetworkUnavailable"
 
 
 def machine_of(node: V1Node) -> tuple[str, str]:
-    """The machine that the kubelet runs on, by its own word: machineID and systemUUID, "" where it
-    does not say."""
+    """The machine that the kubelet runs on, by its own word: machineID and systemUUID, or ""."""
     info = node.status.node_info if node.status else None
     return ("", "") if info is None else (info.machine_id or "", info.system_uuid or "")
 

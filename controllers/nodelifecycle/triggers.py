@@ -1,5 +1,4 @@
-"""Stage 2: TRIGGER. Turns node events and the passing of time into keys of the queue
-`NodeLifecycle`.
+"""Stage 2: TRIGGER. Turns node events and time into keys of the queue `NodeLifecycle`.
 
 The sweep queues every node that needs attention. Events make it quicker: a node that turns not
 ready, or whose kubelet reports another machine, is asked about at once; one that turns ready loses
@@ -48,8 +47,7 @@ class Survey:
 
 @frozen(eq=False)
 class _Look:
-    """A revision of a node, and what counts here: worked out once, as each sweep looks at all
-    nodes."""
+    """A revision of a node, and what counts here: worked out once, for all sweeps."""
 
     node: V1Node
     name: str

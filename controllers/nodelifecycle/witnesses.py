@@ -38,8 +38,7 @@ PATIENCE: Final = 60.0
 """Seconds after which a witness about whom the cloud has not answered is no longer waited for."""
 
 MEMORY: Final = 600.0
-"""Seconds for which a node that turned NotReady after the cloud had called it gone speaks for the
-cloud."""
+"""Seconds for which a node that turned NotReady after "gone" speaks for the cloud."""
 
 _ROUNDS: Final = 3  # times `limit` that may be asked about without a pause
 _CENSUS: Final = 5  # seconds' worth of questions that one census may put
@@ -49,8 +48,7 @@ _NEVER: Final = float("-inf")
 
 @frozen
 class Tally:
-    """The answers about a zone's Ready nodes, for one node said to be gone. Nodes, but for
-    `zone`."""
+    """The answers about a zone's Ready nodes, for a node said to be gone. Nodes, but for `zone`."""
 
     needed: int = 0
     """Witnesses whose answers are needed."""
@@ -254,8 +252,7 @@ class Witnesses:
             return tally
 
     def contradictions(self, now: float) -> dict[str, tuple[str, ...]]:
-        """By zone: the Ready nodes that the cloud calls gone, for longer than a terminated
-        machine's stays Ready."""
+        """By zone: the Ready nodes that the cloud calls gone, for longer than terminated ones."""
         with self._lock:
             found = {
                 zone: tuple(
@@ -304,8 +301,7 @@ class Witnesses:
         return tally
 
     def _enough(self, gone: int, zone: _Zone) -> int:
-        """How many are asked about: more where some are called gone, beyond what the cloud's record
-        covers."""
+        """How many are asked about: more where some are called gone, beyond the cloud's record."""
         return self._limit * (_ROUNDS if gone > len(zone.confirmed) else 1)
 
     def _counts(self, name: str, witness: _Witness) -> bool:

@@ -15,7 +15,16 @@ from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.nodelifecycle import changes
 from controllers.nodelifecycle.changes import Attention
 from controllers.nodelifecycle.replaced import registration
-from controllers.runtime.api import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, ServerError, Unreachable
+from controllers.runtime.api import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    RestClient,
+    ServerError,
+    Unreachable,
+)
 from controllers.runtime.cache import NODES, is_newer, key_of, uid_of, version_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply
 
@@ -24,7 +33,6 @@ if TYPE_CHECKING:
 
     from controllers.cloudcalls import CloudCalls
     from controllers.nodelifecycle.shared import Shared
-    from controllers.runtime.api import RestClient
 
 log = logging.getLogger(__name__)
 
@@ -157,14 +165,11 @@ class NodeWriter:
         return True
 
     def register_again(self, key: str, node: V1Node, successor: str) -> str:
-        """Delete this node and create it anew, for the instance that has its name now; returns why
-        not, or "".
+        """Delete this node and create it anew, for its name's instance now; returns why not, or "".
 
         Its kubelet goes on with the new one as with the old one. Nothing is deleted before the API
         server has said that it would take the new one: a dry run finds out whether a permission or
-        an admission policy is in the way. Raises ApiError; `finish` then creates the node if it was
-        deleted.
-        """
+        an admission policy is in the way. Raises ApiError; then `finish` creates it."""
         attempts = _DELETE_ATTEMPTS
         try:
             while True:
@@ -218,8 +223,7 @@ class NodeWriter:
         return ""
 
     def finish(self, key: str) -> None:
-        """Create the node that was deleted to be registered again, if there is one. Raises
-        ApiError."""
+        """Create the node that was deleted to be registered again, if any. Raises ApiError."""
         unfinished = self._unfinished.get(key)
         if unfinished is None:
             return

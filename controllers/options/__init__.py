@@ -6,6 +6,8 @@ and imports no controller for it."""
 
 from controllers.options.declare import (
     between,
+    cluster_name_option,
+    drain_timeout_option,
     group,
     no_limit_at_zero,
     not_empty,
@@ -31,7 +33,6 @@ from controllers.options.kinds import (
     VERSION,
     Kind,
 )
-from controllers.options.shared import cluster_name_option, drain_timeout_option
 
 __all__ = [
     # to declare

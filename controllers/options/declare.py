@@ -7,11 +7,11 @@ instance from the values of its flags."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
-from controllers.options.kinds import Kind, display
+from controllers.options.kinds import DURATION, NAME, Kind, display
 
 T = TypeVar("T")
 Check = Callable[[T], str | None]
@@ -39,8 +39,7 @@ class Flag(Generic[T]):
     secret: bool = False
     """The value is shown nowhere: not in the log, /configz or /flagz."""
     note: Check[T] | None = None
-    """What the operator is to know about a value that is taken, or None: that it has no effect,
-    say. Logged once."""
+    """What the operator is to know about a value that is taken, or None: logged once."""
     configz: str = ""
     """Where it stands in Go's configuration, as a path in /configz; empty for what Go lacks."""
 
@@ -103,8 +102,7 @@ def fill(kind: type[T], values: Mapping[str, Any]) -> T:
 
 
 def values_of(options: Any) -> Iterator[tuple[Flag[Any], Any]]:
-    """The flags of an options class with the values that an instance holds: what `fill` was given.
-    In field order."""
+    """The flags of an options class with an instance's values, as `fill` takes. In field order."""
     for field in attrs.fields(type(options)):
         value = getattr(options, field.name)
         if _GROUP in field.metadata:
@@ -141,3 +139,25 @@ def one_of(*allowed: str) -> Check[str]:
 def not_empty(value: str) -> str | None:
     """A check for texts."""
     return None if value.strip() else "must not be empty"
+
+
+DEFAULT_CLUSTER_NAME: Final = "kubernetes"
+
+
+def cluster_name_option() -> Any:
+    """The cluster's name, for the manager and for each controller that hands it to the provider."""
+    return option(
+        DEFAULT_CLUSTER_NAME,
+        NAME,
+        "cluster-name",
+        "generic",
+        "Name of the cluster, handed to the provider for the names of what it creates. Two clusters in one cloud "
+        "account need two names.",
+        check=not_empty,
+        configz="KubeCloudShared.ClusterName",
+    )
+
+
+def drain_timeout_option() -> Any:
+    """Seconds for the work under way when a controller stops; the manager says how many."""
+    return option(30.0, DURATION, check=not_negative)

@@ -22,8 +22,7 @@ _NUMBER = re.compile(r"[+-]?[0-9a-zA-Z_.+-]+")
 
 @attrs.frozen
 class Kind(Generic[T]):
-    """How one type of value is written. `parse` raises ValueError with a sentence, `show` is its
-    inverse."""
+    """How one type of value is written. `parse` raises ValueError, `show` is its inverse."""
 
     metavar: str
     parse: Callable[[str], T]
@@ -31,8 +30,7 @@ class Kind(Generic[T]):
     bare: str | None = None
     """What the flag means when it is given without a value; None: a value is required."""
     repeated: bool = False
-    """True: a second occurrence adds to the first one's value (a tuple or a dict) instead of
-    replacing it."""
+    """True: each occurrence adds to the value (a tuple or a dict) instead of replacing it."""
     mistyped: Callable[[object], str | None] = lambda _value: None
     """What is wrong with the type of a value that a program gives instead of a text, or None."""
 
@@ -87,8 +85,7 @@ def _not_a_number(value: object) -> str | None:
 
 
 def _parse_list(raw: str) -> tuple[str, ...]:
-    """Comma-separated with CSV quoting, as pflag's string slice; spaces around names are not part
-    of them."""
+    """Comma-separated with CSV quoting, as pflag's string slice; spaces around names go."""
     if not raw:
         return ()
     try:

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
 
 DEFAULT_MASK_SIZES: Final[Mapping[int, int]] = {4: 24, 6: 64}
-"""Prefix length of a node's pod CIDR by IP version, where nothing else is said:
-kube-controller-manager's too."""
+"""Prefix length of a node's pod CIDR by IP version, by default, as kube-controller-manager's."""
 RANGE_ALLOCATOR: Final = "RangeAllocator"
 CLOUD_ALLOCATOR: Final = "CloudAllocator"
 _SECTION: Final = "generic"
@@ -80,8 +79,7 @@ def cluster_cidrs_option() -> Any:
 
 
 def mask_size_option(version: int = 0) -> Any:
-    """The mask size of a node's pod CIDR, for one IP version or, with 0, for the only one that the
-    cluster has."""
+    """The mask size of a node's pod CIDR, for an IP version, or 0: the only one."""
     if version:
         text = f"As --node-cidr-mask-size, for IPv{version}."
         return option(0, INT, f"node-cidr-mask-size-ipv{version}", _SECTION, text, check=_PREFIX_LENGTHS[version])

@@ -1,5 +1,4 @@
-"""The API server's stand-in in a dry run: no write is sent; each becomes rows of the plan, and gets
-an answer.
+"""The API server's stand-in in a dry run: no write is sent; each becomes rows, and is answered.
 
 The object as it would be then goes to the caches, whose handlers fire as after a watch event, and
 is what the next read shows. So what follows from a write is planned too. The caches stand still
@@ -232,8 +231,7 @@ class ClusterStandIn:
             informer.amend(place.key, copy.deepcopy(present))
 
     def _load(self, place: Place) -> JSON | None:
-        """The object as it is by now; None without one. A copy that is the caller's own, or never
-        changed."""
+        """The object as it is by now; None without one. The caller's own copy, or never changed."""
         if place.object in self._objects:
             return self._objects[place.object]
         informer = self._informers.find(place.prefix, place.plural) if self._informers is not None else None
@@ -299,8 +297,7 @@ def place_of(path: str) -> Place | None:
 
 
 def is_question(path: str) -> bool:
-    """Whether a POST there asks something and changes nothing: reviews of tokens and
-    permissions."""
+    """Whether a POST there asks something without changing anything: a review."""
     return _QUESTION.fullmatch(path) is not None
 
 

@@ -1,9 +1,7 @@
 """What a write changes, in words: an object before and after it, as rows of the plan. Pure; no I/O.
 
 `cluster.py` comes with both. Each part of an object that our controllers write has an action of its
-own; whatever else is written, by vendors' controllers too, is the action "patch" with the fields'
-names.
-"""
+own; whatever else is written, by vendors' controllers too, is "patch" with the fields' names."""
 
 from __future__ import annotations
 
@@ -26,8 +24,7 @@ Facet = tuple[str, str]
 
 
 def written(controller: str, subject: Subject, before: JSON | None, after: JSON | None) -> list[Row]:
-    """The rows of one write: created where there was nothing before, deleted where there is nothing
-    after."""
+    """The rows of one write: created from nothing, deleted where nothing is left."""
     if before is None:
         return [Row(controller=controller, subject=subject, action="create")]
     if after is None:

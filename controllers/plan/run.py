@@ -80,8 +80,7 @@ class PlanRun:
         catalog: Sequence[ControllerEntry] = CATALOG,
         metrics: Metrics | None = None,
     ) -> None:
-        """From now on no client of `clients` writes. Raises ManagerError when an option names no
-        controller."""
+        """No client of `clients` writes any more. Raises ManagerError without a controller."""
         clients.guard = self._refuse
         self._given = options.manager
         parts = self._parts = Assembly(options, provider, clients, config=config, catalog=catalog, metrics=metrics)

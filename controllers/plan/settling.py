@@ -40,8 +40,7 @@ class _Attentive(ClockEvent):
         return self._work
 
     def is_beginning(self) -> bool:
-        """Whether it is not in full work yet. One that does not say what it does is given a
-        moment."""
+        """Whether it is not in full work yet. One that does not say what it does gets a moment."""
         return not self._begun and (self._announced or self._now() - self._made < _MOMENT)
 
     def _work(self) -> None:
@@ -90,8 +89,7 @@ class Settling:
         return left
 
     def at_work(self) -> str:
-        """The controller whose thread this is; "" where that is not known. Threads are named after
-        what they do."""
+        """The controller whose thread this is; "" where that is not known. By its name."""
         thread = threading.current_thread().name
         for queue in WorkQueueCollector.of(self._metrics).queues():
             if thread.rpartition("-")[0] == queue.name:
@@ -154,8 +152,7 @@ class Settling:
 
 
 def _failed(one: Unfinished) -> bool:
-    """Whether something about it is not known. An answer such as "no such disk" is one; an Event
-    reports it."""
+    """Whether something about it is not known. "No such disk" is known: an Event reports it."""
     return bool(one.parked or one.problem)
 
 

@@ -61,9 +61,7 @@ _running = threading.local()  # `whole`: the namespace of the __init__.py that t
 def import_lightly() -> None:
     """Import the package `kubernetes` without running its `__init__.py`.
 
-    For a program, at its start: nothing happens where the package is imported already, or is not
-    installed.
-    """
+    For a program, at its start: a no-op where the package is imported already or missing."""
     if PACKAGE in sys.modules:
         return
     spec = find_spec(PACKAGE)

@@ -1,9 +1,7 @@
-"""How the process ends, whatever hangs in it: a provider's thread, a log without a reader, a slow
-start.
+"""How the process ends, whatever hangs in it: a provider's thread, a log, a slow start.
 
 Nothing here waits without a bound: what is said on the way out is said in a thread of its own, and
-when its time is over the process ends all the same. Nothing heavy is imported: --help passes
-here."""
+when its time is over the process ends. Nothing heavy is imported: --help passes here."""
 
 from __future__ import annotations
 
@@ -26,8 +24,7 @@ log = logging.getLogger(__name__)
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 RELEASE: Final = signal.SIGUSR1
-"""Releases the deletions that are held back: a user who may signal our process may do all that we
-may."""
+"""Releases the deletions that are held back: who may signal us may do all that we may."""
 
 LAST_WORDS: Final = 0.1
 """Seconds for what is said when every moment counts: the lease may be another's already."""
@@ -59,13 +56,11 @@ def within(seconds: float, act: Callable[[], object]) -> bool:
 
 
 def exit_at_once(code: int, words: Callable[[], object] = lambda: None) -> None:
-    """End the process without waiting for any thread: what a hung provider call holds cannot be
-    joined.
+    """End the process without waiting for any thread: hung provider calls cannot be joined.
 
     `words` says why, if that takes no longer than `LAST_WORDS`: standard error may be a pipe that
     has no reader, and a provider's own log handler may hang. A credential plugin that hangs is a
-    process of its own, which would outlive this one.
-    """
+    process of its own, which would outlive this one."""
 
     def say() -> None:
         words()
@@ -89,9 +84,7 @@ def _end_plugins(seconds: float = 0.0) -> None:
 def exit_now(code: int, *words: str) -> None:
     """End the process before any thread does one thing more: the lease may be another's already.
 
-    The words are written if standard error takes them without waiting, and the locks of no logger
-    are asked for.
-    """
+    The words are written if standard error takes them without waiting, without a logger's lock."""
     sys.setswitchinterval(1e-5)  # each step below gives Python's lock away, and would wait 5 ms for each busy thread
     _end_plugins()
     descriptor, text = logs.last_words(*words)
@@ -146,14 +139,13 @@ def _written() -> None:
 
 @contextmanager
 def starting(leave: Exit | None = None) -> Iterator[None]:
-    """In the body, which imports and builds, SIGTERM and SIGINT end the process with 0, and SIGUSR1
+    """In the body, which imports and builds, SIGTERM and SIGINT end the process with 0, SIGUSR1
     does nothing.
 
     By default they would end it with a signal's code or a traceback, and do nothing where it is the
     container's first process: the kernel keeps those signals from it. Nothing has begun that would
     have to be finished. A thread acts on them, for the main one may be deep in a library that does
-    not come back to Python.
-    """
+    not come back to Python."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -59,8 +59,7 @@ class _Formatter(logging.Formatter):
 
 
 class TextFormatter(_Formatter):
-    """klog's header: I1121 03:49:00.123456   12345 file.py:12] message; a traceback follows, on
-    indented lines."""
+    """klog's header: I1121 03:49:00.123456 12345 file.py:12] message; tracebacks indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as text."""
@@ -72,11 +71,9 @@ class TextFormatter(_Formatter):
 
 
 class JSONFormatter(_Formatter):
-    """One object per line: ts (UTC), level, logger, msg, caller, and those of `FIELDS` that are
-    known.
+    """One object per line: ts (UTC), level, logger, msg, caller, and what is known of `FIELDS`.
 
-    A traceback is `error`, or `stack` where the error has been said.
-    """
+    A traceback is `error`, or `stack` where the error has been said."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as a line of JSON."""
@@ -126,8 +123,7 @@ class _Handler(logging.Handler):
             self._writer.flush(seconds)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that the base class calls
-        """Report a record that could not be written; the base class's way shows its arguments as
-        they are."""
+        """Report a record that could not be written; the base class shows its arguments."""
         from controllers.runtime.cleaning import one_line
 
         where = f"a log line of {record.name} at {record.filename}:{record.lineno} could not be written"
@@ -159,14 +155,12 @@ class _Handler(logging.Handler):
 def setup(
     format: str = "text", verbosity: int = 0, stream: IO[str] | None = None, *, prefix: str = ""
 ) -> logging.Handler:
-    """Send every logger's records to `stream` (standard error); may be called again, the last call
-    counts.
+    """Send every logger's records to `stream` (standard error); the last call counts.
 
     Verbosity 0-3: information and worse; 4 and more: all of ours; 6 and more: the HTTP library's
     connections too. The official client's own loggers stay at warnings, because at debug level they
     print whole answers, Secrets included. Each message begins with `prefix`. No log call waits for
-    who reads the stream; `flush` does.
-    """
+    who reads the stream; `flush` does."""
     global _handler
     formatter = (JSONFormatter if format == "json" else TextFormatter)(prefix)
     _handler = _Handler(stream if stream is not None else sys.stderr, formatter, verbosity)
@@ -193,8 +187,7 @@ def flush(seconds: float) -> None:
 
 
 def last_words(*texts: str) -> tuple[int, bytes]:
-    """These errors as lines, after those that still wait; and the file descriptor where they
-    belong."""
+    """These errors as lines, after those that still wait; and the descriptor they belong to."""
     from controllers.runtime.cleaning import one_line
 
     if _handler is None:
@@ -253,8 +246,7 @@ def _has_file(stream: IO[str]) -> bool:
 
 @contextmanager
 def uncaught() -> Iterator[None]:
-    """In the body, uncaught exceptions of threads and finalizers become log lines,
-    cleaned as any other."""
+    """In the body, uncaught exceptions of threads and finalizers become log lines, cleaned."""
     old = threading.excepthook, sys.unraisablehook
     threading.excepthook, sys.unraisablehook = _uncaught_in_thread, _unraisable
     try:

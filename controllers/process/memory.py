@@ -13,13 +13,11 @@ _VARIABLES: Final = ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
 
 
 def share_one_heap() -> None:
-    """Have all threads share one heap. For a program, before it starts threads: later it has no
-    effect.
+    """Have all threads share one heap. To be called before a program starts threads.
 
     Python's own lock lets one thread at a time ask for memory as it is, so none waits for another.
     Nothing happens where an environment variable says how memory is handed out, and with a C
-    library other than glibc.
-    """
+    library other than glibc."""
     if any(os.environ.get(name) for name in _VARIABLES):
         return
     import ctypes  # needs 2 ms: not for --help

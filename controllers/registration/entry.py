@@ -8,6 +8,7 @@ cloud-controller-manager (names/controller_names.go), and never change.
 from __future__ import annotations
 
 import logging
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from controllers.runtime.clock import Clock
     from controllers.runtime.metrics import Metrics
 
+
 log = logging.getLogger(__name__)
 
 
@@ -32,8 +34,7 @@ class Controller(Protocol):
     """What the manager needs of a controller."""
 
     def run(self, stop: StopSignal) -> None:
-        """Work until `stop` is set, then drain and return. A return before that, or an exception,
-        is a failure."""
+        """Work until `stop` is set, then drain and return. Any other end is a failure."""
 
     def health(self) -> Iterable[tuple[str, bool, str]]:
         """(name, well, detail) of each part; from any thread, without blocking."""
@@ -41,8 +42,7 @@ class Controller(Protocol):
 
 @runtime_checkable
 class HoldsBack(Protocol):
-    """A controller that may hold back what looks dangerous, until an operator says that it is
-    meant."""
+    """A controller that may hold back what looks dangerous, until an operator means it."""
 
     def release_breaker(self) -> int:
         """Let go what is held back now; returns how many objects that are. From any thread."""
@@ -59,8 +59,7 @@ class Deliberates(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Rule:
-    """Verbs on a resource that a controller needs, and what does not work without them (a clause
-    for people)."""
+    """Verbs on a resource that a controller needs, and what fails without them."""
 
     resource: str
     """Plural, with its subresource: "nodes", "nodes/status"."""
@@ -96,8 +95,7 @@ class Rule:
 
 @attrs.frozen(kw_only=True)
 class Context:
-    """What a controller is built from. Shared by all of them; each takes its own client identity
-    from `clients`."""
+    """What a controller is built from. Shared by all of them; each has its own client."""
 
     options: Options
     clients: ClientBuilder
@@ -117,35 +115,28 @@ class Context:
 
 @attrs.frozen(kw_only=True)
 class ControllerEntry:
-    """One controller: its name and aliases for --controllers, its classes of options, and how it is
-    built.
+    """One controller: its name and aliases for --controllers, its options, how it is built.
 
     `construct` is called once per run, in the catalog's order, when this process leads. None: as
     its flags stand it has nothing to do, and the log says why. What it raises ends the start.
-    Informers that it asks for beyond `informers` are started then.
-    """
+    Informers that it asks for beyond `informers` are started then."""
 
     name: str
     aliases: tuple[str, ...] = ()
     construct: Callable[[Context], Controller | None]
     needs: Callable[[CloudCalls], object] = lambda _cloud: True
-    """What the provider must have. Where it says no the controller is off, and a log line has
-    `lacking`."""
+    """What the provider must have. If not, the controller is off, and the log says `lacking`."""
     lacking: str = ""
     """What the provider cannot do then, and what follows: "offers no routes, so ..."."""
     module: str = ""
-    """Where its controller is; every replica imports it at the start, so that a takeover does not
-    wait for that."""
+    """Where its controller is; every replica imports it at the start, for takeovers."""
     informers: Callable[[], Iterable[Resource[Any]]] = lambda: ()
-    """The kinds that it reads; every replica fills these caches, so that a takeover begins without
-    a listing."""
+    """The kinds that it reads; every replica fills these caches, for takeovers."""
     options: tuple[type[Any], ...] = ()
-    """Classes whose fields are declared by `option`: the controller's own, and those that only the
-    manager reads."""
+    """Classes whose fields are declared by `option`: its own, and the manager's."""
     rules: tuple[Rule, ...] = ()
     planned_calls: Callable[[Planning], PlannedCalls] | None = None
-    """How its calls that change the cloud are described in a plan (--dry-run); without it by the
-    method's name."""
+    """How its calls that change the cloud read in a plan; by default the method's name."""
     on_by_default: bool = True
     off: Callable[[Mapping[str, Any]], str] = lambda _values: ""
     """Why it has nothing to do with these values of flags, by their names; "" when it has. Where no
@@ -158,8 +149,7 @@ class ControllerEntry:
     """The name that it gives its client, `clients.rest(name)`; empty: the controller's name."""
 
     def start(self, context: Context) -> Controller | None:
-        """The controller; None, with a log line, where it is off. Raises what `construct`
-        raises."""
+        """The controller; None, with a log line, where it is off. Raises as `construct` does."""
         if self.needs(context.cloud):
             return self.construct(context)
         although = "" if self.on_by_default else ", although --controllers names it"
@@ -207,8 +197,7 @@ def enabled(words: Sequence[str], catalog: Sequence[S]) -> list[S]:
 
 
 def canonical(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> tuple[str, ...]:
-    """A value of --controllers with every alias replaced by its controller's name, as Go's /configz
-    shows it."""
+    """A value of --controllers with controllers' names for aliases, as Go's /configz has it."""
     known = {alias: entry.name for entry in catalog for alias in entry.aliases}
     minus = {word: "-" if word.startswith("-") else "" for word in words}
     return tuple(minus[word] + known.get(word.removeprefix("-"), word.removeprefix("-")) for word in words)
@@ -241,9 +230,33 @@ def misspelt(words: Sequence[str], catalog: Sequence[Selectable], noun: str) -> 
 
 
 def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[str]:
-    """What is wrong with a value of --controllers: unknown names, contradictions, nothing left to
-    run."""
+    """What is wrong with a value of --controllers: unknown names, conflicts, nothing to run."""
     problems = misspelt(words, catalog, "controller")
     if not problems and not enabled(words, catalog):
         problems.append(f"no controller is left to run; known: {names(catalog)}")
     return problems
+
+
+def built(controller: str, options: type[Any]) -> Callable[[Context], Controller]:
+    """For `ControllerEntry.construct`: this class, with what the flags say of its options."""
+    return lambda context: context.build(pkgutil.resolve_name(controller), options)
+
+
+def planned(function: str) -> Callable[[Planning], PlannedCalls]:
+    """For `ControllerEntry.planned_calls`: this function."""
+
+    def calls(planning: Planning) -> PlannedCalls:
+        made: PlannedCalls = pkgutil.resolve_name(function)(planning)
+        return made
+
+    return calls
+
+
+def informers(*resources: str) -> Callable[[], Iterable[Resource[Any]]]:
+    """For `ControllerEntry.informers`: these of `controllers.runtime.cache`."""
+    return lambda: [pkgutil.resolve_name(f"controllers.runtime.cache:{name}") for name in resources]
+
+
+def event_rule(consequence: str, namespace: str = "default") -> Rule:
+    """The permission to write Events; those about objects without a namespace are in "default"."""
+    return Rule(resource="events", verbs=("create", "patch"), consequence=consequence, namespace=namespace)

@@ -1,5 +1,4 @@
-"""The manager's own options, and all options of one run. No I/O; never changed after they are
-built.
+"""The manager's own options, and all options of one run. No I/O; never changed.
 
 Names and sections are those of the Go cloud-controller-manager; defaults that differ say so in
 their text. Each controller's options are classes of the same make, in its `options.py`."""
@@ -47,8 +46,7 @@ SECTIONS = (
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`127.0.0.1:8080`, `[::1]:0` or `:8080` (every interface) as (host, port); raises
-    ValueError."""
+    """`127.0.0.1:8080`, `[::1]:0` or `:8080` (any interface) as (host, port); raises ValueError."""
     problem = "must be IP:PORT, such as 127.0.0.1:10259, [::1]:10259 or :10259"
     host, colon, port = address.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
@@ -153,8 +151,7 @@ class LeaderElectionOptions:
     )
 
     def settings(self) -> LeaseSettings:
-        """What the elector takes, with an identity of this process; raises ValueError with all that
-        is wrong."""
+        """What the elector takes, with an identity of this process; raises ValueError."""
         from controllers.runtime.election import LeaseSettings
 
         return LeaseSettings(
@@ -168,8 +165,7 @@ class LeaderElectionOptions:
 
 @attrs.frozen(kw_only=True)
 class LeaderMigrationOptions:
-    """Whether controllers move between two managers, and which: `controllers/manager/migration.py`
-    reads the file."""
+    """Whether controllers move between managers, and which: see `manager/migration.py`."""
 
     enabled: bool = option(
         False,
@@ -223,8 +219,7 @@ class PlanOptions:
 
 @attrs.frozen(kw_only=True)
 class ManagerOptions:
-    """What the manager itself takes; durations in seconds. Raises ValueError naming the flag. See
-    each field."""
+    """What the manager itself takes; durations in seconds. Raises ValueError naming the flag."""
 
     cloud_provider: str = option(
         "",

@@ -38,8 +38,7 @@ KINDS: Final = (Kind.CHANGE, Kind.HELD_BACK, Kind.UNKNOWN, Kind.WARNING)
 
 @frozen(order=True)
 class Subject:
-    """Whom a row is about. The kind as in the API ("Node"), or what the cloud calls it
-    ("Route")."""
+    """Whom a row is about. The kind as in the API ("Node"), or the cloud's word ("Route")."""
 
     kind: str
     name: str
@@ -51,8 +50,7 @@ class Subject:
 
 @frozen
 class Change:
-    """One field, before and after. A tuple is a set of names; None: nothing is there, or it is not
-    known."""
+    """One field, before and after. A tuple is a set of names; None: nothing, or not known."""
 
     field: str
     before: Value
@@ -69,12 +67,10 @@ class Row:
     """"initialise", "create load balancer", ..."""
     changes: tuple[Change, ...] = ()
     note: str = ""
-    """What else is to be known: the evidence of a deletion, that a call may change nothing, why it
-    is unknown."""
+    """What else is to be known: evidence of a deletion, doubts, why it is unknown."""
     kind: str = Kind.CHANGE
     certain: bool = True
-    """False: the call is made, and may change nothing; it is no reason to say that something is to
-    be done."""
+    """False: the call is made, and may change nothing; then nothing is said to be done."""
 
 
 class Plan:
@@ -87,8 +83,7 @@ class Plan:
         self._rows: dict[tuple[str, str, Subject, str], Row] = {}
 
     def record(self, *rows: Row) -> None:
-        """Add rows; one of the same kind, controller, subject and action becomes one with the
-        former."""
+        """Add rows; one of the same kind, controller, subject and action is joined with it."""
         with self._lock:
             for row in rows:
                 key = (row.kind, row.controller, row.subject, row.action)
@@ -138,8 +133,7 @@ class Planning:
 
 @frozen(kw_only=True)
 class PlannedCalls:
-    """How one controller's calls are planned, by the names of the contract's methods. From any
-    thread."""
+    """How one controller's calls are planned, by the contract's methods. From any thread."""
 
     writes: Mapping[str, Callable[..., Any]] = Factory(dict)
     """In place of a call that changes the cloud: takes the call's key and its arguments, records

@@ -64,13 +64,11 @@ class Scope:
     """Prefix length by IP version of the pod CIDRs that get routes: what the flags say. Of any,
     where they say nothing, as kube-controller-manager or the cloud may have given them any size."""
     usual_sizes: Mapping[int, int]
-    """The same for routes that may be deleted by their size alone: 24 and 64 where the flags say
-    nothing."""
+    """The same for routes deleted by their size alone: 24 and 64 where the flags say nothing."""
     known: Container[str]
     """The names of nodes seen by this process."""
     own: Container[tuple[IPNetwork, str]] = ()
-    """Pod CIDRs of no such size, with the node that has or had them while this process was
-    running."""
+    """Pod CIDRs of no such size, with the node that has or had them while this process ran."""
     contested: Container[tuple[IPNetwork, str]] = ()
     """Destinations and targets of routes that we deleted of late: one that is back has another
     maker, or the provider names our node in another way. Either way it stays, for deleting it again
@@ -81,8 +79,7 @@ class Scope:
         return any(_within(net, cluster) for cluster in self.cluster_cidrs)
 
     def has_pod_cidr_size(self, net: IPNetwork) -> bool:
-        """Whether it could be a node's pod CIDR: inside, and of that size; where it may be any, not
-        all there is."""
+        """Whether it could be a node's pod CIDR: inside, and of that size; or not all there is."""
         size = self.mask_sizes.get(net.version)
         return (net not in self.cluster_cidrs if size is None else net.prefixlen == size) and self.inside(net)
 
@@ -106,12 +103,11 @@ class Scope:
         return ""
 
     def removable(self, net: IPNetwork, route: Route) -> bool:
-        """Whether we may delete it, should nothing need it. A target that cannot be a node's name
-        was never a node.
+        """Whether we may delete it, should nothing need it. What cannot be a node's name was no
+        node.
 
         Where the size says nothing, because it is not the flags' or there are none, only the node
-        that had this pod CIDR, or the provider's word, shows that the route was made for a node.
-        """
+        that had this pod CIDR, or the provider's word, shows that the route was made for a node."""
         if route.owned is False or not self.inside(net) or (net, route.target_node) in self.contested:
             return False
         if net.prefixlen != self.usual_sizes.get(net.version) and not (
@@ -158,8 +154,7 @@ def step(
     kept_for_now: str = "",
     long_since: float = math.inf,
 ) -> Step:
-    """What is to be done for the node `name` at `net`, which is its pod CIDR `cidr`, or "" when it
-    is not.
+    """What is to be done for the node `name` at `net`, which is its pod CIDR `cidr`, or not: "".
 
     `addresses_count`: whether a change of addresses since our own creation matters (as far as is
     known). `claimed_by(other)`: whether that node, as it is cached, has `net` as pod CIDR.
@@ -168,8 +163,7 @@ def step(
     `kept_for_now`: why a blackhole is not replaced now; "" if it may be. `long_since`: a route that
     no node claims and whose destination alone says that it is ours goes only if it has been listed
     since then at least. A node that has the range as pod CIDR need not wait: the allocation says
-    whose it is.
-    """
+    whose it is."""
     blackholes = [entry for entry in entries if entry.route.blackhole and scope.removable(net, entry.route)]
     alive = [entry for entry in entries if not entry.route.blackhole]
     mine = [entry for entry in alive if name and entry.route.target_node == name]
@@ -220,8 +214,7 @@ def valid_pod_cidrs(node: V1Node) -> dict[IPNetwork, str]:
 
 
 def destination(route: Route) -> IPNetwork | None:
-    """Where a route leads, None for text that is no IP range: what the provider calls another's may
-    say so."""
+    """Where a route leads, None for text that is no IP range: another's may have one."""
     try:
         return network(route.destination_cidr)
     except ValueError:

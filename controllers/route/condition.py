@@ -14,14 +14,13 @@ from attrs import evolve, frozen
 
 from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
-from controllers.runtime.api import NotFound
+from controllers.runtime.api import NotFound, RestClient
 from controllers.runtime.cache import NODES, key_of, uid_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply, condition_set
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.runtime.api import RestClient
     from controllers.runtime.clock import Clock
 
 CONDITION: Final = "NetworkUnavailable"
@@ -54,8 +53,7 @@ class NetworkCondition:
         self._written: dict[str, _Written] = {}
 
     def report(self, node: V1Node, created: bool) -> None:
-        """Write whether the node's routes are there, where the condition says otherwise. Raises
-        ApiError."""
+        """Write whether the node's routes are there, if the condition differs. Raises ApiError."""
         name, uid, now = key_of(node), uid_of(node), self._clock.monotonic()
         last = self._written.get(name)
         if last is not None and last.uid != uid:
@@ -100,11 +98,9 @@ class NetworkCondition:
 
 
 def network_condition(node: V1Node, created: bool, now: str) -> Patch:
-    """Pure: the patch that says whether the node's routes are there; nothing when its status says
-    so already.
+    """Pure: the patch that says whether the node's routes are there; or nothing.
 
-    `now` is RFC 3339.
-    """
+    `now` is RFC 3339."""
     wanted = _wanted(created)
     if status_of(node) == wanted[0]:
         return Patch()

@@ -1,9 +1,7 @@
-"""The route controller: for every pod CIDR of every node, a route in the cloud that leads to the
-node.
+"""The route controller: for every pod CIDR of every node, a route in the cloud to the node.
 
 Wires the stages: informer (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5) -> patch
-(6). Runs in the manager, or alone in a program of your own.
-"""
+(6). Runs in the manager, or alone in a program of your own."""
 
 from __future__ import annotations
 
@@ -20,32 +18,28 @@ from controllers.route.reconcile import RouteConflict, RouteReconciler
 from controllers.route.table import RouteTable
 from controllers.route.triggers import LIST, LISTING, RouteTriggers
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
 
 if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 _BACKOFF = Backoff(base=0.2, cap=60.0)
 
 
 class RouteController(ControllerBase):
-    """Keeps the cloud's routes as the nodes' pod CIDRs ask for, and each node's NetworkUnavailable
-    condition.
+    """Keeps the cloud's routes as the nodes' pod CIDRs ask for, and the nodes' conditions.
 
     Takes what every controller takes: clients, shared informers, the gateway to one provider; and
-    `options`, which name the cluster's CIDRs. It does not start the informers. `run` may be called
-    once.
+    `options` with the cluster's CIDRs. It does not start the informers. `run` may be called once.
 
     Raises ValueError at construction when the provider offers no routes, the options lack the
     cluster's CIDR, or a mask size does not fit it.
 
-    Follows: controllers/route/route_controller.go of k8s.io/cloud-provider, and KEP-5237.
-    """
+    Follows: controllers/route/route_controller.go of k8s.io/cloud-provider, and KEP-5237."""
 
     NAME = "node-route-controller"
     CLIENT = "route-controller"
@@ -86,6 +80,5 @@ class RouteController(ControllerBase):
         self._routes.add(LIST, LISTING)
 
     def remarks(self) -> list[tuple[str, bool, str]]:
-        """Whether the provider's list of routes can be used; no restart would mend it.
-        Thread-safe."""
+        """Whether the provider's list of routes can be used; no restart mends it. Thread-safe."""
         return [("routes", not (problem := self._listing.refused), problem)]

@@ -1,9 +1,7 @@
-"""Stage 4: RECONCILE, the key `LIST`. Lists the cloud's routes once for all nodes, and queues what
-needs work.
+"""Stage 4: RECONCILE, the key `LIST`. Lists the cloud's routes once for all nodes, and queues work.
 
 From the cloud (stage 5) into the table; `planning.py` says which keys that brings up. Before a
-route is deleted, `serves` says whether the listing is fresh enough.
-"""
+route is deleted, `serves` says whether the listing is fresh enough."""
 
 from __future__ import annotations
 
@@ -12,19 +10,16 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from controllers.cloudcalls import PRIORITY_NEW, CallsClosed, InvalidAnswer
-from controllers.route.changes import State
-from controllers.route.metrics import NODE_CHANGE, PERIODIC
+from controllers.route.changes import Entry, State
+from controllers.route.metrics import NODE_CHANGE, PERIODIC, RouteMetrics
 from controllers.route.triggers import LIST, LISTING
-from controllers.runtime.queue import Result
+from controllers.runtime.queue import Result, WorkQueue
 
 if TYPE_CHECKING:
     from controllers.cloudcalls.capabilities import RouteCalls
-    from controllers.route.changes import Entry
-    from controllers.route.metrics import RouteMetrics
     from controllers.route.options import RouteOptions
     from controllers.route.planning import Planner
     from controllers.runtime.clock import Clock
-    from controllers.runtime.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -58,12 +53,10 @@ class RouteListing:
         self._left_alone: frozenset[str] = frozenset()
         self.refused = ""
         """What is wrong with the provider's last listing; "" when nothing is. While there is
-        something, nothing is created or deleted beside it: what cannot be read may be any node's
-        route."""
+        something, nothing is created or deleted beside it: it may be any node's route."""
 
     def run(self) -> Result:
-        """List the routes and compare them with all nodes; again after the period. Raises what the
-        cloud answered."""
+        """List the routes and compare them with all nodes; periodically. Raises its error."""
         age = self._table.age
         if age < min(self._interval, self._period) / 2:  # asked for twice: this is what the second one wanted
             return Result(requeue_after=self._period - age, routine=True)
@@ -112,8 +105,7 @@ class RouteListing:
         self._ask(self._table.version)
 
     def _ask(self, version: int) -> None:
-        """Have the routes listed again, unless that has happened since `version` or is
-        happening."""
+        """Have the routes listed again, unless that has happened since `version` or happens now."""
         with self._lock:
             if self._under_way or self._table.version != version or self._queue.num_requeues(LIST):
                 return

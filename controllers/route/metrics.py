@@ -16,8 +16,7 @@ NODE_CHANGE: Final = "node_change"
 
 
 class RouteMetrics:
-    """What the comparisons with the cloud's routes came to. Thread-safe, as a key is one thread's
-    at a time."""
+    """What the comparisons with the cloud's routes came to. Thread-safe: a key has one thread."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._syncs = metrics.counter(

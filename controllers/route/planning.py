@@ -6,7 +6,7 @@ From the cached nodes, the table of routes and what this process remembers of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
@@ -16,20 +16,16 @@ from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.route import changes
 from controllers.route.changes import Entry, Scope, Step, valid_pod_cidrs
 from controllers.route.condition import CREATED, status_of
-from controllers.route.table import Holders
+from controllers.route.table import Holders, RouteTable
 from controllers.route.triggers import BLACKHOLE, NODE
-from controllers.runtime.cache import key_of, uid_of
+from controllers.runtime.cache import Lister, key_of, uid_of
 from controllers.runtime.queue import seconds_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kubernetes.client.models.v1_node import V1Node
 
     from cloudprovider.helpers.ips import IPNetwork
     from controllers.route.options import RouteOptions
-    from controllers.route.table import RouteTable
-    from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
 
 _CONTESTED_FOR: Final = 86400.0  # seconds for which a route that was deleted and is back stays
@@ -46,8 +42,7 @@ class _Revival:
     attempts: Attempts
 
     def is_over(self, node: V1Node, now: float) -> bool:
-        """Whether the blackhole may be replaced again: it is time, or the node is another or was
-        away since."""
+        """Whether the blackhole may be replaced again: in time, or for another node."""
         back = uid_of(node) != self.uid or _ready_since(node) not in ("", self.ready_since)
         return back or not self.attempts.left(now)
 
@@ -115,8 +110,7 @@ def _ready_since(node: V1Node) -> str:
 
 
 class Planner:
-    """Applies the rules to the present cache and table, and remembers what bears on them.
-    Thread-safe."""
+    """Applies the rules to the present cache and table, with memory. Thread-safe."""
 
     def __init__(self, lister: Lister[V1Node], table: RouteTable, options: RouteOptions, clock: Clock) -> None:
         self.lister = lister
@@ -192,8 +186,7 @@ class Planner:
         return any(self.step(net, "", name, node) for net in self.table.destinations_of(name) if net not in wanted)
 
     def _long_since(self) -> float:
-        """A route that has been listed since then was seen by two comparisons, a good while
-        apart."""
+        """A route that has been listed since then was seen by two comparisons, a while apart."""
         return self.table.listed_at - self._period / 2
 
     def note_node(self, name: str, node: V1Node) -> None:

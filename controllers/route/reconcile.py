@@ -14,7 +14,7 @@ from cloudprovider import CloudProviderError, Route
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed, CloudCallError
 from controllers.route import changes
 from controllers.route.triggers import BLACKHOLE, LIST
-from controllers.runtime.api import ApiError, NotFound
+from controllers.runtime.api import ApiError, NotFound, RestClient
 from controllers.runtime.cache import NODES, MalformedObject, key_of, uid_of
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from controllers.route.listing import RouteListing
     from controllers.route.metrics import RouteMetrics
     from controllers.route.planning import Planner
-    from controllers.runtime.api import RestClient
     from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
@@ -69,8 +68,7 @@ class RouteReconciler:
         self._listing = listing
 
     def reconcile(self, key: str) -> Result:
-        """Do what the key asks for. Raises what the cloud or the API server answered, or
-        RouteConflict."""
+        """Do what the key asks for. Raises their errors, or RouteConflict."""
         if key == LIST:
             return self._listing.run()
         if not self._table.version or self._listing.refused:
@@ -139,8 +137,7 @@ class RouteReconciler:
         return DONE
 
     def _carry_out(self, step: Step, key: str, node: V1Node | None) -> bool:
-        """Delete, then create; False when a fresh listing is needed first, which is then on its
-        way."""
+        """Delete, then create; False when a fresh listing, under way then, is needed first."""
         if step.rival:
             raise RouteConflict(
                 f"node {step.rival} has the same pod CIDR, or one that overlaps, and had its route first. Fix: delete "

@@ -1,9 +1,8 @@
-"""node-route-controller in the manager: when it runs, its permissions and its entry. Other flags:
+"""node-route-controller in the manager: when it runs, permissions and entry. Other flags:
 `options.py`.
 
 The controller is off unless --allocate-node-cidrs and --configure-cloud-routes both hold and the
-provider has routes, as in Go (startRouteController in k8s.io/cloud-provider's app/core.go).
-"""
+provider has routes, as in Go (startRouteController in k8s.io/cloud-provider's app/core.go)."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ import attrs
 
 from controllers.options import BOOL, option
 from controllers.options.podnetwork import allocate_node_cidrs_option
-from controllers.registration.common import event_rule, informers, planned
-from controllers.registration.entry import Context, Controller, ControllerEntry, Rule
+from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, event_rule, informers, planned
 from controllers.route.options import RouteOptions
 
 log = logging.getLogger(__name__)

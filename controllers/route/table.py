@@ -72,15 +72,13 @@ class RouteTable:
 
     @property
     def addresses_count(self) -> bool:
-        """Whether the provider compares target addresses, as far as its listings show; True while
-        none shows it."""
+        """Whether the provider compares target addresses, by its listings; True before one."""
         return self._with_addresses is not False
 
     # ---- changing it
 
     def install(self, routes: Sequence[Route], started: float) -> None:
-        """Take in a listing that was begun at `started`. What we wrote since then is newer and
-        stays."""
+        """Take in a listing that was begun at `started`. What we wrote since then stays."""
         fresh: dict[IPNetwork, list[Entry]] = {}
         for route in routes:
             net = destination(route)

@@ -1,8 +1,7 @@
 """Stage 2: TRIGGER. Turns node events into keys of the queue `Routes`.
 
 A key is a node's name, `LIST` (list the cloud's routes and compare them with all nodes), or a
-destination where a blackhole is to go, "blackhole/<cidr>"; neither of these can be a node's name.
-"""
+destination where a blackhole is to go, "blackhole/<cidr>"; no node has such a name."""
 
 from __future__ import annotations
 

@@ -100,12 +100,10 @@ class ControllerBase:
         """Called once the informers have listed, before anything is worked on."""
 
     def run(self, stop: StopSignal) -> None:
-        """Work until `stop` is set, then finish what is under way and return. Blocks; to be called
-        once.
+        """Work until `stop` is set, then finish what is under way and return. Blocks; call it once.
 
         Waits for the informers' first listings before it begins. Keys that still wait when it stops
-        are worked off in the drain time; the next manager finds the rest by listing.
-        """
+        are worked off in the drain time; the next manager finds the rest by listing."""
         run_until(
             stop,
             component=self.NAME,

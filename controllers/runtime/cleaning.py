@@ -18,8 +18,7 @@ _cleaner = Cleaner()
 
 
 def conceal(values: Iterable[str]) -> None:
-    """From now on nothing of this process shows these values, at any boundary. May be called again:
-    they add up."""
+    """From now on nothing of this process shows these values, at any boundary. Calls add up."""
     global _cleaner
     with _lock:
         known = _cleaner.values

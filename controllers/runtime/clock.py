@@ -29,14 +29,12 @@ class Clock(Protocol):
         ...
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        """Wait on a condition whose lock the caller holds, at most `timeout` seconds (None: without
-        end).
+        """Wait on a condition whose lock the caller holds, at most `timeout` seconds or for ever.
 
         Like ``Condition.wait``: the lock is given up meanwhile and held again at return; False says
         that the time ran out. It may return True without a cause, so callers check their predicate
         again in a loop, and after False once more, because a notification may have raced with the
-        end of the time.
-        """
+        end of the time."""
         ...
 
 
@@ -65,11 +63,9 @@ SYSTEM_CLOCK: Clock = SystemClock()
 def wait_for(
     clock: Clock, condition: threading.Condition, predicate: Callable[[], bool], timeout: float | None
 ) -> bool:
-    """Wait until `predicate()` holds, at most `timeout` seconds (None: without end); return its
-    last value.
+    """Wait until `predicate()` holds, at most `timeout` seconds (or None); its last value.
 
-    The caller holds the condition's lock, and the predicate is only called with it held.
-    """
+    The caller holds the condition's lock, and the predicate is only called with it held."""
     deadline = None if timeout is None else clock.monotonic() + timeout
     while not predicate():
         left = None if deadline is None else deadline - clock.monotonic()
@@ -83,9 +79,7 @@ class ClockEvent:
     """``threading.Event`` with its timed wait on a :class:`Clock`. It serves as a
     ``cloudprovider.host.StopSignal``.
 
-    ``stop.wait(delay)`` is the interruptible sleep of watches and retries. Set once, it stays set.
-    Thread-safe.
-    """
+    ``stop.wait(delay)`` is the interruptible sleep of watches and retries. Thread-safe."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock

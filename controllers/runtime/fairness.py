@@ -1,5 +1,4 @@
-"""Fairness: whose turn is next among those who wait. Pure, no locks: the owner holds its own around
-every call.
+"""Fairness: whose turn is next among those who wait. Pure, no locks: the owner has one.
 
 The work queue (stage 3) hands out keys by :class:`Lanes`, and by :class:`TurnLanes` where groups of
 keys (namespaces, say) take turns. The pool of cloud calls (stage 5) has a `Lanes` for each
@@ -13,8 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
 FAIR_SHARE = 8
-"""While several priorities wait, every 8th that is handed out is the one that has waited
-longest."""
+"""While several priorities wait, every 8th handed out is the one that has waited longest."""
 
 
 class Waiting(Protocol):
@@ -33,13 +31,11 @@ W = TypeVar("W", bound=Waiting)
 
 
 class Lanes(Generic[W]):
-    """The keys that may be handed out: first in, first out in each priority, higher priorities
-    first.
+    """The keys that may be handed out: first in, first out, higher priorities first.
 
     Low priorities never starve: see :data:`FAIR_SHARE`. A share and not promotion by age, because
     under a backlog older than any age limit everything would be promoted, and new keys would wait
-    behind all of it.
-    """
+    behind all of it."""
 
     __slots__ = ("_bypassed", "_lanes", "_levels", "size")
 
@@ -55,8 +51,7 @@ class Lanes(Generic[W]):
         return self.size
 
     def ended(self, key: Any) -> bool:
-        """A key that was handed out is in work no longer; returns whether others may be handed out
-        for that."""
+        """A key that was handed out is in work no longer; returns whether others may be."""
         return False
 
     def push(self, item: W) -> None:
@@ -168,8 +163,7 @@ class TurnLanes(Lanes[W]):
         return item
 
     def ended(self, key: Any) -> bool:
-        """A key that was handed out is in work no longer; returns whether others may be handed out
-        for that."""
+        """A key that was handed out is in work no longer; returns whether others may be."""
         group = self._group(key)
         before = self._share(group)
         self._busy[group] -= 1

@@ -1,9 +1,8 @@
-"""Metrics for every stage (1-6): what counts asks a :class:`Metrics` for its families; the server
-sends ``text()``.
+"""Metrics for every stage (1-6): each part asks a :class:`Metrics` for families; the server sends
+``text()``.
 
-There is no process-wide registry here: the program passes one Metrics to all of its
-controllers, and two managers in one process (or two tests) never mix their numbers.
-"""
+There is no process-wide registry here: the program passes one Metrics to all of its controllers,
+and two managers in one process (or two tests) never mix their numbers."""
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -16,19 +15,16 @@ from prometheus_client.registry import Collector
 from controllers.runtime.clock import Clock
 
 FINE_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
-"""Seconds that people wait for a node or an address. For histograms beside Go's, whose buckets are
-too coarse."""
+"""Seconds that people wait for a node or an address. Go's buckets are too coarse."""
 
 C = TypeVar("C", bound=Collector)
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """`count` upper bounds, the first being `start`, each `factor` times the one before (+Inf is
-    added by itself).
+    """`count` upper bounds, the first being `start`, each `factor` times the one before (and +Inf).
 
     Go's ``ExponentialBuckets``, multiplied up one by one as there, so that bounds are the same
-    floats and the ``le`` labels of dashboards go on matching.
-    """
+    floats and the ``le`` labels of dashboards go on matching."""
     if start <= 0 or factor <= 1 or count < 1:
         raise ValueError(f"buckets need start > 0, factor > 1, count >= 1, got {start=} {factor=} {count=}")
     bounds = [start]
@@ -62,8 +58,7 @@ class Metrics:
         return cast(Counter, family)
 
     def gauge(self, name: str, doc: str, labels: Sequence[str] = ()) -> Gauge:
-        """The gauge `name`. For a value computed only when scraped, give a child
-        ``set_function``."""
+        """The gauge `name`. For a value computed when scraped, give a child ``set_function``."""
         labels = tuple(labels)
         return cast(
             Gauge,
@@ -87,12 +82,10 @@ class Metrics:
         return cast(Histogram, family)
 
     def collector(self, key: Hashable, factory: Callable[[], C]) -> C:
-        """The collector registered under `key`, created and registered by `factory` at the first
-        call.
+        """The collector registered under `key`, made by `factory` at the first call.
 
         For families whose values are kept by their owner and read only at a scrape (the work
-        queues'). Raises ValueError when its families clash with existing ones.
-        """
+        queues'). Raises ValueError when its families clash with existing ones."""
         with self._lock:
             found = self._collectors.get(key)
             if found is None:
@@ -102,8 +95,7 @@ class Metrics:
             return cast(C, found)
 
     def value(self, sample: str, **labels: str) -> float | None:
-        """The present value of one sample (``x_total``, ``y_count``, ...), or None when there is
-        none yet."""
+        """The value of one sample (``x_total``, ``y_count``, ...), or None without one."""
         return self.registry.get_sample_value(sample, labels)
 
     def text(self, only: Sequence[str] = ()) -> bytes:
@@ -132,8 +124,7 @@ def _describe(shape: tuple[object, ...]) -> str:
 
 
 class _WithoutCreated:
-    """A view of a registry that drops the creation-time samples, without touching the library's
-    global switch."""
+    """A view of a registry that drops the creation-time samples, without the global switch."""
 
     def __init__(self, registry: Collector) -> None:
         self._registry = registry

@@ -1,9 +1,7 @@
-"""A controller's life, from its informers' first listing to its last Event: the one that all
-controllers lead.
+"""A controller's life, from its informers' first listing to its last Event. All lead the same.
 
 Stages 2 to 6 as threads: `controller.py` of each controller builds queues and workers and hands
-them here when it runs.
-"""
+them here when it runs."""
 
 from __future__ import annotations
 
@@ -51,8 +49,7 @@ class Attentive(Protocol):
     """A stop signal whose owner wants to know when a controller is in full work."""
 
     def begins(self) -> Callable[[], None]:
-        """A controller begins. What is returned is called once, when each of its periodic actions
-        has run once."""
+        """A controller begins. What it returns is called when its actions have run once."""
 
 
 @frozen
@@ -65,8 +62,7 @@ class Periodic:
     action: Callable[[], float | None]
 
     def run(self, ended: ClockEvent, ran: Callable[[], None] = lambda: None) -> None:
-        """What raises is logged and comes again in its time. `ran` is called after the first
-        run."""
+        """What raises is logged, and comes again in its time. `ran` follows the first run."""
         while True:
             wait: float | None = None
             try:
@@ -95,14 +91,11 @@ def run_until(
     begin: Callable[[], None] | None = None,
     periodic: Sequence[Periodic] = (),
 ) -> None:
-    """Work until `stop` is set, then finish what is under way and return. Blocks; once per set of
-    workers.
+    """Work until `stop` is set, then finish what is under way and return. Blocks; once for workers.
 
     Registers the handlers, waits for their informers' first listings, calls `begin` and starts
     workers and periodic actions. Then `drain_timeout` seconds are the bound for the keys that wait,
-    and the Events get what is left of it, a second at least. An `Attentive` stop hears how far this
-    is.
-    """
+    and the Events get what is left of it, a second at least. An `Attentive` stop hears of it."""
     first_round = _FirstRound(len(periodic), stop.begins() if isinstance(stop, Attentive) else _nothing)
     ended = ClockEvent(clock)
     tickers = [

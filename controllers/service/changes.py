@@ -43,8 +43,7 @@ _SPEC: Final = (
     "external_ips", "external_traffic_policy", "health_check_node_port", "ip_families",
     "allocate_load_balancer_node_ports",
 )  # fmt: skip
-"""The fields of the spec that load balancers depend on: those for which Go's needsUpdate ensures
-anew."""
+"""The fields of the spec that load balancers depend on: those of Go's needsUpdate."""
 _NOTE: Final = re.compile(r"v2 uid=([!-~]{1,100}) spec=([0-9a-f]{16}|none) nodes=([0-9a-f]{16}|none)")
 _NOTHING: Final = "none"
 
@@ -91,8 +90,7 @@ def wants_load_balancer_from_us(service: V1Service) -> bool:
 
 
 def ownership(service: V1Service) -> Ownership:
-    """What a Service asks of us. What this process itself did for it says more, and is not known
-    here."""
+    """What a Service asks of us. What this process did for it is not known here."""
     metadata = service.metadata
     if wants_load_balancer_from_us(service):
         return Ownership.KEEP
@@ -126,8 +124,7 @@ def fingerprint(service: V1Service, scope: Scope) -> str:
 
 
 def relevant(service: V1Service) -> tuple[object, ...]:
-    """Everything of the Service that may mean work; two versions that agree in it need no second
-    look."""
+    """Everything of the Service that may mean work; versions alike in it need no second look."""
     metadata, spec = service.metadata, service.spec
     wanted = wants_load_balancer(service)
     return (
@@ -182,8 +179,7 @@ def claim_patch(service: V1Service, *, keep_note: bool) -> Patch:
 
 
 def status_patch(service: V1Service, status: V1LoadBalancerStatus | None, note: Note | None) -> Patch:
-    """The status and the note of what was applied (None: as it is) in one write to the
-    subresource."""
+    """The status and the note of what was applied (None: as it is) in one write to it."""
     body: dict[str, Any] = dict(_annotation(service, note).body) if note is not None else {}
     if status is not None and not load_balancer_status_equal(status_of(service), status):
         body["status"] = {"loadBalancer": {"ingress": [to_json(point) for point in ingress(status)] or None}}
@@ -191,12 +187,11 @@ def status_patch(service: V1Service, status: V1LoadBalancerStatus | None, note: 
 
 
 def release_patch(service: V1Service) -> Patch:
-    """After the cloud confirmed the deletion: status, note and finalizer go in one write to the
-    subresource.
+    """After the cloud confirmed the deletion: status, note and finalizer go in one write to
+    /status.
 
     Not the status of a Service with a class: the API server took ours off when the type changed,
-    and what is there now is the other controller's.
-    """
+    and what is there now is the other controller's."""
     gone: dict[str, Any] = {}
     if ingress(status_of(service)) and wants_load_balancer(service):
         gone = {"status": {"loadBalancer": {"ingress": None}}}

@@ -77,8 +77,7 @@ class ServiceCloud:
 
     @contextmanager
     def delays(self, key: str, record: Record, way: str) -> Iterator[None]:
-        """Around a call that changes the cloud: remember when it wants to be asked the same
-        again."""
+        """Around a call that changes the cloud: remember when to ask the same again."""
         try:
             yield
         except (RetryError, Throttled, InvalidService) as error:
@@ -88,8 +87,7 @@ class ServiceCloud:
             raise
 
     def look(self, service: V1Service, *, sweep: bool = False) -> V1LoadBalancerStatus | ObservedLoadBalancer:
-        """What the cloud has. Tells the Service's owner when the look fails, and raises the
-        failure."""
+        """What the cloud has. When the look fails, tells the Service's owner and raises."""
         try:
             found = self.balancers.get(self.cluster, service, priority=PRIORITY_SWEEP if sweep else PRIORITY_NORMAL)
         except ImplementedElsewhere:

@@ -1,9 +1,7 @@
-"""The service controller: for every Service of type LoadBalancer a load balancer in the cloud, and
-nothing left over.
+"""The service controller: for every Service of type LoadBalancer one load balancer in the cloud.
 
 Wires the stages: informers (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5) -> patch
-(6). Runs in the manager, or alone in a program of your own (see examples/service_only.py).
-"""
+(6). Runs in the manager, or alone in a program of your own (see examples/service_only.py)."""
 
 from __future__ import annotations
 
@@ -12,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
-from controllers.options.shared import DEFAULT_CLUSTER_NAME
+from controllers.options.declare import DEFAULT_CLUSTER_NAME
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES, SERVICES
+from controllers.runtime.cache import NODES, SERVICES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling, TurnLanes
 from controllers.service.changes import Scope
@@ -34,7 +32,6 @@ from controllers.service.triggers import NodeTriggers, ServiceTriggers
 if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)

@@ -131,8 +131,7 @@ class Step:
     after: float = math.inf
     """REST: seconds until the key is to run again without an event; inf: it need not."""
     sweep: bool = False
-    """LOOK, ENSURE: nothing asks for it but the time; at the lowest priority, and silent if it
-    changes nothing."""
+    """LOOK, ENSURE: nothing asks for it but the time; lowest priority, silent without a change."""
     seen: V1LoadBalancerStatus | None = None
     """ENSURE: what the look before it showed."""
     missing: OwnedField = OwnedField.NOTHING
@@ -273,8 +272,7 @@ def _shows_our_write(view: ServiceView) -> bool:
 
 
 def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Schedule, now: float) -> Record:
-    """What a former process applied, if its note and the cloud agree about it; else a blank
-    record."""
+    """What a former process applied, if its note and the cloud agree about it; else a blank one."""
     blank = Record.blank(service)
     if note is None or isinstance(found, ObservedLoadBalancer):
         return blank
@@ -339,13 +337,11 @@ def wanted(view: ServiceView) -> str:
 
 
 def _waits(record: Record, fingerprint: str, now: float) -> float:
-    """Seconds until a change of the Service is acted upon: 0.0, unless it is changed again and
-    again."""
+    """Seconds until its change is acted upon: 0.0, unless it changes again and again."""
     return 0.0 if record.tried in ("", fingerprint) else record.changes.left(now)
 
 
 def _is_behind_release(service: V1Service, record: Record) -> bool:
-    """Whether the cache does not show yet that our finalizer is off: what is built now would be
-    held by nothing."""
+    """Whether the cache does not show yet that our finalizer is off: nothing would hold it."""
     behind = is_newer(version_of(service), record.version) is not True
     return record.state is State.RELEASED and behind and has_load_balancer_finalizer(service)

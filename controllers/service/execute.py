@@ -20,19 +20,17 @@ from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
 from controllers.runtime.cache import uid_of, version_of
 from controllers.service import changes, pacing
 from controllers.service.changes import Note
-from controllers.service.cloud import CLOUD_ERRORS, PATIENT
+from controllers.service.cloud import CLOUD_ERRORS, PATIENT, ServiceCloud
 from controllers.service.decide import Action, ObservedLoadBalancer, OwnedField, ServiceView, Step, wanted
-from controllers.service.records import Record, State
+from controllers.service.records import Record, Records, State
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.runtime.clock import Clock
-    from controllers.service.cloud import ServiceCloud
     from controllers.service.kube import ServiceAPI
     from controllers.service.metrics import ServiceMetrics
     from controllers.service.pacing import Schedule
-    from controllers.service.records import Records
     from controllers.service.targets import Targets
 
 log = logging.getLogger(__name__)

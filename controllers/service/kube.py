@@ -1,5 +1,4 @@
-"""Stage 6: WRITE. Patches of one Service, and questions to the API server where the cache is no
-proof."""
+"""Stage 6: WRITE. Patches of one Service, and quorum reads where the cache is no proof."""
 
 from __future__ import annotations
 
@@ -9,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from cloudprovider.internal.backoff import Backoff
-from controllers.runtime.api import ApiError, NotFound
+from controllers.runtime.api import ApiError, NotFound, RestClient
 from controllers.runtime.cache import NODES, SERVICES, MalformedObject, split_key, uid_of
-from controllers.runtime.clock import wait_for
-from controllers.runtime.write import ObjectReplaced, patch
+from controllers.runtime.clock import Clock, wait_for
+from controllers.runtime.write import ObjectReplaced, Patch, patch
 from controllers.service.cloud import TooEarly
 from controllers.service.targets import Targets, targets
 
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
 
-    from controllers.runtime.api import RestClient
-    from controllers.runtime.clock import Clock
-    from controllers.runtime.write import Patch
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +36,7 @@ class ServiceGone(Exception):
 
 
 class ServiceAPI:
-    """The API server as the service controller needs it. Thread-safe. Every method may raise
-    ApiError."""
+    """The API server for this controller. Thread-safe. Every method may raise ApiError."""
 
     def __init__(self, rest: RestClient, ready_only: bool, clock: Clock) -> None:
         self._rest = rest
@@ -50,11 +45,9 @@ class ServiceAPI:
         self._proved_empty = -_PROOF_LASTS
 
     def write(self, key: str, service: V1Service, change: Patch) -> V1Service:
-        """Write a patch and return the Service as it is then; without a request where the patch is
-        empty.
+        """Write a patch and return the Service as it is then; no request for an empty patch.
 
-        Raises ServiceGone, and MalformedObject when the answer is none.
-        """
+        Raises ServiceGone, and MalformedObject when the answer is none."""
         path = SERVICES.key_path(key, change.subresource or None)
         try:
             written = patch(
@@ -69,8 +62,7 @@ class ServiceAPI:
         return service if written is None else SERVICES.parse(written)
 
     def prove_gone(self, key: str, uid: str) -> None:
-        """Return when the API server has no Service of this key with this UID; raise CacheBehind
-        when it has."""
+        """Return when the API server has no Service of this key with this UID; else CacheBehind."""
         namespace, name = split_key(key)
         for raw in self._list(SERVICES.path(namespace), {"fieldSelector": f"metadata.name={name}"}):
             if raw.get("metadata", {}).get("uid") == uid:
@@ -114,9 +106,7 @@ class KubeSystemUID:
     load balancer is built or changed, and it is asked for again: by one reconcile at a time, while
     the others wait a moment for its answer, then without a worker.
 
-    `ask` returns it, or None where it may not be read, and raises ApiError when there is no
-    definite answer.
-    """
+    `ask` returns it, or None where it may not be read, raises ApiError if unsure."""
 
     def __init__(self, ask: Callable[[], str | None], clock: Clock) -> None:
         self._ask = ask

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controllers.runtime.cache import uid_of
-from controllers.runtime.metrics import FINE_BUCKETS, watch_waiting
+from controllers.runtime.cache import Lister, uid_of
+from controllers.runtime.metrics import FINE_BUCKETS, Metrics, watch_waiting
 from controllers.service import changes
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
-    from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.metrics import Metrics
     from controllers.service.records import Records
 
 SECONDS = tuple(2.0**exponent for exponent in range(15))

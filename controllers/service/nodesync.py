@@ -1,8 +1,7 @@
 """Stage 3: QUEUE. Gathers changes of nodes, and then queues every load balancer that lags behind.
 
 Runs off the queue `node`, which has one key for all nodes, and fills the queue `service`. So a load
-balancer never has two calls at once, and fifty nodes that join together cost it one or two updates.
-"""
+balancer never has two calls at once, and fifty nodes that join together cost one or two updates."""
 
 from __future__ import annotations
 
@@ -11,13 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from controllers.runtime.queue import DONE, Result
+from controllers.runtime.queue import DONE, Result, WorkQueue
 
 if TYPE_CHECKING:
     from prometheus_client import Histogram
 
     from controllers.runtime.clock import Clock
-    from controllers.runtime.queue import WorkQueue
     from controllers.service.records import Records
     from controllers.service.targets import Targets, TargetSet
 
@@ -76,8 +74,7 @@ class NodeSync:
         self._nodes.add_after(ALL_NODES, self._window.quiet)
 
     def sync(self, key: str) -> Result:
-        """One unit of work of the queue `node`: wait on while changes come, else queue what lags
-        behind."""
+        """One unit of work of the queue `node`: wait while changes come, else queue what lags."""
         now = self._clock.monotonic()
         with self._lock:
             first = now if self._first is None else self._first

@@ -1,8 +1,7 @@
-"""Compares the load balancers that the cloud says this cluster owns with the Services, and reports
-those without one.
+"""Compares the load balancers that the cloud says this cluster owns with the Services, reports
+those without.
 
-They are never deleted: another cluster with the same name and account may own them.
-"""
+They are never deleted: another cluster with the same name and account may own them."""
 
 from __future__ import annotations
 
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING
 from cloudprovider import CloudProviderError, OwnedLoadBalancer
 from cloudprovider.helpers import wants_load_balancer
 from controllers.cloudcalls import CloudCallError
-from controllers.runtime.cache import uid_of
+from controllers.runtime.cache import Lister, uid_of
 from controllers.runtime.queue import Parked
-from controllers.runtime.write import Reference
+from controllers.runtime.write import EventRecorder, Reference
 from controllers.service.changes import Ownership, ownership
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.cloudcalls.capabilities import LoadBalancerCalls
-    from controllers.runtime.cache import Lister
-    from controllers.runtime.write import EventRecorder
     from controllers.service.metrics import ServiceMetrics
 
 log = logging.getLogger(__name__)
@@ -35,11 +32,10 @@ _MOST_NAMED = 10
 
 
 class OrphanReport:
-    """One search per call; what the first sees the next must confirm, as load balancers come and go
-    while clouds list.
+    """One search per call; what the first sees the next must confirm, as they come and go
+    meanwhile.
 
-    One thread at a time.
-    """
+    One thread at a time."""
 
     def __init__(
         self,
@@ -97,8 +93,7 @@ class OrphanReport:
 
 
 def orphans(owned: Sequence[OwnedLoadBalancer], services: Sequence[V1Service]) -> list[OwnedLoadBalancer]:
-    """Pure: those for which no Service asks, nor holds a finalizer that may be ours. A UID decides;
-    else the name."""
+    """Pure: those for which no Service asks, nor holds our finalizer. By UID, else by name."""
     holders = [one for one in services if wants_load_balancer(one) or ownership(one) is not Ownership.NONE]
     uids = {uid_of(service) for service in holders}
     names = {f"{service.metadata.namespace}/{service.metadata.name}" for service in holders if service.metadata}

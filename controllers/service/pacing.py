@@ -19,30 +19,25 @@ CHANGES: Final = Backoff(base=5.0, cap=300.0, at_once=5, quiet=600.0)
 RESTORED: Final = Backoff(base=60.0, cap=3600.0, quiet=7200.0)
 """Putting back our finalizer or the address, which another program removes."""
 LAZY: Final = 60.0
-"""Seconds after which a note that was removed or changed is put back: once for each that we
-wrote."""
+"""Seconds after which a note that was removed or changed is put back, once for each we wrote."""
 LOOKING: Final = 300.0
-"""Seconds for which a new process goes on asking the cloud whether a note holds, if that fails;
-then it ensures."""
+"""Seconds for which a new process asks the cloud whether a note holds, if it fails."""
 EMPTY: Final = Backoff(base=60.0, cap=math.inf)
-"""Ensuring again a load balancer that has no address yet, as long as that is sooner than the drift
-check."""
+"""Ensuring again a load balancer that has no address yet, if before the drift check."""
 EMPTY_CAP: Final = 1800.0
 """The longest of these delays, where there is no drift check; then they end."""
 
 
 @frozen
 class Schedule:
-    """When a load balancer is looked at, and ensured, although nothing asks for it (periods in
-    seconds; 0: never)."""
+    """When a load balancer is looked at, and ensured, unasked (periods in seconds; 0: never)."""
 
     drift: float
     ensure: float
     chance: Callable[[], float] = random.random
 
     def next_look(self, now: float, empty: int = 0) -> float:
-        """After the cloud answered so often in a row without an address: soon, if one may be about
-        to come."""
+        """After so many answers without an address: soon, if one may be about to come."""
         return now + EMPTY.delay(empty - 1) if self.is_unfinished(empty) else self._spread(self.drift, now)
 
     def next_ensure(self, now: float) -> float:

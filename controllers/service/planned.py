@@ -133,8 +133,7 @@ class _LoadBalancers:
             return _UNKNOWN
 
     def _note(self, service: V1Service) -> Note | None:
-        """Our annotation, as it was before this run; None where this program has not built the load
-        balancer."""
+        """Our annotation, as it was before this run; None where another program built it."""
         raw = self._planning.original(SERVICES, key_of(service))
         return note_of(service if raw is None else V1Service.model_validate(raw, extra="ignore"))
 

@@ -63,8 +63,7 @@ class ServiceReconciler:
         self._scope: Scope | None = None
 
     def reconcile(self, key: str) -> Result:
-        """Close the gap for one Service. Raises what the cloud or the API server answered, or
-        CacheBehind."""
+        """Close the gap for one Service. Raises their errors, or CacheBehind."""
         result = DONE
         try:
             after = self._run(key)

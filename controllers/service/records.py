@@ -1,8 +1,7 @@
-"""What this process knows of each Service's load balancer. All work is compared with it, so missed
-events do no harm.
+"""What this process knows of each Service's load balancer. Work is compared with it, so missed
+events are harmless.
 
-Filled by the reconciler alone. A record holds digests, no nodes; it goes with its Service.
-"""
+Filled by the reconciler alone. A record holds digests, no nodes; it goes with its Service."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ class Record:
     """One Service's load balancer. It is there as soon as the cloud may have begun to build."""
 
     service: V1Service
-    """As it was when the cloud was last called for it: what the deletion is asked with, should the
-    Service vanish."""
+    """As it was when the cloud was last called for it: for its deletion if it vanishes."""
     uid: str
     state: State = State.UNSURE
     spec: str = ""
@@ -79,14 +77,11 @@ class Record:
     ensure_due: float = 0.0
     """Time of the next call that repairs although nothing seems amiss."""
     version: str = ""
-    """resourceVersion of the Service after our last write; a cache that shows an older one is
-    behind."""
+    """resourceVersion of the Service after our last write; a cache with an older one is behind."""
     asked: Mapping[str, Asked] = field(factory=dict)
-    """By "ensure", "update" and "delete". Empty: this process has asked the cloud to change
-    nothing."""
+    """By "ensure", "update" and "delete". Empty: this process has changed nothing."""
     looking: float | None = None
-    """Since when the cloud is asked in vain whether a former process's note holds
-    (`clock.monotonic`)."""
+    """Since when it is asked in vain whether a former process's note holds (`clock.monotonic`)."""
     tried: str = ""
     """Fingerprint that the cloud was last asked to build, whatever came of it."""
     changes: Attempts = NO_ATTEMPTS

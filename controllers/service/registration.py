@@ -6,8 +6,7 @@ k8s.io/cloud-provider's app/core.go).
 
 from __future__ import annotations
 
-from controllers.registration.common import built, event_rule, informers, planned
-from controllers.registration.entry import ControllerEntry, Rule
+from controllers.registration.entry import ControllerEntry, Rule, built, event_rule, informers, planned
 from controllers.service.options import ServiceOptions
 
 ENTRY = ControllerEntry(

@@ -17,26 +17,23 @@ from attrs import evolve, frozen
 
 from cloudprovider.helpers import is_ready, node_taints, provider_id_of
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED
-from controllers.runtime.cache import Derived, key_of
+from controllers.runtime.cache import Derived, Lister, key_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.runtime.cache import Lister
 
 _FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
 
 @frozen
 class Targets:
-    """The nodes, in order of their names, and a digest of all about them that load balancers depend
-    on."""
+    """The nodes, in order of their names, and a digest of what load balancers depend on."""
 
     nodes: tuple[V1Node, ...]
     digest: str
     good_enough: frozenset[str] = frozenset()
-    """Digests of targets from which these differ only by nodes that the autoscaler has tainted
-    since."""
+    """Digests of targets from which these differ only by nodes the autoscaler has tainted."""
 
     def cover(self, digest: str) -> bool:
         """Whether a load balancer with the targets of that digest needs no other ones now."""
@@ -76,22 +73,19 @@ class TargetSet:
             return self._present
 
     def invalidate(self) -> None:
-        """A node has changed, and with it the targets of every load balancer that had it, or is to
-        have it."""
+        """A node has changed, and the targets of every load balancer that had it or will."""
         with self._lock:
             self._present, self._former = None, frozenset()
 
     def leaving(self) -> None:
-        """The autoscaler has tainted a node: load balancers that have it may keep it until the next
-        change."""
+        """The autoscaler has tainted a node: load balancers keep it until the next change."""
         with self._lock:
             if self._present is not None:
                 self._former = self._present.good_enough | {self._present.digest}
                 self._present = None
 
     def differs(self, old: V1Node | None, new: V1Node | None) -> bool:
-        """Whether a change of one node may change the targets. The autoscaler's taint is none, but
-        its removal is."""
+        """Whether a change of one node may change the targets. The autoscaler's taint is none."""
         if self._part(old) != self._part(new):
             return True
         return old is not None and new is not None and is_leaving(old) and not is_leaving(new)
@@ -148,8 +142,7 @@ def _digest(found: list[_Judged]) -> str:
 
 
 def describe(node: V1Node) -> str:
-    """All about a target that load balancers depend on, in a line: name, provider ID, addresses in
-    any order."""
+    """What load balancers depend on of a target: name, provider ID, addresses in any order."""
     addresses = (node.status.addresses if node.status is not None else None) or ()
     places = sorted(f"{address.type}={address.address}" for address in addresses)
     return " ".join([key_of(node), provider_id_of(node) or "-", *places])

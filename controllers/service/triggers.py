@@ -1,9 +1,7 @@
 """Stage 2: TRIGGER. Turns events of Services and nodes into keys of the queues `service`, `node`.
 
 A Service's key is "namespace/name". Changes of nodes are gathered in `nodesync.py`, then all load
-balancers are compared. Decides whether there may be work and how urgent it is, never what the work
-is.
-"""
+balancers are compared. Decides whether there may be work and how urgent it is."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from cloudprovider.helpers import wants_load_balancer
 from controllers.runtime.cache import is_newer, key_of, uid_of, version_of
 from controllers.service.changes import Ownership, ingress, ownership, relevant, status_of
 from controllers.service.records import Record, Records
-from controllers.service.targets import is_leaving
+from controllers.service.targets import TargetSet, is_leaving
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
     from controllers.runtime.queue import WorkQueue
     from controllers.service.nodesync import NodeSync
-    from controllers.service.targets import TargetSet
 
 DELETED: Final = 30
 """Priority of load balancers that are to go."""
@@ -63,8 +60,7 @@ class ServiceTriggers:
             self._queue.add(key_of(service), DELETED)
 
     def _leaves(self, service: V1Service) -> None:
-        """A former process may have built for it, and this one not have come to it: so it is
-        remembered now."""
+        """A former process may have built for it, so it is remembered now."""
         if wants_load_balancer(service) or ownership(service) is Ownership.REMOVE:
             self._records.put_if_absent(key_of(service), Record.blank(service))
 

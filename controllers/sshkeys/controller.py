@@ -1,9 +1,8 @@
-"""The ssh-key controller: the public keys of a file are installed on all machines, so that a user
-can log in there.
+"""The ssh-key controller: the public keys of a file are installed on all machines, for a user to
+log in.
 
 Wires the stages: informer and file (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5).
-Runs in the manager, or alone in a program of your own.
-"""
+Runs in the manager, or alone in a program of your own."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.cleaning import conceal
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
@@ -26,7 +25,6 @@ from controllers.sshkeys.triggers import SSHKeyTriggers
 if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -43,9 +41,7 @@ class SSHKeyController(ControllerBase):
     construction when the provider installs no keys, user or file are missing, or the file cannot be
     used. A key that leaves the file stays on the machines: the contract has no way to remove it.
 
-    Follows: the SSH tunneler that kube-apiserver had until 1.20, which gave all machines its own
-    key.
-    """
+    Follows: the SSH tunneler that kube-apiserver had until 1.20, with a key of its own."""
 
     NAME = "ssh-key-controller"
     CLIENT = "ssh-key-controller"
@@ -99,8 +95,7 @@ class SSHKeyController(ControllerBase):
         )
 
     def look(self) -> None:
-        """Read the file again, and install what it holds if it has changed. The controller does it
-        by itself."""
+        """Read the file again, and install what it holds if it has changed. Also done regularly."""
         before = set(self._file.keys)
         try:
             if not self._file.look():

@@ -22,8 +22,7 @@ _ARMOUR: Final = re.compile(rb"-{4,5} ?BEGIN |PuTTY-User-Key-File")
 
 
 class KeyFileProblems(ValueError):
-    """A key file cannot be used. `problems` are clauses for people, each about one line of it or
-    about the whole."""
+    """A key file cannot be used. `problems` are clauses, about a line or the whole."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -31,11 +30,9 @@ class KeyFileProblems(ValueError):
 
 
 def parse_keys(data: bytes) -> tuple[SSHPublicKey, ...]:
-    """Pure: the keys of a file, each once, in its order. Empty lines and those that begin with #
-    are left out.
+    """Pure: the keys of a file, each once, in its order. Without empty lines and comments.
 
-    Raises KeyFileProblems with all that is wrong; then none of it may be used.
-    """
+    Raises KeyFileProblems with all that is wrong; then none of it may be used."""
     if len(data) > LARGEST:
         raise KeyFileProblems([f"it is larger than {LARGEST} bytes"])
     if _ARMOUR.search(data):
@@ -62,8 +59,7 @@ def parse_keys(data: bytes) -> tuple[SSHPublicKey, ...]:
 
 
 class KeyFile:
-    """The keys of a file, by fingerprint. Raises KeyFileProblems where it cannot be used. `look` is
-    for one thread."""
+    """The keys of a file, by fingerprint. Raises KeyFileProblems. `look` is for one thread."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -77,12 +73,10 @@ class KeyFile:
         return self._keys
 
     def look(self) -> bool:
-        """Whether the file has other contents than at the last look but one; `keys` are then those
-        of the new ones.
+        """Whether the file has other contents than at the last look but one; `keys` are the new
+        ones.
 
-        Raises KeyFileProblems, once for each contents, where they cannot be used: the keys stay as
-        they are.
-        """
+        Raises KeyFileProblems, once for each contents, that cannot be used: the keys stay."""
         try:
             data = _read(self.path)
         except KeyFileProblems as problem:

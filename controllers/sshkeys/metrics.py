@@ -46,8 +46,7 @@ class SSHKeyMetrics:
         self._usable.set(0)
 
     def succeeded(self, fingerprint: str) -> bool:
-        """The key was installed. Whether that is news: it is the first time, or it failed
-        before."""
+        """The key was installed. Whether that is news: the first time, or it failed before."""
         self._last.set(self._clock.time())
         return self._now(fingerprint, INSTALLED)
 

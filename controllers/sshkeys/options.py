@@ -49,9 +49,7 @@ class SSHKeyOptions:
         check=positive,
     )
     gather: float = option(10.0, DURATION, check=positive)
-    """Seconds that the keys wait for further nodes after one has joined, so that many cost one
-    call."""
+    """Seconds that the keys wait for further nodes after one, so that many cost one call."""
     file_period: float = option(5.0, DURATION, check=positive)
-    """Seconds between two looks at the file; what has changed counts when two in a row show the
-    same."""
+    """Seconds between two looks at the file; a change counts when two show the same."""
     drain_timeout: float = drain_timeout_option()

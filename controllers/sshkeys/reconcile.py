@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from cloudprovider import NotImplementedByProvider
 from controllers.runtime.queue import DONE, Parked, Result
-from controllers.runtime.write import Reference
+from controllers.runtime.write import EventRecorder, Reference
 
 if TYPE_CHECKING:
     from controllers.cloudcalls.capabilities import SSHKeyCalls
-    from controllers.runtime.write import EventRecorder
     from controllers.sshkeys.keyfile import KeyFile, KeyFileProblems
     from controllers.sshkeys.metrics import SSHKeyMetrics
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from controllers.registration.common import built, event_rule, informers, planned
-from controllers.registration.entry import ControllerEntry, Rule
+from controllers.registration.entry import ControllerEntry, Rule, built, event_rule, informers, planned
 from controllers.sshkeys.options import SSHKeyOptions
 
 NAME = "ssh-key-controller"

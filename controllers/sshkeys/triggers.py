@@ -1,12 +1,11 @@
 """Stage 2: TRIGGER. Turns the start, the clock, a changed file and Nodes that join into keys of the
 queue `SSHKeys`.
 
-A key is the fingerprint of a public key. Decides whether there may be work, never what the work is.
-"""
+A key is the fingerprint of a public key. Decides whether there is work, never which."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -14,8 +13,6 @@ from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_o
 from controllers.runtime.cache import uid_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.runtime.queue import WorkQueue
@@ -36,8 +33,7 @@ def has_joined(old: V1Node | None, new: V1Node, prefixes: Sequence[str]) -> bool
 class SSHKeyTriggers:
     """The informer's handler, and what else adds keys. Thread-safe.
 
-    `fingerprints` are those of the keys as they are now, `prefixes` how this provider's IDs begin.
-    """
+    `fingerprints` are the present keys', `prefixes` how this provider's IDs begin."""
 
     def __init__(
         self,

@@ -1,2 +1,1 @@
-"""Labels and node affinity of PersistentVolumes: the controller (controller.py) and the webhook
-(webhook.py)."""
+"""Labels and node affinity of PersistentVolumes: the controller and the webhook."""

@@ -29,8 +29,7 @@ _STABLE: Final = {beta: stable for stable, beta in LABEL_PAIRS if stable in _TOP
 
 @frozen
 class Labelling:
-    """What is to be done about a volume: a patch, which may be empty, or contradictions, and then
-    no patch."""
+    """What is to be done about a volume: a patch (maybe empty), or contradictions."""
 
     patch: Patch = field(factory=Patch)
     contradictions: tuple[str, ...] = ()
@@ -40,8 +39,7 @@ class Labelling:
 def needs_labels(volume: V1PersistentVolume) -> bool:
     """Whether the cloud is asked about this volume: it has no zone label, or no node affinity.
 
-    Volumes of CSI drivers get their topology from the driver; one that is being deleted needs none.
-    """
+    Volumes of CSI drivers get their topology from the driver; a deleted one needs none."""
     spec, meta = volume.spec, volume.metadata
     if spec is None or spec.csi is not None or (meta is not None and meta.deletion_timestamp is not None):
         return False
@@ -49,18 +47,15 @@ def needs_labels(volume: V1PersistentVolume) -> bool:
 
 
 def stable_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels with the stable keys of zone and region; a beta key counts where the stable one is
-    missing."""
+    """The labels with the stable keys of zone and region; a beta key replaces a missing one."""
     plain = {key: value for key, value in labels.items() if key not in _STABLE}
     return {_STABLE[key]: value for key, value in labels.items() if key in _STABLE} | plain
 
 
 def labelling(volume: V1PersistentVolume, answer: Mapping[str, str]) -> Labelling:
-    """What the volume lacks of the cloud's labels, and the node affinity that follows from its
-    zones and region.
+    """What the volume lacks of the cloud's labels, and the node affinity of its zones and region.
 
-    Raises ValueError where the answer names an empty zone.
-    """
+    Raises ValueError where the answer names an empty zone."""
     wanted, present = stable_labels(answer), stable_labels(labels_of(volume))
     topology = {key: _values(key, wanted[key]) for key in _TOPOLOGY if wanted.get(key)}
     contradictions = [
@@ -86,8 +81,7 @@ def labelling(volume: V1PersistentVolume, answer: Mapping[str, str]) -> Labellin
 
 
 def described(patch: Patch) -> str:
-    """What a patch of `labelling` writes, for people: its labels, and whether it sets the node
-    affinity."""
+    """What a patch of `labelling` writes, for people: its labels, and any node affinity."""
     labels = patch.body.get("metadata", {}).get("labels", {})
     parts = [f"{key}={value}" for key, value in sorted(labels.items())]
     return ", ".join([*parts, "node affinity"] if "spec" in patch.body else parts)

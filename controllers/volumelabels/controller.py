@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import PERSISTENT_VOLUMES
+from controllers.runtime.cache import PERSISTENT_VOLUMES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
 from controllers.volumelabels.options import VolumeLabelOptions
@@ -21,7 +21,6 @@ from controllers.volumelabels.triggers import VolumeTriggers
 if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 _BACKOFF = Backoff(base=1.0, cap=300.0)

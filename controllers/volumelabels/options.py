@@ -24,8 +24,7 @@ class VolumeLabelOptions:
 
 @frozen(kw_only=True)
 class VolumeWebhookOptions:
-    """How the webhook persistentvolume-labeler answers. Frozen; raises ValueError on values that
-    make no sense."""
+    """How the webhook persistentvolume-labeler answers. Frozen; raises ValueError."""
 
     failure_policy: str = option(
         "Ignore",

@@ -3,8 +3,7 @@ what is missing (stage 6).
 
 The cloud is asked once about each version of a volume that lacks something. A volume for which it
 has no labels, or that contradicts its answer, is left alone until its labels or affinity change. A
-disk that the cloud does not have is reported by an Event and asked for again; a volume is never
-deleted."""
+disk that the cloud does not have is reported by an Event and asked for again; volumes stay."""
 
 from __future__ import annotations
 
@@ -14,19 +13,16 @@ from typing import TYPE_CHECKING
 
 from cloudprovider import DiskNotFound, NotImplementedByProvider
 from controllers.cloudcalls import InvalidAnswer
-from controllers.runtime.api import NotFound
-from controllers.runtime.cache import PERSISTENT_VOLUMES, key_of
+from controllers.runtime.api import NotFound, RestClient
+from controllers.runtime.cache import PERSISTENT_VOLUMES, Lister, key_of
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError
-from controllers.runtime.write import ObjectReplaced, Patch, apply
+from controllers.runtime.write import EventRecorder, ObjectReplaced, Patch, apply
 from controllers.volumelabels.changes import described, labelling, needs_labels
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
     from controllers.cloudcalls.capabilities import PVLabelerCalls
-    from controllers.runtime.api import RestClient
-    from controllers.runtime.cache import Lister
-    from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +43,7 @@ class VolumeLabelReconciler:
         self._recorder = recorder
 
     def reconcile(self, name: str) -> Result:
-        """Label the volume. Raises what the cloud or the API server answered; TerminalError for a
-        bad answer."""
+        """Label the volume. Raises their errors; TerminalError for a bad answer."""
         volume = self._lister.get(name)
         if volume is None or not needs_labels(volume):
             return DONE

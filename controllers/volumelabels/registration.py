@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from controllers.registration.common import built, event_rule, informers
-from controllers.registration.entry import Context, ControllerEntry, Rule, enabled
+from controllers.registration.entry import Context, ControllerEntry, Rule, built, enabled, event_rule, informers
 from controllers.volumelabels.options import VolumeLabelOptions, VolumeWebhookOptions
 from controllers.webhooks.webhook import Match, Webhook, WebhookEntry
 

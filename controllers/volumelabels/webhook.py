@@ -93,8 +93,7 @@ def _without_identity(created: Mapping[str, Any]) -> dict[str, Any]:
     """The volume without UID, resourceVersion and managedFields: a review may come from any client,
     and name another object.
 
-    Nothing is lost: the API server gives an object its version only after its webhooks were asked.
-    """
+    Nothing is lost: the API server gives an object its version after its webhooks."""
     metadata = created.get("metadata")
     if not isinstance(metadata, Mapping):
         return dict(created)

@@ -46,8 +46,7 @@ class CABundle:
             self.ensure(bundle)
 
     def ensure(self, bundle: bytes) -> bool:
-        """Have them hold these certificates now; False when it is not certain that they do. Never
-        raises."""
+        """Have them hold these certificates now; False when that is not certain. Never raises."""
         self._next = self._clock.monotonic() + (self._undone.delay or LOOK_SECONDS)
         done = True
         for kind in KINDS:

@@ -1,5 +1,4 @@
-"""What the webhook server reads and writes in the cluster, and what does not work without it. Pure
-data.
+"""What the webhook server reads and writes in the cluster, and what does not work without it. Data.
 
 RBAC can limit neither what is written into a webhook configuration, nor the names of new Secrets.
 So the manifests make the Secret (`SECRET`), no permission to create one is granted, and a policy
@@ -98,8 +97,7 @@ spec:
 
 
 def _alike(old: str, new: str, *but: str) -> str:
-    """The CEL expression of two objects that are equal but for these fields, whichever fields later
-    versions have."""
+    """The CEL expression of two objects that are equal but for these fields."""
     others = str(list(but)).replace("'", '"')
     return (
         f"dyn({new}).all(k, k in {others} || (k in dyn({old}) && dyn({old})[k] == dyn({new})[k])) && "

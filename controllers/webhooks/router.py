@@ -1,5 +1,4 @@
-"""One HTTP request of the API server in, its answer out: which webhook, is it a review, is there
-still time.
+"""One HTTP request of the API server in, its answer out: which webhook, what review, is there time?
 
 No answer takes longer than the API server waits: its `timeout`, less a margin. Another status than
 200 is a failed call for the API server, which then goes by the webhook's `failurePolicy`."""
@@ -41,11 +40,9 @@ from controllers.webhooks.webhook import Webhook
 log = logging.getLogger(__name__)
 
 THREADS: Final = 64
-"""Handlers at work at once, of all webhooks, those that are past their deadline included; one
-client has half."""
+"""Handlers at work at once, of all webhooks, overdue ones included; one client has half."""
 MEMORY: Final = 32 * 2**20
-"""Bytes that reviews may take that are parsed and answered, all together; more where one webhook
-takes great ones."""
+"""Bytes of all reviews that are parsed and answered; more for great ones."""
 WINDOW: Final = 30.0
 """Seconds between two lines of log about one kind of failure: anybody may send reviews."""
 LONGEST: Final = 30.0
@@ -193,8 +190,7 @@ class WebhookRouter:
         return made
 
     def _handled(self, review: _Review, asked: AdmissionRequest) -> Answer:
-        """What the handler answers, checked. Raises TooLate, NoThread, and what the handler
-        raises."""
+        """What the handler answers, checked. Raises TooLate, NoThread, and what that raises."""
         try:
             answer = self._called(review, asked)
         except (TooLate, NoThread):

@@ -87,8 +87,7 @@ class WebhookServing:
         return self._server.address
 
     def start(self) -> None:
-        """Bind, and serve in the background; without a certificate connections are refused. Raises
-        ServingError."""
+        """Bind, and serve in the background; refuse without certificate. Raises ServingError."""
         try:
             self._server.start()
         except OSError as error:
@@ -102,8 +101,7 @@ class WebhookServing:
         return self._server.stop(seconds)
 
     def run(self, stop: StopSignal) -> None:
-        """Follow the certificate, and have the API server trust a self-signed one, until
-        stopped."""
+        """Follow the certificate, have the API server trust a self-signed one, until stopped."""
         while True:
             try:
                 self._look()
@@ -113,8 +111,7 @@ class WebhookServing:
                 return
 
     def ready(self) -> list[Check]:
-        """Whether reviews can be answered: for /readyz, so that no Service leads to a replica that
-        cannot."""
+        """Whether reviews can be answered: for /readyz, so no Service leads to one that cannot."""
         return [Check("webhooks", self._loaded, "" if self._loaded else "there is no certificate yet")]
 
     def checks(self) -> Iterable[Check]:

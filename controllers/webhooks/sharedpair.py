@@ -4,8 +4,7 @@ which the leader fills and renews, and all read every minute.
 The manifests make the Secret, without data: permission to create Secrets cannot be limited to one
 name. Where it is missing or may not be read, each replica has a certificate of its own in memory,
 and the API server trusts the leader's. A pair that another writer put into the Secret
-(cert-manager, say) is served as it is, with its `ca.crt` as what is to be trusted, and is not
-renewed."""
+(cert-manager, say) is served as it is, with its `ca.crt` as what is to be trusted, not renewed."""
 
 from __future__ import annotations
 
@@ -81,8 +80,7 @@ class SharedPair:
         return self._own.read().certificate if self._own is not None else b""
 
     def read(self) -> Pair:
-        """The present pair; asks the API server when that is due. Raises OSError while there is
-        none."""
+        """The present pair; asks the API server when due. Raises OSError while there is none."""
         now = self._clock.monotonic()
         if now >= self._next:
             try:

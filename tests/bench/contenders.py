@@ -16,8 +16,8 @@ from attrs import field, frozen
 from kubernetes.client.models.v1_node import V1Node
 
 from controllers.node.changes import initialization
-from controllers.runtime.protobuf.envelope import open_envelope
 from controllers.runtime.protobuf.replacing import kept, replacement
+from controllers.runtime.protobuf.schema import open_envelope
 from tests.bench.ccm import metadata_of
 from tests.bench.cluster import BenchCluster
 from tests.envtest.build import bench_program

@@ -17,8 +17,8 @@ from cloudprovider.testing.waiting import eventually
 from controllers.node.options import CloudNodeOptions
 from controllers.runtime.api import ClientSettings, Conflict, RestClient
 from controllers.runtime.protobuf import CONTENT_TYPE, JSON
-from controllers.runtime.protobuf.envelope import open_envelope
 from controllers.runtime.protobuf.replacing import kept
+from controllers.runtime.protobuf.schema import open_envelope
 from controllers.runtime.write import ObjectReplaced, Patch, Puts, apply
 from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import REAL, Cluster

@@ -21,7 +21,7 @@ from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import ACCEPT, CONTENT_TYPE, JSON, is_protobuf
-from controllers.runtime.protobuf.envelope import seal
+from controllers.runtime.protobuf.schema import seal
 from tests.integration.conftest import REAL, Cluster
 from tests.support.models import given_fields
 from tests.support.nodes import big_node

@@ -11,7 +11,7 @@ import pytest
 
 from cloudprovider import Route
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
-from cloudprovider.testing.fake.routes import FakeRoutes
+from cloudprovider.testing.fake.others import FakeRoutes
 from cloudprovider.testing.waiting import eventually
 from controllers.manager.embedding import Host
 from controllers.route.controller import RouteController

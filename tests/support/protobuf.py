@@ -9,9 +9,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from controllers.runtime.protobuf.envelope import seal
 from controllers.runtime.protobuf.reading import INLINE, POINTERS
-from controllers.runtime.protobuf.schema import message_class
+from controllers.runtime.protobuf.schema import message_class, seal
 
 LISTED = "List"
 BEYOND_TIME = 10**14

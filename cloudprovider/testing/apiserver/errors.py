@@ -75,9 +75,8 @@ def quote(value: Any) -> str:
 class StatusError(Exception):
     """A request that failed; `body()` is the Status object that the client gets.
 
-    `code` is the HTTP status; `headers` go with the answer (Retry-After). Raised and caught within
-    one request.
-    """
+    `code` is the HTTP status; `headers` go with the answer (Retry-After). Caught within its
+    request."""
 
     def __init__(
         self,

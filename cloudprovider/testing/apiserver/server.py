@@ -21,16 +21,14 @@ from cloudprovider.internal.wholefile import write_whole
 from cloudprovider.testing.apiserver.access import Access
 from cloudprovider.testing.apiserver.errors import JSON, StatusError, not_implemented
 from cloudprovider.testing.apiserver.faults import Faults
-from cloudprovider.testing.apiserver.http.certificates import Certificates
 from cloudprovider.testing.apiserver.http.connection import Handler
-from cloudprovider.testing.apiserver.http.listener import Listener
+from cloudprovider.testing.apiserver.http.listener import Certificates, Listener
 from cloudprovider.testing.apiserver.kinds import catalog
 from cloudprovider.testing.apiserver.kinds.kind import Kind
-from cloudprovider.testing.apiserver.rest.api import API
+from cloudprovider.testing.apiserver.rest.api import API, Router
 from cloudprovider.testing.apiserver.rest.decoding import Options
 from cloudprovider.testing.apiserver.rest.operations import Operations
 from cloudprovider.testing.apiserver.rest.reads import list_objects
-from cloudprovider.testing.apiserver.rest.routing import Router
 from cloudprovider.testing.apiserver.storage.store import Backup, Store
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")

@@ -25,8 +25,7 @@ _SUSPECTS = 256
 
 
 def concerns_all(error: Exception) -> bool:
-    """Whether an error tells nothing about the keys asked for, so that asking for fewer would not
-    help."""
+    """Whether an error tells nothing about the keys asked for, so fewer would not help."""
     return isinstance(error, Throttled | RetryError | NotImplementedByProvider | CallCancelled | CallsClosed)
 
 
@@ -56,8 +55,7 @@ class Group:
 
 
 class Batcher:
-    """Forms the groups of one method, and remembers suspects and failures. Thread-safe; shared by
-    all fetches."""
+    """Forms the groups of one method, and remembers suspects and failures. Thread-safe."""
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self._rng = rng or random.Random()
@@ -71,8 +69,7 @@ class Batcher:
             return tuple(self._suspects)
 
     def form(self, names: Sequence[str], max_batch: int) -> list[Group]:
-        """The groups to begin with: full batches, then each suspect alone, so that they take no
-        one's turn."""
+        """The groups to begin with: full batches, then each suspect alone, last."""
         with self._lock:
             alone = [name for name in names if name in self._suspects]
         apart = set(alone)
@@ -90,12 +87,9 @@ class Batcher:
                 self._suspects.pop(group.names[0], None)
 
     def failed(self, group: Group, pending: Sequence[str], max_batch: int) -> list[Group]:
-        """The group's call failed, or hung until its deadline; `pending` are its keys without
-        an answer.
+        """The group's call failed, or hung too long; `pending` are its keys without an answer.
 
-        Returns the smaller groups to ask about. Their keys are pending still; all others are lost
-        to the error.
-        """
+        Returns the smaller groups to ask about. Their keys are pending; others get the error."""
         if group.split or not pending:
             return []
         if len(group.names) == 1:
@@ -118,12 +112,10 @@ class Batcher:
         return [Group(part, group.root, group.depth + 1) for part in _parts(pending)]
 
     def finished(self, groups: Iterable[Group]) -> None:
-        """The fetch that began with these groups is over: who was to blame for a failure is suspect
-        from now on.
+        """The fetch that began with these groups is over: who was to blame is suspect from now on.
 
         Only where some keys of the batch were answered and at most half were to blame: otherwise it
-        was not they.
-        """
+        was not they."""
         with self._lock:
             for root in {group.root for group in groups}:
                 if not root.good or 2 * len(root.to_blame) > root.size:

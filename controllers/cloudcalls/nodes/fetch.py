@@ -38,8 +38,7 @@ _SLOWER = 4.0  # a batch is slow when it takes this many times as long as usual
 
 @define(eq=False)
 class Way(Generic[A]):
-    """How one kind of question (metadata, state) is put to this provider; shared by all its
-    fetches."""
+    """How one kind of question (metadata, state) is put to this provider; shared by its fetches."""
 
     program: Callable[[Question], Program[A]]
     """Asks about one node, call by call."""
@@ -73,8 +72,7 @@ class Fetch(Generic[A]):
         self._failure: Exception | None = None
 
     def run(self, nodes: Sequence[V1Node]) -> None:
-        """Ask about the nodes (distinct by name) and deliver. Raises only what `deliver` raised, at
-        the end."""
+        """Ask about the nodes (distinct by name) and deliver. Raises what `deliver` raised."""
         self._open = {key_of(node): Question(node, self._priority) for node in nodes}
         try:
             to_ask = [question for question in list(self._open.values()) if not self._answered_at_once(question)]
@@ -312,8 +310,7 @@ class Fetch(Generic[A]):
             self._failure = self._failure or error
 
     def _leave(self) -> None:
-        """The fetch is over: calls still under way are given up, and fetches that joined this one
-        get an error."""
+        """The fetch is over: calls under way are given up, joined fetches get an error."""
         for call in list(self._calls):
             self._gateway.pool.expire(call, SUPERSEDED)
         for name in list(self._open):

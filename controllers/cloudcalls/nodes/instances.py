@@ -1,5 +1,4 @@
-"""How a node's instance is asked about (stage 5, cloud call): InstancesV2, or the older Instances
-with Zones.
+"""How a node's instance is asked about (stage 5, cloud call): InstancesV2, or Instances with Zones.
 
 Each question is a program: a generator that yields the calls to be made, one after the other, and
 returns the answer. The fetch drives many at once through the gateway; nothing in here blocks or

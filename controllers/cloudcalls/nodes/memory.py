@@ -50,8 +50,7 @@ class _Asked(Generic[A]):
 
 
 class AnswerCache(Generic[A]):
-    """Thread-safe. `ttl` in seconds, counted from the question: 0 keeps nothing. Errors are never
-    kept."""
+    """Thread-safe. `ttl` in seconds, from the question on: 0 keeps none. Errors are never kept."""
 
     def __init__(self, ttl: float) -> None:
         self._ttl = ttl
@@ -73,12 +72,10 @@ class AnswerCache(Generic[A]):
             return kept[1]
 
     def join(self, what: object, by: object, priority: int, tell: Callable[[A | Exception], None]) -> bool:
-        """Wait for another fetch's answer: True when one is asking this, and `tell` will be called
-        with its answer.
+        """Wait for another fetch's answer: True when one is asking this, and `tell` gets its
+        answer.
 
-        False when `by` has to ask; unless another one is asking with a lower priority, `by` is now
-        the one to join.
-        """
+        False when `by` has to ask; unless one asks with a lower priority, `by` is to be joined."""
         with self._lock:
             asked = self._asked.get(what)
             if asked is None:
@@ -90,8 +87,7 @@ class AnswerCache(Generic[A]):
             return True
 
     def settle(self, what: object, by: object, answer: A | Exception, asked_at: float, now: float) -> None:
-        """`by` got its answer to a question of time `asked_at`: keep it, and tell those who
-        joined."""
+        """`by` got its answer to a question of time `asked_at`: keep it, tell those who joined."""
         tell: list[Callable[[A | Exception], None]] = []
         with self._lock:
             asked = self._asked.get(what)

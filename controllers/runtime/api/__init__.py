@@ -1,15 +1,12 @@
-"""How the API server is reached (stages 1 and 6): everything between this process and the server's
-socket.
+"""How the API server is reached (stages 1 and 6): all between this process and its socket.
 
 Comes in: flags and files that say where the server is and who we are (`kubeconfig.py`,
 `credentials.py`, `tls.py`). Goes out: clients, one for each identity (`clients.py`), whose requests
 go over kept connections (`transport.py`), streams of lines for watches (`linestream.py`), one
 exception for each meaning of "no" (`errors.py`), and the word whether the server answers at all
-(`reachability.py`). One connection, with its TLS, proxies and deadlines, is a package of its own,
-`wire/`.
+(`reachability.py`). One connection, with TLS, proxies and deadlines: `wire/`.
 
-Read first: `clients.py`, `restclient.py`, `transport.py`. Imports no other wing.
-"""
+Read first: `clients.py`, `restclient.py`, `transport.py`. Imports no other wing."""
 
 from controllers.runtime.api.clients import ClientBuilder, ClientSettings
 from controllers.runtime.api.errors import (

@@ -127,8 +127,7 @@ class ClientBuilder:
         """
         self.guard = guard
         self.stand_in: StandIn | None = None
-        """Answers in the API server's place; then nothing is written by any client, guarded or
-        not."""
+        """Answers in the API server's place; then nothing is written by any client."""
         self._access = access
         self._settings = settings
         self._program = f"{settings.program}/{_version()}"
@@ -195,8 +194,7 @@ class ClientBuilder:
 
     @property
     def reachability(self) -> Reachability:
-        """Whether the server answers, as the requests of all RestClients saw it; tells when it
-        answers again."""
+        """Whether the server answers, as all RestClients saw it; tells when it answers again."""
         return self._transport.reachability
 
     @property
@@ -234,12 +232,10 @@ class ClientBuilder:
             return client
 
     def client(self, name: str) -> ApiClient:
-        """An official client for a vendor: same credentials, guard, limits and metrics; urllib3's
-        retries off.
+        """An official client for a vendor: same credentials, guard, limits and metrics; no retries.
 
         It has connections of its own, and errors of its own (kubernetes.client.ApiException). A new
-        one at each call; `close` closes it.
-        """
+        one at each call; `close` closes it."""
         from controllers.runtime.api.vendorclient import VendorClient
 
         _, credentials, headers = self._speaks_as(name)
@@ -321,13 +317,11 @@ class ClientBuilder:
             return uid
 
     def hurry(self) -> None:
-        """We are stopping: from now on an answer with Retry-After is raised at once. Requests go
-        on."""
+        """We are stopping: an answer with Retry-After is raised at once. Requests go on."""
         self._waits.hurry()
 
     def close(self) -> None:
-        """End every wait, request and stream at once and close all connections. May be called
-        twice."""
+        """End all waits, requests and streams and close all connections. May be called twice."""
         with self._lock:
             clients, self._clients = self._clients, []
             transports = [self._transport, self._bare, *self._apart]

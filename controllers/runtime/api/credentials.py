@@ -32,8 +32,7 @@ _AS_HEADERS: Final = (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid"))
 
 @frozen
 class Credential:
-    """What a source yields: an Authorization value or "", a certificate with its key or b"", and
-    when it ends."""
+    """What a source yields: Authorization or "", certificate and key or b"", its end."""
 
     authorization: str = field(default="", repr=False)
     expires_at: float | None = None  # unix seconds
@@ -43,8 +42,7 @@ class Credential:
 
 
 class Source(Protocol):
-    """Where credentials come from. `fetch` may raise anything, which counts as "not available
-    now"."""
+    """Where they come from. `fetch` may raise anything, that counts as "not available now"."""
 
     slow: bool
     """`fetch` may block for long, so it runs in a thread of its own."""
@@ -150,8 +148,7 @@ class TokenFile:
 
 
 class AuthProvider:
-    """An `auth-provider` of a kubeconfig (oidc, gcp), which the official client's loader
-    refreshes."""
+    """An `auth-provider` of a kubeconfig (oidc, gcp), which the official loader refreshes."""
 
     slow = True
     period = 60.0
@@ -172,12 +169,10 @@ class AuthProvider:
 
 
 class Credentials:
-    """The present credential of a source; thread-safe. One thread fetches, the others go on with
-    what is still good.
+    """The present credential of a source; thread-safe. One thread fetches, others use what is good.
 
     A fetch that fails leaves the former credential in use until it expires, and is tried again
-    after 1 to 30 seconds.
-    """
+    after 1 to 30 seconds."""
 
     def __init__(
         self,
@@ -188,8 +183,7 @@ class Credentials:
         timeout: float = FETCH_TIMEOUT,
         origin: str = "",
     ) -> None:
-        """`origin` says in words what the credential is and where it comes from, for the message of
-        a 401."""
+        """`origin` says in words what the credential is, and its source, for a 401."""
         self.origin = origin
         self._source = source
         self._waits = waits
@@ -236,8 +230,7 @@ class Credentials:
         return value
 
     def rejected(self, authorization: str) -> None:
-        """The server answered 401 to this value: fetch again before the next request, if it was not
-        already."""
+        """The server answered 401 to this value: fetch before the next request."""
         with self._lock:
             if authorization == self._value and self._source.pace != float("inf"):
                 again = self._fetched_at + self._source.pace
@@ -251,8 +244,7 @@ class Credentials:
         self._source.close()
 
     def _start_fetching(self) -> None:
-        """Have another thread fetch; where none can be started, that is a failure like any
-        other."""
+        """Have another thread fetch; if none can be started, that is a failure as any other."""
         try:
             start(self._fetch, "credentials")
         except NoThreadLeft as error:
@@ -303,8 +295,7 @@ class Credentials:
 
 
 class CertificateFiles:
-    """Where the TLS library finds the certificate and key that a plugin gave; empty until there is
-    one."""
+    """Where the TLS library finds the certificate and key of a plugin; empty without."""
 
     def __init__(self) -> None:
         self._certificate, self._key = SecretFile(), SecretFile()

@@ -112,8 +112,7 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """429: the server is busy; the request was not applied. `retry_after` says when to come
-    back."""
+    """429: the server is busy; nothing was applied. `retry_after` says when to come back."""
 
 
 class ServerError(ApiError):
@@ -134,8 +133,7 @@ class HalfOpen(Unreachable):
 
 
 class CredentialsUnavailable(Unreachable):
-    """A token file is empty, a credential plugin failed, or a certificate cannot be read: nothing
-    was sent; retry."""
+    """A token file is empty, a credential plugin failed, or no certificate: nothing was sent."""
 
     def __init__(self, message: str = "", *, sent: bool = False, **fields: Any) -> None:
         super().__init__(message, sent=sent, **fields)

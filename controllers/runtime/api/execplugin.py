@@ -1,5 +1,4 @@
-"""A kubeconfig user's credential plugin: a program that prints a token or a certificate (stages 1
-and 6).
+"""A kubeconfig user's credential plugin: a program that prints credentials (stages 1 and 6).
 
 It gets no terminal, a process group of its own, and `RUN_LIMIT` seconds. What is still running
 then, or when we end, is killed with all its children; client-go and the official client wait
@@ -51,8 +50,7 @@ class ExecPlugin:
     def __init__(
         self, settings: Mapping[str, Any], folder: str, cluster: Mapping[str, Any], *, limit: float = RUN_LIMIT
     ) -> None:
-        """`settings` is the user's `exec`; the plugin runs in `folder` and may ask for
-        `cluster`."""
+        """`settings` is the user's `exec`; it runs in `folder` and may ask for `cluster`."""
         self._settings = settings
         self._folder = folder
         self._cluster = cluster
@@ -88,8 +86,7 @@ class ExecPlugin:
         return read_status(document.get("status"), command)
 
     def close(self) -> None:
-        """End a plugin that is running, and run none any more. From any thread; may be called
-        twice."""
+        """End a running plugin, and run none any more. From any thread; may be called twice."""
         with self._lock:
             self._closed = True
             if self._running is not None:
@@ -171,11 +168,9 @@ class ExecPlugin:
 
 
 def end_plugins(seconds: float = 0.0) -> None:
-    """End every plugin that is running, as the process ends at once. Takes no lock: signal handlers
-    may call it.
+    """End every plugin that is running, as the process ends at once. For signal handlers: no lock.
 
-    `seconds` to wait for a plugin that another thread is just starting, and that would outlive us.
-    """
+    `seconds` to wait for a plugin that another thread starts, and that would outlive us."""
     until = time.monotonic() + seconds
     while _starting and time.monotonic() < until:
         time.sleep(0.01)
@@ -184,8 +179,7 @@ def end_plugins(seconds: float = 0.0) -> None:
 
 
 def _reap(group: int) -> None:
-    """Take the plugin's children that have ended, where we are the container's first process and
-    inherit them."""
+    """Take the plugin's children that have ended, if we are process 1 and inherit them."""
     _gone.add(group)
     for one in tuple(_gone):
         try:

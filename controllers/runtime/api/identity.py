@@ -21,15 +21,13 @@ from controllers.runtime.metrics import Metrics
 DEFAULT_TIMEOUT: Final = 30.0
 
 Guard = Callable[[str, str], float | None]
-"""Called with (method, path) for each write; raises to refuse it, or returns for how many seconds
-its leave holds.
+"""Called with (method, path) for each write; raises to refuse it, or returns its seconds.
 
 After them the kernel does not send the write any more; None: there is no such limit.
 
 It is asked before connecting, and again when the connection is ready, right before the bytes leave:
 looking up a name, connecting and the TLS handshake may take longer than the lease holds. So it is
-called more than once for one write.
-"""
+called more than once for one write."""
 
 # As client-go's rest_client_request_duration_seconds in k8s.io/component-base.
 _BUCKETS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
@@ -81,8 +79,7 @@ def stood_in_request(
 
 
 class RequestMetrics:
-    """Counters of one API server; thread-safe. The label lookups are remembered, for they cost more
-    than counting."""
+    """Counters of one API server; thread-safe. Label lookups are remembered: they are dear."""
 
     def __init__(self, metrics: Metrics, host: str) -> None:
         self._host = host
@@ -123,8 +120,7 @@ class RequestMetrics:
 
 @frozen(kw_only=True)
 class Identity:
-    """One client's name and rules. `name` appears in logs, `user_agent` in the server's audit
-    log."""
+    """One client's name and rules. `name` appears in logs, `user_agent` in the audit log."""
 
     name: str
     user_agent: str

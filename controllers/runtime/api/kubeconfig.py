@@ -101,12 +101,10 @@ class Access:
 
 
 def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] | None = None) -> Access:
-    """Find the API server; raises ClientConfigError. `master` replaces the server's URL, whatever
-    else is given.
+    """Find the API server; raises ClientConfigError. `master` replaces the server's URL, always.
 
     Without a kubeconfig the service account of the pod is used; `master` alone, outside of a pod or
-    with http://, is reached without credentials.
-    """
+    with http://, is reached without credentials."""
     environ = os.environ if environ is None else environ
     in_pod = bool(environ.get(SERVICE_HOST_ENV_NAME)) and not (master and master.startswith("http://"))
     complete = master
@@ -135,8 +133,7 @@ def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] 
 
 
 def server_url(server: str, *, tls: bool) -> str:
-    """Complete `host[:port]` to a URL: with https where `tls`, as client-go does where there is any
-    TLS setting."""
+    """Complete `host[:port]` to a URL: https where `tls`, as in client-go."""
     return server if "://" in server else f"{'https' if tls else 'http'}://{server}"
 
 

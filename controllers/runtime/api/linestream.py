@@ -1,9 +1,7 @@
 """A streamed answer, piece by piece: what `cache/watch.py` reads (stage 1).
 
 Bytes come from a connection of its own (`transport.py`), `pieces.py` cuts them, and pieces go to
-the watch: lines, or frames where the server says that it sends Protobuf. `RestClient.stream` makes
-it.
-"""
+the watch: lines, or frames where the server says that it sends Protobuf. By `RestClient.stream`."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ from controllers.runtime.protobuf import is_protobuf
 
 
 class LineStream:
-    """A streamed GET, line by line or frame by frame. Nothing is sent before `open` or the first
-    iteration.
+    """A streamed GET, line by line or frame by frame. Begins with `open` or the first iteration.
 
     So `close` works in every state and from any thread: before, while connecting, while blocked in
     a read. After it the iteration ends, without an error. The iteration ends normally, too, when
@@ -29,8 +26,7 @@ class LineStream:
     (HalfOpen before that, where another request shows that the path may be broken).
     One thread reads; it must end in `close`, or in the end of the iteration.
 
-    `with` closes it.
-    """
+    `with` closes it."""
 
     def __init__(
         self,
@@ -78,8 +74,7 @@ class LineStream:
         return self
 
     def __next__(self) -> bytes:
-        """The next line, without its newline (empty lines are left out), or the next frame, without
-        its length."""
+        """The next line, without newline (and empty lines), or frame, without length."""
         while not self._closed:
             if self._whole:
                 return self._whole.popleft()
@@ -90,8 +85,7 @@ class LineStream:
         raise StopIteration
 
     def open(self) -> None:
-        """Connect, send, and wait for the status; raises the mapped ApiError. Does nothing when
-        open or closed."""
+        """Connect, send, and wait for the status; raises the mapped ApiError. No-op when open."""
         if self._answer is None and self._begin():
             try:
                 self._connect()

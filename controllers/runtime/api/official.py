@@ -49,8 +49,7 @@ def settings_of(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ServerSe
 
 
 def document_for_loader(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
-    """The context as a kubeconfig for the official loader, without what it reads once, or fails at
-    without a word."""
+    """The context as a kubeconfig for the official loader, without what it cannot do."""
     hidden = ("exec", "tokenFile", "as", "as-uid", "as-groups", "as-user-extra")
     return {
         "apiVersion": "v1",

@@ -1,9 +1,7 @@
 """The bytes of a watch, cut into its events (stage 1): lines of JSON, or frames of Protobuf.
 
-`linestream.py` puts in what came off the wire, in whatever parts it came, and takes out whole
-pieces. A frame is four bytes, the length of what follows, big-endian, and that many bytes. For one
-thread.
-"""
+`linestream.py` puts in what came off the wire, in any parts, and takes out whole pieces. A frame is
+four bytes, the length of what follows, big-endian, and that many bytes. 1 thread."""
 
 from __future__ import annotations
 
@@ -13,8 +11,7 @@ from typing import Final, Protocol
 from controllers.runtime.api.wire import ProtocolError
 
 MAX_PIECE: Final = 64 * 1024 * 1024
-"""Bytes; etcd stores objects of 1.5 MB, so a longer piece means that the peer sends no such pieces
-at all."""
+"""Bytes; etcd stores objects of 1.5 MB, so no peer sends a longer piece on purpose."""
 
 _PREFIX: Final = 4
 

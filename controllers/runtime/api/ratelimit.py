@@ -12,8 +12,7 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
 
 
 class Waits:
-    """The place where requests of one client wait, so that closing it wakes them all;
-    thread-safe."""
+    """The place where requests of one client wait, so closing it wakes them all; any thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.clock = clock
@@ -50,8 +49,7 @@ class Waits:
             self._condition.notify_all()
 
     def hurry(self) -> None:
-        """From now on no request waits for a better moment: we are stopping. May be called
-        twice."""
+        """No request waits for a better moment: we are stopping. May be called twice."""
         with self._condition:
             self._hurry = True
             self._condition.notify_all()
@@ -64,12 +62,9 @@ class Waits:
 
 
 class TokenBucket:
-    """At most `burst` requests at once and `qps` a second after that, first come, first served;
-    thread-safe.
+    """At most `burst` requests at once and `qps` a second after that, in turn; thread-safe.
 
-    A caller takes its place at once and then waits for it, so a caller that gives up leaves a gap
-    of one request.
-    """
+    A caller takes its place at once and then waits for it, who gives up leaves a gap of one."""
 
     def __init__(self, qps: float, burst: int, *, clock: Clock = SYSTEM_CLOCK) -> None:
         """`burst` of 0 means as many as a second allows. Raises ValueError unless qps > 0."""

@@ -2,8 +2,7 @@
 
 Errors without an answer carry the `Recovery` to come: the first answer after an outage ends every
 back-off to that server, of watches, queues' keys and Events. Only the first answer after OUTAGE
-seconds without any counts as a recovery; a request that fails while others succeed backs off as
-ever.
+seconds without any counts as a recovery; a request that fails while others succeed backs off.
 
 An answer is a status line of the server itself. 502, 503 and 504 count as none: in front of a
 server that is down, a load balancer says them."""
@@ -63,8 +62,7 @@ class Recovery:
 
 
 class Reachability:
-    """Whether one API server answers. Thread-safe; reporting an answer costs one
-    comparison."""
+    """Whether one API server answers. Thread-safe; reporting an answer costs one comparison."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -76,8 +74,7 @@ class Reachability:
 
     @property
     def down_since(self) -> float | None:
-        """When the first request since the last answer failed (monotonic seconds); None while the
-        server answers."""
+        """When the first request since the last answer failed (monotonic seconds); or None."""
         return self._down_since
 
     @property
@@ -92,8 +89,7 @@ class Reachability:
 
     @property
     def forbidden(self) -> int:
-        """How many requests the server has answered with 403: after one of them, rights may be
-        missing."""
+        """How many requests the server has answered with 403: rights may be missing then."""
         return self._forbidden
 
     def answered(self, status: int) -> None:

@@ -54,8 +54,7 @@ class Response:
             raise self._no_json() from error
 
     def look(self) -> None:
-        """Raise as `json` does when the body is plainly no object, without parsing it: its
-        contents are not needed."""
+        """Raise as `json` does when the body is plainly no object, without parsing it: unread."""
         data = self.data.strip()
         if not (data.startswith(b"{") and data.endswith(b"}")):
             raise self._no_json()
@@ -104,8 +103,7 @@ class RestClient:
 
     @property
     def reachability(self) -> Reachability:
-        """Whether the server answers, from all clients' requests: shared by every client of one
-        ClientBuilder."""
+        """Whether the server answers, from all clients' requests: one for a ClientBuilder."""
         return self._transport.reachability
 
     def request(
@@ -172,12 +170,9 @@ class RestClient:
         read_timeout: float,
         accept: str = "application/json",
     ) -> LineStream:
-        """Prepare a streamed GET (a watch) on a connection of its own; see LineStream. Sends
-        nothing yet.
+        """Prepare a streamed GET (a watch) on a connection of its own; see LineStream.
 
-        `read_timeout` is the longest silence in seconds; nothing is repeated here, whatever the
-        server answers.
-        """
+        `read_timeout` is the longest silence in seconds; nothing is repeated here."""
         target = self._target("GET", path, query)
         used = ""
 
@@ -270,8 +265,7 @@ def _is_text(value: str) -> bool:
 
 
 def _refuse_line_breaks(header: str, value: str) -> None:
-    """Raise ValueError for what would be more than this one header; the value may be secret, so it
-    is not shown."""
+    """Raise ValueError for what would be more than this one header; the value may be secret."""
     if not _is_text(value):
         raise ValueError(f"the value of the header {header} holds line breaks or characters that are not ASCII text")
 

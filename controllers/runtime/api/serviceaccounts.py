@@ -54,8 +54,7 @@ class TokenSource:
         self._chance = chance
 
     def fetch(self) -> Credential:
-        """Request a token, and create the account first if it is missing. Raises
-        CredentialsUnavailable."""
+        """Request a token; create a missing account first. Raises CredentialsUnavailable."""
         try:
             return self._request()
         except NotFound:

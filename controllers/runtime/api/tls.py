@@ -77,8 +77,7 @@ class TLSSettings:
     """What must live as long as the paths are in use."""
 
     def context(self) -> ssl.SSLContext:
-        """Read the files and make a context; raises OSError (ssl.SSLError among them) when one
-        cannot be used."""
+        """Read the files and make a context; raises OSError (or ssl.SSLError)."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.sslsocket_class = TLSSocket
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -105,8 +104,7 @@ class TLSSettings:
         return evolve(self, cert_may_lack=True)
 
     def without_certificate(self) -> TLSSettings:
-        """The same settings for a client without a certificate of its own, which is named by its
-        token."""
+        """The same settings for a client without a certificate of its own, named by its token."""
         return evolve(self, cert_file="", key_file="", cert_may_lack=False)
 
     def describe(self, error: OSError) -> str:
@@ -135,8 +133,7 @@ class TLSFiles:
         self._failing = False
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a new connection; raises OSError only when none could ever be
-        made."""
+        """The context for a new connection; raises OSError if none could ever be made."""
         context = self._context
         if context is not None and self._clock.monotonic() < self._check_at:
             return context
@@ -149,8 +146,7 @@ class TLSFiles:
             return self._context
 
     def recheck(self) -> None:
-        """Look at the files again at the next call: a handshake failed, or the server did not
-        accept us."""
+        """Look at the files again at the next call: a handshake failed, or we were refused."""
         self._check_at = float("-inf")
 
     def _refresh(self) -> None:

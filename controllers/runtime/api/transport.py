@@ -34,8 +34,7 @@ MAX_IDLE: Final = 256
 """Idle connections kept; beyond that many threads, surplus ones are closed."""
 
 IDLE_SECONDS: Final = 60.0
-"""An idle connection is not reused after this time: kube-apiserver closes it after 90 s, perhaps
-while we write."""
+"""An idle connection is not reused after this time: kube-apiserver closes it after 90 s."""
 
 _DOUBTS_APART: Final = 60.0
 """Seconds between two times that silent streams are interrupted. A healthy watch may be silent, and
@@ -87,14 +86,13 @@ class Transport:
     def exchange(
         self, method: str, path: str, data: bytes, deadline: float, guard: Ask | None = None
     ) -> tuple[int, dict[str, str], bytes]:
-        """Send `data`, a complete request, and return status, headers (lower-case names) and body
-        of its answer.
+        """Send `data`, a complete request, and return its answer's status, headers (lower-case
+        names), body.
 
         `path` is only for messages. `guard` is asked before connecting, and again each time a
         connection is ready, right before the bytes leave; what it raises passes, and nothing is
         sent. What it returns are the seconds for which its leave holds: the kernel sends nothing
-        later. Raises Unreachable, whose `sent` says whether the request may have been applied.
-        """
+        later. Raises Unreachable, whose `sent` says whether the request may have been applied."""
         began = self.clock.monotonic()
         connection = self._take() or self._open(method, path, deadline, guard=guard)
         while True:
@@ -153,8 +151,7 @@ class Transport:
         connection.close()
 
     def recheck_tls(self) -> None:
-        """The server did not accept our certificate, or we not its: look at the files at the next
-        connection."""
+        """A certificate was refused: look at the files at the next connection."""
         if self._tls is not None:
             self._tls.recheck()
 

@@ -1,9 +1,7 @@
-"""The official client as vendors get it: its calls pass our guard, limits and metrics (beside stage
-6).
+"""The official client as vendors get it: its calls pass the guard, limits and metrics (stage 6).
 
 `clients.py` makes one per identity; a vendor wraps it, as in `CoreV1Api(builder.client("acme"))`.
-Requests leave over urllib3 connections of its own, with the same credentials as ours.
-"""
+Requests leave over urllib3 connections of its own, with the same credentials as ours."""
 
 from __future__ import annotations
 
@@ -96,8 +94,7 @@ class _Rest(RESTClientObject):
     def _stood_in(
         self, stand_in: StandIn, method: str, target: str, headers: Mapping[str, Any], body: Any
     ) -> RESTResponse | None:
-        """The answer of who stands in for the server; an error is one that the official client
-        understands."""
+        """The answer of who stands in for the server; an error as the official client has it."""
         path, _, query = target.partition("?")
         kind = next((str(value) for name, value in headers.items() if name.lower() == "content-type"), "")
         answer = stand_in.answer(
@@ -156,8 +153,7 @@ class VendorClient(ApiClient):
 
 
 def _pools(identity: Identity, socks: Proxy | None) -> dict[str, type[urllib3.HTTPConnectionPool]]:
-    """urllib3's pools, with connections that ask the guard right before a write leaves, and know
-    SOCKS5."""
+    """urllib3's pools, whose connections ask the guard right before a write, and know SOCKS5."""
 
     class Guarded(HTTPConnection):
         def _new_conn(self) -> socket.socket:

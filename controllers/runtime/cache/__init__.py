@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from cloudprovider.helpers.objects import key_of, uid_of
 from controllers.runtime.cache import resources
-from controllers.runtime.cache.derived import Derived
 from controllers.runtime.cache.factory import InformerFactory
 from controllers.runtime.cache.informer import Registration
 from controllers.runtime.cache.listing import quorum_list
@@ -25,7 +24,7 @@ from controllers.runtime.cache.resources import (
     split_key,
     version_of,
 )
-from controllers.runtime.cache.store import Lister
+from controllers.runtime.cache.store import Derived, Lister
 
 if TYPE_CHECKING:
     from controllers.runtime.cache.resources import EVENTS, PERSISTENT_VOLUMES, SERVICES

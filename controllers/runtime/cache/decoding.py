@@ -19,8 +19,7 @@ _EXCERPT: Final = 60
 
 
 class Garbled(Exception):
-    """Bytes that are no list, or no watch event. The message never holds more than a short
-    excerpt's shape."""
+    """Bytes that are no list, or no watch event. The message shows a short excerpt's shape."""
 
 
 class Unreadable(Garbled):
@@ -29,8 +28,7 @@ class Unreadable(Garbled):
 
 @frozen
 class ListMeta:
-    """A list page's own metadata: the version to watch from, and the token of the next page ("" on
-    the last)."""
+    """A list page's own metadata: the version to watch from, and the next page's token, or ""."""
 
     resource_version: str
     continue_token: str
@@ -41,9 +39,7 @@ def read_list(data: bytes, kind: str, each: Callable[[Any], None]) -> ListMeta:
 
     `kind` is the items' ("Node"). Raises Garbled for anything that is not a complete list of that
     kind with a resourceVersion: an empty object from a proxy must never pass for an empty list.
-    Items before the damage have then been handed out already, so the caller drops them with the
-    page.
-    """
+    Items before the damage have then been handed out already, to be dropped with the page."""
     try:
         fields = _read_fields(data.decode(), each)
     except (ValueError, RecursionError) as error:
@@ -64,8 +60,7 @@ def list_meta(kind: str, found: object, version: object, token: object) -> ListM
 
 
 def read_watch_line(line: bytes) -> tuple[str, dict[str, Any]]:
-    """Decode one line of a watch into (type, raw object). Raises Garbled; any type is let
-    through."""
+    """Decode one line of a watch into (type, raw object). Raises Garbled; any type passes."""
     try:
         event = _DECODER.decode(line.decode())
     except (ValueError, RecursionError) as error:

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from controllers.runtime.api import ApiError
-from controllers.runtime.cache.decoding import Unreadable, read_list, read_watch_line
+from controllers.runtime.cache.decoding import ListMeta, Unreadable, read_list, read_watch_line
 from controllers.runtime.protobuf import ACCEPT, JSON, is_protobuf
 
 if TYPE_CHECKING:
-    from controllers.runtime.cache.decoding import ListMeta
     from controllers.runtime.cache.resources import Resource
     from controllers.runtime.cache.watchtypes import Body, Rest
 

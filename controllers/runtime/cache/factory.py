@@ -1,9 +1,7 @@
 """All informers of a program (stages 1 and 2): one for each kind, shared by all who ask, started
 and stopped together.
 
-Controllers, and providers by way of their listers, ask here for a kind; `informer.py` does the
-work.
-"""
+Controllers, and providers by way of their listers, ask here for the informer of a kind."""
 
 from __future__ import annotations
 
@@ -47,8 +45,7 @@ class InformerFactory:
         self._unclaimed: set[tuple[str, str]] = set()
 
     def informer(self, resource: Resource[T]) -> Informer[T]:
-        """The informer of that kind, the same one at each call. `start` (again) before it does
-        anything."""
+        """The informer of that kind, the same at each call. `start` it (again)."""
         with self._lock:
             self._unclaimed.discard((resource.prefix, resource.plural))
             return self._get(resource)
@@ -103,8 +100,7 @@ class InformerFactory:
         return all(informer.has_synced() for informer in self._all())
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
-        """Wait until `has_synced`; False when `stop` was set, or `timeout` seconds passed, before
-        that."""
+        """Wait for `has_synced`; False when `stop` was set, or `timeout` passed, before that."""
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         while not self.has_synced():
             if stop.wait(_SYNC_POLL) or (deadline is not None and self._clock.monotonic() >= deadline):
@@ -112,8 +108,7 @@ class InformerFactory:
         return True
 
     def stop(self, timeout: float = 1.0) -> bool:
-        """Stop all at once and wait at most `timeout` real seconds; False when a handler was still
-        busy then."""
+        """Stop all at once and wait at most `timeout` real seconds; False if a handler is busy."""
         informers = self._all()
         for informer in informers:
             informer.request_stop()

@@ -25,8 +25,7 @@ MERGE_ABOVE: Final = 10_000
 
 
 class Handlers(Generic[T]):
-    """The functions of one handler; each may be None. They get shared objects, which they must not
-    change."""
+    """The functions of one handler; each may be None. They must not change the objects."""
 
     __slots__ = ("add", "delete", "name", "update")
 
@@ -44,8 +43,7 @@ class Handlers(Generic[T]):
 
 
 class _Entry(Generic[T]):
-    """A waiting call. `kind` None marks the end of the initial adds. `before`: the delete in front
-    of this add."""
+    """A waiting call. `kind` None marks the end of the initial adds. `before`: its delete."""
 
     __slots__ = ("before", "initial", "key", "kind", "new", "old")
 
@@ -62,8 +60,7 @@ class Delivery(Generic[T]):
     """The queue and the thread of one handler. All methods may be called from any thread.
 
     Metrics: `informer_handler_errors_total{resource,handler}`, and
-    `informer_handler_pending{resource,handler}`, the number of waiting events, read when scraped.
-    """
+    `informer_handler_pending{resource,handler}`, the number of waiting events."""
 
     def __init__(self, resource: str, handlers: Handlers[T], *, metrics: Metrics) -> None:
         self._resource = resource
@@ -95,8 +92,7 @@ class Delivery(Generic[T]):
 
     @property
     def busy(self) -> bool:
-        """Whether an event waits, or a call is under way; True until the first state was
-        delivered."""
+        """Whether an event waits, or a call is under way; True until the first state is out."""
         with self._condition:
             return not self._synced or bool(self._entries) or self._calling
 
@@ -109,8 +105,7 @@ class Delivery(Generic[T]):
         self._thread.start()
 
     def push_initial(self, objects: Sequence[tuple[str, T]]) -> None:
-        """Push the first state as adds with initial=True, and a mark behind it. Called once, before
-        any change."""
+        """Push the first state as adds with initial=True, then a mark. Called once, first."""
         with self._condition:
             for key, obj in objects:
                 self._append(_Entry(ChangeKind.ADD, key, None, obj, True))
@@ -126,8 +121,7 @@ class Delivery(Generic[T]):
             self._condition.notify()
 
     def close(self) -> None:
-        """Deliver nothing more: what waits is dropped, a call under way goes on. May be called
-        twice."""
+        """Deliver nothing more: what waits is dropped, a call goes on. May be called twice."""
         with self._condition:
             self._closed = True
             self._entries.clear()

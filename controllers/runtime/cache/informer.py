@@ -46,16 +46,14 @@ class InformerHealth:
 
 
 class Registration(Generic[T]):
-    """One handler of one informer. All methods may be called from any thread, the handler's own
-    included."""
+    """One handler of one informer. All methods may be called from any thread, its own included."""
 
     def __init__(self, informer: Informer[T], delivery: Delivery[T]) -> None:
         self._informer = informer
         self._delivery = delivery
 
     def has_synced(self) -> bool:
-        """Whether the handler has been called, and has returned, for every object of its first
-        state."""
+        """Whether the handler was called, and returned, for every object of its first state."""
         return self._delivery.synced
 
     def pending(self) -> int:
@@ -63,19 +61,16 @@ class Registration(Generic[T]):
         return self._delivery.pending()
 
     def remove(self) -> None:
-        """Call the handler no more. A call under way goes on; what waits is dropped. May be called
-        twice."""
+        """Call the handler no more. A call goes on; what waits is dropped. May be called twice."""
         self._informer._remove(self._delivery)
 
 
 class Informer(Generic[T]):
-    """The cache of one kind, kept true, and its handlers. Every method may be called from any
-    thread.
+    """The cache of one kind, kept true, and its handlers. All methods: any thread.
 
     Metrics: `informer_events_total{resource,type}`, `informer_stale_events_total{resource}`,
     `informer_last_sync_timestamp_seconds{resource}` (unix time of the last word from the server),
-    and those of `watch.py`, `store.py` and `handlers.py`.
-    """
+    and those of `watch.py`, `store.py` and `handlers.py`."""
 
     lister: Lister[T]
     """Reads the cache; empty until `has_synced`."""
@@ -90,8 +85,7 @@ class Informer(Generic[T]):
         options: WatchOptions | None = None,
         once: bool = False,
     ) -> None:
-        """`once`: the first list is all that is read; afterwards the cache changes by `amend`
-        alone."""
+        """`once`: the first list is all it reads; then the cache changes by `amend` alone."""
         self.resource = resource
         self._once = once
         self._metrics = metrics
@@ -126,8 +120,7 @@ class Informer(Generic[T]):
     # Life
 
     def start(self) -> None:
-        """Start listing and watching. Nothing happens when started already; RuntimeError after
-        `stop`."""
+        """Start listing and watching. No-op when started; RuntimeError after `stop`."""
         with self._lock:
             if self._stopped:
                 raise RuntimeError(f"the informer of {self.resource.plural} was stopped")
@@ -136,8 +129,7 @@ class Informer(Generic[T]):
                 self._started = self._clock.monotonic()
 
     def request_stop(self) -> None:
-        """Begin to stop, without waiting: the watch ends, waiting events are dropped. May be called
-        twice."""
+        """Begin to stop: the watch ends, waiting events go. May be called twice."""
         with self._lock:
             self._stopped = True
             deliveries = list(self._deliveries)
@@ -146,12 +138,9 @@ class Informer(Generic[T]):
             delivery.close()
 
     def stop(self, timeout: float = 1.0) -> bool:
-        """Stop and wait at most `timeout` real seconds; False when a handler's call is still under
-        way then.
+        """Stop and wait at most `timeout` real seconds; False when a handler is still busy.
 
-        The cache stays readable. May be called twice, and from a handler (whose own thread is not
-        waited for).
-        """
+        The cache stays readable. May be called twice, and from a handler (not waited for)."""
         self.request_stop()
         deadline = time.monotonic() + timeout
         ended = True
@@ -184,12 +173,11 @@ class Informer(Generic[T]):
             return any(delivery.busy for delivery in self._deliveries)
 
     def amend(self, key: str, raw: Raw | None) -> None:
-        """Make this the object's present state (None: deleted) and tell the handlers, as if a watch
-        had said it.
+        """Make this the object's present state (None: deleted) and tell the handlers, as after a
+        watch.
 
         For an informer that reads `once`. Raises MalformedObject, and RuntimeError where the server
-        would contradict.
-        """
+        would contradict."""
         if not self._once:
             raise RuntimeError(f"the cache of {self.resource.plural} follows the server")
         new = None if raw is None else self.resource.parse(raw)

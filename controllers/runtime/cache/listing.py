@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
-from controllers.runtime.api import ApiError, Gone
+from controllers.runtime.api import ApiError, Gone, RestClient
 from controllers.runtime.cache.decoding import Garbled
 from controllers.runtime.cache.encoding import read_page
 
 if TYPE_CHECKING:
-    from controllers.runtime.api import RestClient
     from controllers.runtime.cache.resources import Raw, Resource
     from controllers.runtime.cache.watchtypes import Body
 
@@ -75,13 +74,10 @@ def quorum_list(
 
 
 def is_too_large(error: ApiError) -> bool:
-    """Whether the server said that it has not reached the version asked for (504, "Too large
-    resource version").
+    """Whether the server said that it has not reached the version asked for (504).
 
     An API server that lags behind the one which answered before says so; it passes by waiting. The
-    cause is set since 1.19; the sentence is for what stands in front of a server and drops the
-    details.
-    """
+    cause is set since 1.19; the sentence is for proxies that drop it."""
     return error.has_cause("ResourceVersionTooLarge") or (
         error.status == 504 and "Too large resource version" in error.message
     )

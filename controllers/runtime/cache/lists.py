@@ -29,8 +29,7 @@ log = logging.getLogger(__name__)
 
 _TOO_LARGE_LIMIT: Final = 3
 _SUSPICIOUS: Final = 0.5
-"""A list that is not from etcd itself, and has a smaller share of what is cached, is asked for
-again."""
+"""A list not from etcd itself that has a smaller share of what is cached, is asked for again."""
 
 
 class Stopped(Exception):
@@ -125,13 +124,11 @@ class History:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a quorum list was older than what was seen, and nothing has shown since that it
-        was wrong."""
+        """Whether a quorum list was older than what was seen, and not proved wrong since."""
         return self._witness is not None
 
     def judge(self, seen: str, version: str, now: float, *, quorum: bool) -> Verdict:
-        """Judge the version of a list that was asked for at `now` (monotonic seconds), where `seen`
-        is the newest."""
+        """Judge the version of a list asked for at `now` (monotonic), `seen` the newest."""
         if not seen or not is_newer(seen, version):
             self._witness = None
             return Verdict.ONWARD
@@ -154,12 +151,10 @@ class Abandoned(Exception):
 
 
 class PageRequest:
-    """One request whose answer need not be awaited: `close` from another thread lets `fetch` return
-    at once.
+    """One request whose answer need not be awaited: `close` in another thread ends `fetch`.
 
     The request itself has a thread of its own, which lives on until its answer, its timeout or its
-    client's end, and is then forgotten; so a stop never waits for a server that does not answer.
-    """
+    client's end, and is then forgotten; so a stop never waits for a server that does not answer."""
 
     def __init__(self, send: Callable[[], Body]) -> None:
         self._send = send
@@ -278,8 +273,7 @@ class Lists(Generic[T]):
         return max(self._history.wait(self._clock.monotonic()), delay)
 
     def _judge(self, seen: str, version: str, asked: float) -> str:
-        """The cause of the list at hand, which was `asked` for at that time; raises where it is not
-        believed."""
+        """The cause of the list at hand, which was `asked` for at that time; or raises."""
         verdict = self._history.judge(seen, version, asked, quorum=self._quorum)
         if verdict is Verdict.BEHIND:
             why = "no quorum list" if not self._quorum else "another quorum list has to confirm that"

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from controllers.runtime.cache.decoding import Garbled, ListMeta, Unreadable, list_meta
 from controllers.runtime.cache.keeping import RawInBytes
-from controllers.runtime.protobuf.envelope import unwrap
 from controllers.runtime.protobuf.reading import object_in, read_object
-from controllers.runtime.protobuf.schema import DecodeError, message_class
+from controllers.runtime.protobuf.schema import DecodeError, message_class, unwrap
 
 _STATUS: Final = "Status"
 

@@ -143,8 +143,7 @@ class Resource(Generic[T]):
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Split a key into (namespace, name); the namespace is "" for kinds without. ValueError for
-    anything else."""
+    """Split a key into (namespace, name); the namespace is "" for kinds without. or ValueError."""
     namespace, slash, name = key.rpartition("/")
     if not name or (slash and not namespace) or "/" in namespace:
         raise ValueError(f'not a key, which is "name" or "namespace/name": {key!r}')
@@ -161,8 +160,7 @@ def is_newer(version: str, than: str) -> bool | None:
     """Compare two resourceVersions of one kind; None where they cannot be compared.
 
     kube-apiserver's are decimal numbers that grow with every write, and since 1.35 that is a
-    promise (https://kep.k8s.io/5504). Anything else is opaque, and only equality means something.
-    """
+    promise (https://kep.k8s.io/5504). Others are compared for equality alone."""
     if version == than:
         return False
     if version.isdecimal() and than.isdecimal():
@@ -177,8 +175,7 @@ def _imported(home: str) -> Any:
 
 
 def _explain(error: Exception) -> str:
-    """Where an object is wrong, in a line: a validation error's own text would repeat the object's
-    values."""
+    """Where an object is wrong, in a line: a validation error's text repeats its values."""
     try:
         details = error.errors(include_url=False, include_input=False)  # type: ignore[attr-defined]  # pydantic's
     except (AttributeError, TypeError):

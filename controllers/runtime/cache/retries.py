@@ -24,8 +24,7 @@ _MOMENT: Final = 0.8
 
 
 class Retries:
-    """The failures of one loop in a row. One thread uses it; `wake` and `error` are for any
-    thread."""
+    """The failures of one loop in a row. One thread uses it; `wake` and `error` are for all."""
 
     def __init__(self, what: str, options: WatchOptions, clock: Clock, rng: random.Random, stop: ClockEvent) -> None:
         self.failures = 0
@@ -42,12 +41,10 @@ class Retries:
 
     @property
     def was_away(self) -> bool:
-        """Whether the server gave no answer to a try and the next one failed too: so not just a cut
-        connection.
+        """Whether the server gave no answer and the next try failed too: not just a cut connection.
 
         Holds until something works, as a server that has just started refuses some tries with an
-        answer (403, say).
-        """
+        answer (403, say)."""
         return self._away
 
     def start_over(self) -> None:
@@ -70,8 +67,7 @@ class Retries:
         return delay if retry_after is None else max(delay, min(retry_after, options.longest_retry_after))
 
     def complain(self, phase: str, error: Exception, *, waits: bool = True, warn: bool = True) -> float:
-        """Count a failure, log it ever more rarely, and return the delay (0.0 unless it
-        `waits`)."""
+        """Count it, log it ever more seldom, and return the delay (0.0 unless it `waits`)."""
         delay = self.delay(error)
         if not waits:
             delay = 0.0

@@ -16,8 +16,8 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections.abc import Iterable, Sequence, Set
-from typing import Any, Final, Generic
+from collections.abc import Callable, Iterable, Sequence, Set
+from typing import Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
@@ -29,6 +29,9 @@ from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+A = TypeVar("A")
+R = TypeVar("R")
+
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
@@ -39,9 +42,7 @@ EVENT_TYPES: Final = frozenset({ADDED, MODIFIED, DELETED})
 class Item(Generic[T]):
     """One object off the wire. `obj` is None where it is malformed, and `problem` then says why.
 
-    `key` is "" where not even a name could be read; `uid` and `version` are "" where they are
-    missing.
-    """
+    `key` is "" where not even a name could be read; `uid` and `version` likewise."""
 
     key: str
     uid: str
@@ -62,8 +63,7 @@ class ChangeKind(enum.Enum):
 
 @frozen
 class Change(Generic[T]):
-    """One step of one object: ADD has only `new`, DELETE only `old` (the last known state), UPDATE
-    both."""
+    """One step of one object: ADD has only `new`, DELETE only `old` (last known), UPDATE both."""
 
     kind: ChangeKind
     key: str
@@ -72,8 +72,7 @@ class Change(Generic[T]):
 
 
 class Lister(Generic[T]):
-    """Reads a cache. Thread-safe; answers from memory, never waits. The objects are shared: never
-    change one."""
+    """Reads a cache. Thread-safe; never waits. The objects are shared: never change one."""
 
     def __init__(self, cache: Cache[T]) -> None:
         self._cache = cache
@@ -100,12 +99,10 @@ class Lister(Generic[T]):
 
 
 class Quarantine:
-    """The objects whose newest version is malformed: counted, logged once each, shown in health.
-    One thread writes.
+    """The objects whose newest version is malformed: counted, logged, shown. One thread writes.
 
     Metrics: the gauge `informer_quarantined_objects{resource}` (now), the counter
-    `informer_malformed_objects_total{resource}` (every malformed version that came).
-    """
+    `informer_malformed_objects_total{resource}` (every malformed version that came)."""
 
     def __init__(self, resource: str, metrics: Metrics) -> None:
         self._resource = resource
@@ -170,8 +167,7 @@ class Cache(Generic[T]):
 
     @property
     def version(self) -> str:
-        """The newest resourceVersion that a list, an event or a bookmark has shown; "" before the
-        first list."""
+        """The newest resourceVersion that any answer has shown; "" before the first list."""
         return self._version
 
     def get(self, key: str) -> T | None:
@@ -262,11 +258,10 @@ class Cache(Generic[T]):
         return changes
 
     def apply(self, event: str, item: Item[T]) -> list[Change[T]] | None:
-        """Apply one watch event (ADDED, MODIFIED or DELETED) of an item that has a key; returns
-        what changed.
+        """Apply one watch event (ADDED, MODIFIED or DELETED) of an item that has a key; the
+        changes.
 
-        None means that the event was stale, a repetition of what is known already.
-        """
+        None means that the event was stale, a repetition of what is known already."""
         old = self._objects.get(item.key)
         if self._is_stale(event, item, old):
             return None
@@ -289,8 +284,7 @@ class Cache(Generic[T]):
         return _steps(item.key, old, item.obj)
 
     def amend(self, key: str, new: T | None) -> list[Change[T]]:
-        """Put this object, or none, in the place of what is cached under the key, whatever its
-        version."""
+        """Put this object, or none, in place of what is cached there, whatever its version."""
         old = self._objects.get(key)
         if new is None:
             if old is None:
@@ -301,8 +295,7 @@ class Cache(Generic[T]):
         return _steps(key, old, new)
 
     def advance(self, version: str) -> None:
-        """Note that the server has shown everything up to this version (a bookmark says so). Never
-        goes back."""
+        """The server has shown all up to this version (a bookmark). Never goes back."""
         if version and is_newer(version, self._version) is not False:
             self._version = version
 
@@ -340,11 +333,34 @@ def _steps(key: str, old: T | None, new: T) -> list[Change[T]]:
 
 
 def _is_another(old: ApiObject, item: Item[Any]) -> bool:
-    """Whether the item is another object of that name. A malformed one without a legible UID never
-    is."""
+    """Whether the item is another object of that name. A malformed one without UID never is."""
     return uid_of(old) != item.uid and (item.obj is not None or bool(item.uid))
 
 
 def _text(metadata: dict[str, Any], field: str) -> str:
     value = metadata.get(field)
     return value if isinstance(value, str) else ""
+
+
+class Derived(Generic[A, R]):
+    """Remembers what `make` returned for each object of the last call, for sweeps that look at all
+    objects again and again. For one thread at a time.
+
+    Objects are told apart by their identity: a cache never changes one, it replaces it.
+    """
+
+    def __init__(self, make: Callable[[A], R]) -> None:
+        self._make = make
+        self._places: list[int] = []
+        self._known: dict[int, tuple[A, R]] = {}  # by the object's address; the object is kept alive here
+        self._made: list[R] = []
+
+    def of(self, objects: Sequence[A]) -> Sequence[R]:
+        """What is made of each of these objects, in their order; others are forgotten."""
+        places = list(map(id, objects))
+        if places != self._places:
+            known, make = self._known, self._make
+            found = [known.get(place) or (one, make(one)) for place, one in zip(places, objects, strict=True)]
+            self._places, self._known = places, dict(zip(places, found, strict=True))
+            self._made = [made for _, made in found]
+        return self._made

@@ -56,14 +56,12 @@ def trim_node(raw: dict[str, Any]) -> None:
 
 
 class Compactor:
-    """Makes parsed models small by sharing what is equal in many of them. One per informer; one
-    thread at a time.
+    """Makes parsed models small by sharing what is equal in many of them. One per informer.
 
     Two things are shared: equal strings (label keys and values, condition reasons, versions), and
     the sets in which pydantic records for each model which fields were given, of which few differ
     and which take more room than the values. Both tables are bounded: a full one is emptied and
-    fills again with what is common. Models look and compare as before.
-    """
+    fills again with what is common. Models look and compare as before."""
 
     def __init__(self) -> None:
         self._strings: dict[str, str] = {}

@@ -78,8 +78,7 @@ _MARGIN: Final = 0.9  # a share of `silence`: the read's own timer and our clock
 
 
 class ListWatch(Generic[T]):
-    """Lists and watches one kind. One thread iterates `updates`; `stop` and the properties are for
-    any thread."""
+    """Lists and watches one kind. One thread iterates `updates`; all else is for any."""
 
     def __init__(self, source: Source[T], *, metrics: Metrics, clock: Clock, rng: random.Random | None = None) -> None:
         self._source = source
@@ -103,8 +102,7 @@ class ListWatch(Generic[T]):
 
     @property
     def last_contact(self) -> float:
-        """When the server last sent a list, event or bookmark, by the clock's `monotonic`; the
-        start before that."""
+        """When the server last sent a list, event or bookmark, or it started (`monotonic`)."""
         return self._last_contact
 
     @property
@@ -113,8 +111,7 @@ class ListWatch(Generic[T]):
         return self._retries.error
 
     def stop(self) -> None:
-        """End `updates` at once: while connecting, listing, reading, or waiting. May be called
-        twice."""
+        """End `updates` at once: whatever it does. May be called twice."""
         self._loop.stop()
         self._retries.wake()
 
@@ -123,8 +120,7 @@ class ListWatch(Generic[T]):
         return self._loop.stopping.wait(seconds)
 
     def relist(self, cause: str) -> float:
-        """Have the next `updates` begin with a list, as an update could not be applied; returns the
-        delay before it."""
+        """Have the next `updates` begin with a list, as an update failed; returns the delay."""
         self._lists.cause = cause
         return self._retries.delay()
 

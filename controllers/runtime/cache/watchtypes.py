@@ -1,5 +1,4 @@
-"""Types of the list-watch loop (stage 1): what `watch.py` needs of a client, and what it yields to
-the informer."""
+"""Types of the list-watch loop (stage 1): what `watch.py` needs and yields."""
 
 from __future__ import annotations
 
@@ -13,8 +12,7 @@ from controllers.runtime.cache.store import Item
 
 
 class Lines(Protocol):
-    """What is needed of a LineStream (`api/linestream.py`); `close` may be called from any
-    thread."""
+    """What is needed of LineStream (`api/linestream.py`); `close` may come from any thread."""
 
     @property
     def content_type(self) -> str: ...
@@ -55,16 +53,13 @@ class Rest(Protocol):
 
 @frozen
 class WatchOptions:
-    """How to list and watch; all times in seconds. The defaults are for production; tests shorten
-    them."""
+    """How to list and watch; all times in seconds. Tests shorten the defaults."""
 
     page_size: int = field(default=500, validator=validators.gt(0))
     watch_timeout: tuple[float, float] = (300.0, 600.0)
-    """The server ends a watch after a time drawn from this range, so that watches spread over its
-    replicas."""
+    """The server ends a watch after a time drawn from this range, to spread them over replicas."""
     silence: float = field(default=90.0, validator=validators.gt(0))
-    """No byte for so long: the watch counts as half-open. More than the minute between two
-    bookmarks."""
+    """No byte for so long: the watch counts as half-open. Bookmarks come each minute."""
     list_timeout: float = field(default=60.0, validator=validators.gt(0))
     """For one page of a list, from the request to its last byte."""
     first_delay: float = field(default=0.8, validator=validators.gt(0))
@@ -74,8 +69,7 @@ class WatchOptions:
     longest_retry_after: float = 300.0
     """A Retry-After beyond this is cut to it."""
     believe_after: float = 10.0
-    """Seconds between the two quorum lists that it takes to believe that the server's history went
-    back."""
+    """Seconds between the two quorum lists that prove that history went back."""
     settled: float = 10.0
     """A watch that stood for so long was a success, even if it brought nothing."""
 

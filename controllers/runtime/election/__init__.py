@@ -1,12 +1,10 @@
-"""Leader election on a Lease: who of several replicas works, and proof of it at every write (beside
-all stages).
+"""Leader election on a Lease: who of several replicas works, and proof of it at every write.
 
 Comes in: the settings (`settings.py`) and the Lease as the API server has it (`leases.py`,
 `watching.py`). Goes out: whether this process leads (`elector.py`), the fence that every write asks
 (`fence.py`), and what is written into the Lease (`record.py`, pure).
 
-Read first: `elector.py`, `fence.py`. Imports the wing `api` only.
-"""
+Read first: `elector.py`, `fence.py`. Imports the wing `api` only."""
 
 from typing import TYPE_CHECKING
 

@@ -4,16 +4,13 @@ Data comes from the Lease (`leases.py`, `watching.py`); what is decided goes to 
 every write asks (`fence.py`), and to the caller that started the elector. A candidate takes the
 Lease when it has no holder, or when its record has stood unchanged for as long as its holder asked
 for. A leader renews it each retry period. It has lost the lease when it could not be renewed in
-time, or when it is seen in another's hands; then the fence refuses everything, and the elector
-ends.
+time, or when it is seen another's; then the fence refuses everything, and it ends.
 
-What makes two writers impossible is the Lease's resourceVersion: it is only ever replaced as it was
-last seen.
+What makes two writers impossible is the Lease's resourceVersion: it is only replaced as last seen.
 
 Follows client-go's tools/leaderelection, and differs where it helps: candidates watch, expiry and
 fence are read off a clock that counts suspended time, and a deleted Lease is left to its leader for
-as long as it was promised.
-"""
+as long as it was promised."""
 
 from __future__ import annotations
 
@@ -63,8 +60,7 @@ class Elector:
         clock: Clock = SYSTEM_CLOCK,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`rest` must be unguarded, and should have connections of its own. `chance` gives numbers
-        in [0, 1)."""
+        """`rest` must be unguarded, with its own connections. `chance` gives numbers in [0, 1)."""
         self.settings = settings
         self.fence = Fence(settings.lease, clock)
         self._api = LeaseAPI(rest, settings)
@@ -110,13 +106,11 @@ class Elector:
         self._witness.start()
 
     def stop(self, unfinished: str = "") -> None:
-        """Give up the candidacy, or the lease: the fence closes, then the lease is released. Does
-        not block.
+        """Give up the candidacy, or the lease: the fence closes, the lease goes. Does not block.
 
         To be called when all work that needs the lease has ended. Where some has not, `unfinished`
         names it: then the lease is left to expire, so that no other begins while that work may
-        still change something.
-        """
+        still change something."""
         with self._news:
             self._keeps = unfinished
             self._stopping = True
@@ -135,8 +129,7 @@ class Elector:
 
     @property
     def lost(self) -> str:
-        """Why the lease was lost; "" while it was not. Also when the elector itself hangs while its
-        lease runs out."""
+        """Why the lease was lost; "" while it was not. Also when the elector hangs."""
         if not self._lost and self._leading and not self._stopping and not self.fence.held():
             return self._not_renewed()
         return self._lost
@@ -180,8 +173,7 @@ class Elector:
             self._watch.stop()
 
     def _look_on(self) -> None:
-        """Say that the lease has run out where the elector does not: it may hang, in a log line
-        say. None is here."""
+        """Say that the lease has run out where the elector does not: it may hang. None is here."""
         ask = ClockEvent(self._clock)
         while self._thread.is_alive():
             if reason := self.lost:

@@ -1,10 +1,8 @@
-"""The fence: asked right before a write leaves, it refuses from the moment that the lease may be
-another's.
+"""The fence: asked right before a write leaves, it refuses once the lease may be another's.
 
 Data comes from the elector, which says how long the lease is certainly ours; the answer goes to
 every client (`ClientBuilder.guard`) and to the gateway (`CloudCalls(guard=...)`). Time is
-CLOCK_BOOTTIME: a process or machine that slept through its lease writes nothing when it wakes.
-"""
+CLOCK_BOOTTIME: a process or machine that slept through its lease writes nothing when it wakes."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 
 class LeaseLost(ApiError):
-    """A write was refused, and not sent, because this process does not hold the lease, or may have
-    lost it."""
+    """A write was refused, and not sent, because this process may not hold the lease."""
 
 
 class Fence:

@@ -47,8 +47,7 @@ class LeaseAPI:
         self._path = f"{self._collection}/{settings.name}"
 
     def read(self, timeout: float | None = None) -> Lease | None:
-        """The Lease as it is now; None when there is none. `timeout`: seconds, if fewer than
-        usual."""
+        """The Lease as it is now; None when there is none. `timeout`: seconds, if fewer."""
         try:
             return self._ask("GET", self._path, timeout=timeout)
         except NotFound:
@@ -65,9 +64,8 @@ class LeaseAPI:
     def release(self, lease: Lease | None, now: float, left: Callable[[], float]) -> bool:
         """Take us out of the Lease, last seen as `lease`; False where we are not in it.
 
-        Where it has changed it is read again, until the seconds `left` are used up. `now` is the
-        time of day.
-        """
+        Where it has changed it is read again, until the seconds `left` are used up. `now`: time of
+        day."""
         while lease is not None and read(lease).holder == self._settings.identity:
             try:
                 self.replace(released(lease, self._settings, now), left())

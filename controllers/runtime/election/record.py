@@ -34,14 +34,12 @@ class Record:
     @property
     def is_release(self) -> bool:
         """Whether its holder has given it up, by the marks of ours and of Go's. Without them its
-        holder was removed by hand (`kubectl patch`), and may go on for as long as it was
-        promised."""
+        holder was removed by hand (`kubectl patch`), and may go on as long as promised."""
         return not self.holder and self.seconds == 1 and self.acquired == self.renewed != ""
 
 
 def read(lease: Lease) -> Record:
-    """The record of a Lease. What is missing, or of another type than it should be, counts as not
-    there."""
+    """The record of a Lease. What is missing or of a wrong type is not there."""
     spec = lease.get("spec")
     found = spec if isinstance(spec, dict) else {}
     return Record(
@@ -81,19 +79,16 @@ def renewed(lease: Lease, settings: LeaseSettings, held: Record, now: float) -> 
 
 
 def released(lease: Lease, settings: LeaseSettings, now: float) -> dict[str, Any]:
-    """The Lease with which its leader gives it up: it has no holder, and any candidate may take it
-    at once."""
+    """The Lease with which its leader gives it up: it has no holder: any may take it."""
     stamp = _stamp(now)
     record = Record(holder="", seconds=1, acquired=stamp, renewed=stamp, transitions=read(lease).transitions)
     return _with(lease, settings, record)
 
 
 class Observation:
-    """What a candidate has seen of a Lease, and since when its record has stood unchanged. Not
-    thread-safe.
+    """What a candidate has seen of a Lease, and since when it has stood unchanged. One thread.
 
-    Moments are by the clock's `boottime`, taken when an answer arrived.
-    """
+    Moments are by the clock's `boottime`, taken when an answer arrived."""
 
     def __init__(self, settings: LeaseSettings) -> None:
         self._settings = settings

@@ -15,8 +15,7 @@ from typing import Final
 import attrs
 
 JITTER: Final = 1.2
-"""A wait between two looks at a Lease is stretched by up to this share of itself, so that
-candidates spread out."""
+"""A wait between two looks at a Lease grows by up to this share, so candidates spread out."""
 
 _MARGIN: Final = 0.1  # a share of the lease: clocks do not all run at one speed, and requests travel for a while
 _TRIES: Final = 3  # requests without an answer that fit into the renew deadline
@@ -28,8 +27,7 @@ def unique_identity() -> str:
 
 
 def wrong_durations(lease: float, renew: float, retry: float) -> list[tuple[str, str]]:
-    """What is wrong with the three durations, as (field of LeaseSettings, sentence); empty when all
-    is well. Pure."""
+    """What is wrong with the three durations, as (field, sentence); empty if nothing. Pure."""
     wrong = []
     if lease < 1:
         wrong.append(("lease_duration", "must be at least 1s: a Lease counts whole seconds"))
@@ -46,13 +44,11 @@ def wrong_durations(lease: float, renew: float, retry: float) -> list[tuple[str,
 
 @attrs.frozen(kw_only=True)
 class LeaseSettings:
-    """One Lease and one candidate for it; durations in seconds. Raises ValueError with all that is
-    wrong.
+    """One Lease and one candidate for it; durations in seconds. Raises ValueError.
 
     `lease_duration`: others wait so long after the last renewal that they saw. `renew_deadline`:
     the leader tries so long to renew before it gives up. `retry_period`: between two renewals, and
-    between two looks of a candidate that may not watch. `identity` must be of this process alone.
-    """
+    between two looks of a candidate that may not watch. `identity` is this process's alone."""
 
     name: str
     namespace: str = "kube-system"
@@ -83,8 +79,7 @@ class LeaseSettings:
 
     @property
     def held_for(self) -> float:
-        """Seconds after the start of a renewal for which no other candidate can have taken the
-        lease."""
+        """Seconds after the start of a renewal in which no other can have taken the lease."""
         return self.whole_seconds * (1 - _MARGIN)
 
     @property

@@ -27,8 +27,7 @@ class LeaseWatch:
     """Watches until it is stopped. `see` is called with the Lease (None: deleted), and `changed`
     when `live` changes.
 
-    Both are called in the watch's own thread. `start` and `stop` are for one thread, the elector's.
-    """
+    Both are called in the watch's own thread. `start` and `stop` in the elector's."""
 
     def __init__(
         self,
@@ -54,8 +53,7 @@ class LeaseWatch:
         """Whether changes are seen as they happen."""
 
     def start(self) -> None:
-        """Start watching; nothing happens when started already, or when the system has no thread
-        left."""
+        """Start watching; no-op when started already, or without a thread left."""
         if self._thread is None:
             try:
                 self._thread = start(self._run, "leader-election-watch")

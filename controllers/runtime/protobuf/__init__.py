@@ -5,7 +5,7 @@ Comes in: bytes from the wing `api`. Goes out: what `json.loads` of the same obj
 give. Imported when the first Protobuf is to be read or written: a process that talks JSON only
 needs none of it.
 
-Read first: `kubernetes.proto`, `envelope.py`, `reading.py`. Imports no wing.
+Read first: `kubernetes.proto`, `schema.py`, `reading.py`. Imports no wing.
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from pydantic_core import TzInfo
 
-from controllers.runtime.protobuf.envelope import open_envelope
-from controllers.runtime.protobuf.schema import DecodeError, message_class
+from controllers.runtime.protobuf.schema import DecodeError, message_class, open_envelope
 
 Reader = Callable[[Any], Any]
 
@@ -80,8 +79,7 @@ POINTERS: Final[Mapping[str, str]] = {
         "ipFamilyPolicy allocateLoadBalancerNodePorts loadBalancerClass internalTrafficPolicy trafficDistribution"
     ),
 }
-"""The scalar fields, by message, that are pointers in Go: JSON shows them where they are there,
-empty or not."""
+"""The scalar fields, by message, that are pointers in Go: JSON shows them even empty."""
 
 SHOWN_UNLESS_ZERO: Final[Mapping[str, str]] = {"ObjectMeta": "creationTimestamp"}
 """Times that JSON leaves out where they are zero, instead of showing null (`omitzero` in Go)."""
@@ -107,14 +105,12 @@ def read_object(kind: str, raw: bytes) -> dict[str, Any]:
 
 
 def read_enveloped(data: bytes, kind: str) -> dict[str, Any]:
-    """The object of that kind in this envelope; raises ValueError for what is none, or of another
-    kind."""
+    """The object of that kind in this envelope; raises ValueError for anything else."""
     return read_object(kind, object_in(data, kind))
 
 
 def object_in(data: bytes, kind: str) -> bytes:
-    """The bytes of the object of that kind in this envelope; raises ValueError as
-    `read_enveloped`."""
+    """The bytes of the object of that kind in the envelope; raises ValueError likewise."""
     envelope = open_envelope(data)
     if envelope.kind != kind:
         raise ValueError(f"expected a {kind}, got {envelope.kind[:60]!r}")

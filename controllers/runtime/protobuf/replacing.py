@@ -7,16 +7,14 @@ field to them, kept byte for byte. Maps are declared as the lists that they are 
 their entries stay as they are too.
 
 Two parts are left out of the body: managedFields, as the server then goes on with those that it
-has, and the status, which a PUT to the object itself never changes. That is nine tenths of a Node's
-size."""
+has, and the status, which a PUT to the object itself never changes. That is nine tenths of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from controllers.runtime.protobuf.envelope import seal
-from controllers.runtime.protobuf.schema import DecodeError, message_class
+from controllers.runtime.protobuf.schema import DecodeError, message_class, seal
 
 _API_VERSION: Final = "v1"
 _KIND: Final = "Node"
@@ -29,8 +27,7 @@ class _NotPossible(Exception):
 
 
 def kept(data: bytes) -> bytes | None:
-    """What of a Node's bytes (without envelope) `replacement` needs; None for bytes that are no
-    Node."""
+    """What of a Node's bytes (without envelope) `replacement` needs; None for no Node."""
     try:
         node = message_class(_WHOLE).FromString(data)
     except DecodeError:
@@ -46,9 +43,7 @@ def replacement(data: bytes, patch: Mapping[str, Any], *, uid: str, version: str
 
     `data` is what was `kept` of the Node with that UID. `version` is the precondition: the
     resourceVersion onto which the patch is to be written. None where it cannot be done: the patch
-    changes something else than labels, annotations, provider ID and taints, or `data` is of another
-    Node.
-    """
+    changes something else than labels, annotations, provider ID and taints, or another's `data`."""
     try:
         node = message_class(_WHOLE).FromString(data)
         if node.metadata.uid != uid.encode() or not uid or not version:

@@ -11,9 +11,12 @@ import functools
 from pathlib import Path
 from typing import Any, Final
 
+from attrs import frozen
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
+
+from controllers.runtime.protobuf import CONTENT_TYPE, MAGIC
 
 __all__ = ["DecodeError", "PACKAGE", "message_class"]
 
@@ -29,7 +32,46 @@ _POOL.AddSerializedFile(Path(__file__).with_name(_COMPILED).read_bytes())
 def message_class(name: str) -> Any:
     """The class of a message by its name in kubernetes.proto ("Node"); raises KeyError.
 
-    A message keeps the fields that it does not know, and writes them back. Its `FromString` raises
-    DecodeError.
-    """
+    A message keeps the fields it does not know, and writes them back. `FromString` raises
+    DecodeError."""
     return GetMessageClass(_POOL.FindMessageTypeByName(f"{PACKAGE}.{name}"))
+
+
+__all__ = ["CONTENT_TYPE", "MAGIC", "Enveloped", "open_envelope", "seal"]
+
+
+@frozen
+class Enveloped:
+    """What an envelope holds: the kind's name, and the object's bytes."""
+
+    api_version: str
+    kind: str
+    raw: bytes
+
+
+def open_envelope(data: bytes) -> Enveloped:
+    """Open the envelope of one object; raises ValueError, too if encoded again."""
+    unknown = unwrap(data, "Unknown")
+    return Enveloped(unknown.typeMeta.apiVersion, unknown.typeMeta.kind, unknown.raw)
+
+
+def seal(api_version: str, kind: str, message: Any) -> bytes:
+    """The bytes to send for this message: an object of that kind, in its envelope."""
+    unknown = message_class("Unknown")(raw=message.SerializeToString())
+    unknown.typeMeta.apiVersion = api_version
+    unknown.typeMeta.kind = kind
+    sealed: bytes = MAGIC + unknown.SerializeToString()
+    return sealed
+
+
+def unwrap(data: bytes, name: str) -> Any:
+    """The envelope as the message `name`: Unknown, or the same on the wire. Raises ValueError."""
+    if not data.startswith(MAGIC):
+        raise ValueError(f"{len(data)} bytes that do not begin as Kubernetes' Protobuf does")
+    try:
+        found = message_class(name).FromString(memoryview(data)[len(MAGIC) :])
+        if found.contentEncoding or found.contentType not in ("", CONTENT_TYPE):
+            raise ValueError("the object is encoded once more inside its envelope")
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"the envelope cannot be read: {error}") from error
+    return found

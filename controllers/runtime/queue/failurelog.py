@@ -1,5 +1,4 @@
-"""Stage 4, its words: the one place that tells repeated failures. What fails a thousand times is a
-few lines.
+"""Stage 4, its words: the one place that tells repeated failures. A thousand are few lines.
 
 Failures are alike when their exceptions have one class and one text, names and numbers aside. Of
 each kind the first one is logged at once; then of a single key the attempts 1, 2, 4, 8 ..., of many

@@ -1,8 +1,7 @@
 """The keys of one queue: which of them wait, are worked on, or have a delay or a floor.
 
 `workqueue.py` calls it, with its lock held, and decides which thread waits for what. No key is lost
-here: each one is in a lane, running, or has a time set for it, until there is nothing left to do.
-"""
+here: each one is in a lane, running, or has a time set for it, until nothing is left."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar

@@ -26,8 +26,7 @@ class Running(NamedTuple):
 
 
 class Item(Generic[K]):
-    """What a queue knows of one key. It exists while anything here differs from a key never
-    seen."""
+    """What a queue knows of one key. It exists while anything differs from a key never seen."""
 
     __slots__ = (
         "added",
@@ -81,8 +80,7 @@ class Unfinished(NamedTuple):
     """Seconds until it runs; 0.0: now, or it runs already."""
     parked: bool
     problem: str
-    """What is not known because the last run failed; "" where it did not, or the answer was
-    definite."""
+    """What is not known because the last run failed; "" if not, or if it was definite."""
 
     @classmethod
     def of(cls, item: Item[Any], now: float) -> "Unfinished":
@@ -94,8 +92,7 @@ class Timers(Generic[K]):
     """A heap of delayed keys, and the ends of floors in a plain queue (the floor is constant, so
     they come in order).
 
-    A key may have both: its delay then runs on independently of the run that its floor holds back.
-    """
+    A key may have both: its delay then runs on besides the run that its floor holds back."""
 
     __slots__ = ("_cooling", "_frozen", "_heap", "_tickets", "delayed")
 
@@ -153,8 +150,7 @@ class Timers(Generic[K]):
         self._frozen -= 1
 
     def collect(self, now: float) -> Iterator[tuple[float, Item[K], bool]]:
-        """Take out what ended until `now` in the order of time: when, of which item, and whether it
-        was a floor."""
+        """Take out what ended until `now` in the order of time: time, item, is it a floor."""
         heap, cooling = self._heap, self._cooling
         while True:
             if heap and heap[0][0] <= now and not (cooling and cooling[0][0] < heap[0][0]):
@@ -170,8 +166,7 @@ class Timers(Generic[K]):
                 return
 
     def next_due(self) -> float | None:
-        """When a key will next have to run: maybe too early, never too late. None: no key waits for
-        a time."""
+        """When a key will next have to run: maybe too early, never too late. None: no key waits."""
         due = self._heap[0][0] if self._heap else None
         if self._frozen and (due is None or self._cooling[0][0] < due):
             due = self._cooling[0][0]
@@ -205,8 +200,7 @@ class Waiters:
         self.gathering = 0  # the size of the batch that the gatherer fills; 0 without one
 
     def wait(self, now: float, due: float | None, deadline: float | None) -> None:
-        """Wait once, as keeper if there is none and a key is due some time, and until `deadline` at
-        most."""
+        """Wait once, as keeper if none is and a key is due, and until `deadline` at most."""
         if due is not None and self._keeping is None:
             self._keeping = due = min(due, now + _LONGEST_WAIT)
             try:
@@ -247,8 +241,7 @@ class Waiters:
             self._keeper.notify()
 
     def pass_on(self, ready: int, due: float | None) -> None:
-        """The calling thread leaves: have another one come for the keys left, or watch the time of
-        the next."""
+        """The calling thread leaves: have another one come for what is left."""
         if ready:
             self.wake(ready)
         elif due is not None:

@@ -49,8 +49,7 @@ class Durations:
 
 
 class QueueStats:
-    """What a queue counts, always under the queue's lock. It outlives the queue, so that counters
-    never go back."""
+    """What a queue counts, always under the queue's lock. It outlives the queue."""
 
     __slots__ = ("adds", "queued", "retries", "worked")
 
@@ -71,8 +70,7 @@ class QueueStats:
 
 
 class QueueGauges(NamedTuple):
-    """What holds at this moment: keys waiting, and the seconds that those in work have been
-    running."""
+    """What holds at this moment: keys waiting, and the seconds that those in work have run."""
 
     depth: int
     unfinished: float

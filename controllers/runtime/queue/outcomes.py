@@ -79,8 +79,7 @@ _ADDED_SHARE = 0.1
 
 
 class OutageListener(Protocol):
-    """What knows when a key that failed may come back before its time: the cloud answers again,
-    for example."""
+    """What knows when a key that failed may come back before its time: the cloud is back, say."""
 
     def least_wait(self, error: Exception) -> float:
         """Seconds that a key which fails with this waits at least, as too many others try the same
@@ -89,9 +88,7 @@ class OutageListener(Protocol):
     def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
         """The work known as `token` failed and waits for its back-off, which `bring_back()` ends.
 
-        Returns seconds after which it shall come back at the latest; None leaves it to its
-        back-off.
-        """
+        Returns seconds after which it shall come back at the latest; or None."""
 
     def settled(self, token: Hashable) -> None:
         """It waits no longer, or not for this."""
@@ -110,12 +107,10 @@ class FailureHandling(Generic[K]):
     logged without the stack; others with it, as they look like mistakes in the code."""
 
     noun: str = "key"
-    """What the keys are, for the log: what fails again and again is a few lines
-    (`failurelog.py`)."""
+    """What the keys are for the log: what fails again and again is few lines (`failurelog.py`)."""
 
     controller: str = ""
-    """Whose work it is: the name in --controllers, with which each line begins; the queue's name if
-    empty."""
+    """Whose work it is: the name in --controllers, at each line's begin; empty: the queue's."""
 
     outage: OutageListener | None = None
     """May bring keys back before their back-off ends."""
@@ -136,8 +131,7 @@ class AwaitingServer(Generic[K]):
         self._recovery: Recovery | None = None
 
     def add(self, key: K, error: Exception) -> None:
-        """The key failed so, and backs off; nothing happens unless the error says that the server
-        gave no answer."""
+        """The key failed so, and backs off; nothing happens unless the server gave no answer."""
         recovery = error.recovery if isinstance(error, ApiError) else None
         if recovery is None:
             self.discard(key)
@@ -214,12 +208,9 @@ class Requeuer(Generic[K]):
         self.settle(key, DONE if outcome is None else outcome)
 
     def settle(self, key: K, outcome: object, *, stack: bool = True) -> None:
-        """Requeue, count, log and report, then tell the queue that the key is done. Call it once
-        per key handed out.
+        """Requeue, count, log and report, then end the key's work. Once per key handed out.
 
-        `outcome` is a Result or an exception; `stack` False leaves the stack of an unexpected one
-        out of the log.
-        """
+        `outcome` is a Result or an exception; `stack` False leaves its stack out of the log."""
         parked = isinstance(outcome, Parked)
         if isinstance(outcome, AskAgain):
             logger.info("%s: %s is asked about again: %s", self._name, key, outcome)
@@ -254,8 +245,7 @@ class Requeuer(Generic[K]):
             self._runs["requeue_after"].inc()
 
     def _failed(self, key: K, error: Exception, stack: bool) -> None:
-        """Requeue the key first, then count, log and report: nothing that happens there may lose
-        it."""
+        """Requeue the key first, then count, log and report: nothing there may lose it."""
         level, result = logging.WARNING, "error"
         delay: float | None = None
         if isinstance(error, Parked):
@@ -287,14 +277,12 @@ class Requeuer(Generic[K]):
                 self._parked.inc()
 
     def _as_asked(self, key: K, error: Exception, asked: float) -> float:
-        """Requeue the key for the time that was named for it, and return the seconds until it can
-        run.
+        """Requeue the key for the time named for it, and return the seconds until it can run.
 
-        No sooner than that, nor than a second, and up to a tenth of it is added, to spread keys with the
-        same time. An API server that names the same time again and again is busy, so against it the key
-        backs off all the same; a provider that does waits for something in the cloud, and is asked
-        at its own pace.
-        """
+        No sooner than that, nor than a second, and up to a tenth of it is added, to spread keys
+        with the same time. An API server that names the same time again and again is busy, so
+        against it the key backs off all the same; a provider that does waits for something in the
+        cloud, and is asked at its own pace."""
         delay = max(asked, LEAST_WAIT) * (1.0 + _ADDED_SHARE * self._chance())
         if isinstance(error, ApiError):
             return self._queue.add_rate_limited(key, least=delay, problem=_unknown(error))
@@ -344,6 +332,5 @@ class Requeuer(Generic[K]):
 
 
 def _unknown(error: Exception) -> str:
-    """What is not known because of this failure; "" where it is a definite answer, only not the one
-    hoped for."""
+    """What is not known because of this failure; "" where it is a definite answer."""
     return "" if isinstance(error, _DEFINITE) else text_of(error)

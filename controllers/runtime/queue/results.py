@@ -29,8 +29,7 @@ DONE = Result()
 
 
 class TerminalError(Exception):
-    """Trying again cannot help: the key is given up until its next event. Logged and counted as an
-    error."""
+    """Not retried: the key rests until its next event. Logged and counted as an error."""
 
 
 class AskAgain(Exception):
@@ -41,9 +40,7 @@ class AskAgain(Exception):
 class Parked(Exception):
     """The work on the key goes on elsewhere, in a call that is waited for no more.
 
-    `until` ends, in whatever way, when that call does. Before, no worker gets the key; after, it is
-    tried again.
-    """
+    `until` ends, in whatever way, when that call does. Until then no worker gets the key."""
 
     def __init__(self, until: Future[Any], message: str = "") -> None:
         super().__init__(message or "the work goes on in a call that has not ended")
@@ -51,8 +48,7 @@ class Parked(Exception):
 
 
 class Aborted(Exception):
-    """A run ended with something that is meant to end a thread or the process (SystemExit and its
-    like)."""
+    """A run ended with something meant to end a thread or the process (SystemExit ...)."""
 
 
 def aborted(error: BaseException) -> Aborted:

@@ -1,9 +1,7 @@
 """Threads of stages 4 and 5: as many as the work needs, none of which goes missing unnoticed; and
 how long each has been at one thing.
 
-Used by ``worker.py``. The threads are daemons: a vendor's call that never returns must not keep the
-process alive.
-"""
+Used by ``worker.py``. The threads are daemons: a call that never returns keeps no process alive."""
 
 import itertools
 import logging
@@ -24,15 +22,13 @@ logger = logging.getLogger(__name__)
 W = TypeVar("W")
 
 IDLE_SECONDS: Final = 15.0
-"""Threads of which none was needed for so long end. It is looked at as often, so they live twice as
-long at most."""
+"""Threads of which none was needed for so long end. They live twice as long at most."""
 _PAUSES: Final = Backoff(base=0.01, cap=5.0, at_once=1)
 _LAST_CHANCES = 3
 
 
 class LoopThreads(Generic[W]):
-    """Up to `count` threads that each `take` a piece of work and `work` on it, until `take` raises
-    ShutDown.
+    """Up to `count` threads that each `take` a piece of work and `work` on it, until ShutDown.
 
     `take(timeout)` waits for the next piece; None says that none came in that time. One thread
     always waits there, or all `count` are at work: a thread that leaves with a piece sees to that,
@@ -41,8 +37,7 @@ class LoopThreads(Generic[W]):
 
     A thread whose loop raises, be it SystemExit, is logged, counted in `restarts` and goes on: at
     once after a clean time, after pauses growing to 5 s when it happens again and again. Should one
-    end all the same, `missing` tells. The methods may be called from any thread.
-    """
+    end all the same, `missing` tells. The methods may be called from any thread."""
 
     def __init__(
         self,
@@ -92,8 +87,7 @@ class LoopThreads(Generic[W]):
             raise
 
     def stopping(self) -> None:
-        """Say that the work is about to end: a thread that fails from now on gets few further
-        chances."""
+        """The work is about to end: a thread that fails now gets few chances."""
         self._stopping.set()
 
     def wait_ended(self, timeout: float | None) -> bool:
@@ -142,8 +136,7 @@ class LoopThreads(Generic[W]):
                 self._changed.notify_all()
 
     def _loop(self) -> None:
-        """Work until nothing more comes, or this thread is one too many. It counts as one that
-        waits already."""
+        """Work until nothing more comes, or this thread is one too many. It counts as waiting."""
         while True:
             with self._changed:
                 timeout = None if self._waiting == 1 else IDLE_SECONDS  # the last one has no reason to look up
@@ -167,8 +160,7 @@ class LoopThreads(Generic[W]):
                 return
 
     def _leave_waiting(self) -> None:
-        """The calling thread no longer waits for work: another one shall, if there may be another
-        one."""
+        """The calling thread no longer waits for work: another one shall, if one may."""
         with self._changed:
             self._waiting -= 1
             self._least = min(self._least, self._waiting)
@@ -188,8 +180,7 @@ class LoopThreads(Generic[W]):
                 logger.error("%s: work waits, as a further thread could not be started: %s", self.name, error)
 
     def _too_many(self) -> bool:
-        """Whether the calling thread, which counts as one that waits, is to end; then it counts no
-        more."""
+        """Whether the calling thread, counted as waiting, is to end and no longer counts."""
         with self._changed:
             now = self._clock.monotonic()
             if now >= self._look_at:
@@ -240,8 +231,7 @@ class Progress:
 
     @contextmanager
     def work(self, what: object) -> Iterator[None]:
-        """The body of the with statement is one piece of work of this thread, about `what` (a key,
-        keys)."""
+        """The with statement's body is work of this thread, about `what` (a key, keys)."""
         piece = _Piece(what, self._clock)
         outer, _here.piece = getattr(_here, "piece", None), piece
         with self._lock:
@@ -254,15 +244,13 @@ class Progress:
             _here.piece = outer
 
     def longest(self) -> tuple[float, object]:
-        """(seconds, what) of the piece that has kept its own thread busy for the longest time;
-        (0.0, None)."""
+        """(seconds, what) of the piece that kept its thread busy for longest; (0.0, None)."""
         with self._lock:
             pieces = [(piece.busy(), piece.what) for piece in self._pieces]
         return max(pieces, key=lambda each: each[0], default=(0.0, None))
 
     def active(self) -> bool:
-        """Whether some thread is at work, or waits as part of it: then keys that wait for a thread
-        have to."""
+        """Whether some thread is at work, or waits as part of it: then keys have to wait."""
         return bool(self._pieces)
 
 

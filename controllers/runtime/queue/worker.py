@@ -1,10 +1,9 @@
-"""Stage 4: threads that take keys off a queue (3) and run reconciles; ``outcomes.py`` decides what
-becomes of a key.
+"""Stage 4: threads that take keys off a queue (3) and run reconciles; ``outcomes.py`` decides on a
+key.
 
-:class:`Worker` runs ``reconcile(key)``. :class:`BatchWorker` puts a fetch before it: keys are taken in batches, the
-cloud is asked once for each batch (5), and ``reconcile(key, answer)`` runs for each key as its
-answer comes.
-"""
+:class:`Worker` runs ``reconcile(key)``. :class:`BatchWorker` puts a fetch before it: keys are taken
+in batches, the cloud is asked once for each batch (5), and ``reconcile(key, answer)`` runs for each
+key as its answer comes."""
 
 import logging
 import threading
@@ -60,13 +59,11 @@ class _Working(Generic[K]):
             pool.start()
 
     def stop(self, timeout: float) -> bool:
-        """Shut the queue down, let the keys that wait be worked on, and wait `timeout` seconds at
-        most for the end.
+        """Shut the queue down, have waiting keys worked on, for `timeout` seconds at most.
 
         Returns whether all is done and every thread ended; otherwise the rest of the keys is
         dropped and the threads end when their present call does. Parked keys are not waited for.
-        May be called again, and from many threads.
-        """
+        May be called again, and from many threads."""
         self._stopped = True
         deadline = self._clock.monotonic() + timeout
         self._queue.shut_down(drain=self._started)
@@ -91,8 +88,7 @@ class _Working(Generic[K]):
         return drained and all(ended)
 
     def health(self) -> tuple[str, bool, str]:
-        """(name of the queue, healthy, detail for people). A worker not started, or stopped, is
-        healthy."""
+        """(name of the queue, healthy, detail for people). Not started or stopped: healthy."""
         name = self._queue.name
         if not self._started or self._stopped:
             return name, True, "stopped" if self._stopped else "not started"
@@ -160,14 +156,12 @@ class Batching:
 
 
 class FetchBuffer(Generic[K, A]):
-    """Between stages 5 and 4: the cloud's answers as (key, answer) pairs, first in first out.
-    Thread-safe.
+    """Between stages 5 and 4: the cloud's answers as (key, answer) pairs, in order. Thread-safe.
 
     Fetch functions deliver from any thread at any time, and are not trusted to do it right. It
-    never refuses or blocks a delivery, as that would hold up a thread of the vendor pool. The
-    bound is kept by those who ask for answers: they wait for room before they take the next batch,
-    so at most `limit` pairs and one batch of each fetcher are here.
-    """
+    never refuses or blocks a delivery, as that would hold up a thread of the vendor pool. The bound
+    is kept by those who ask for answers: they wait for room before they take the next batch, so at
+    most `limit` pairs and one batch of each fetcher are here."""
 
     def __init__(self, limit: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self._limit = limit
@@ -191,8 +185,7 @@ class FetchBuffer(Generic[K, A]):
             return True
 
     def take(self, timeout: float | None = None) -> tuple[K, A] | None:
-        """Wait for the next pair; None when none came within `timeout` seconds. Raises ShutDown
-        once closed."""
+        """Wait for the next pair; None after `timeout` seconds. Raises ShutDown once closed."""
         with self._lock:
             if not wait_for(self._clock, self._filled, lambda: bool(self._pairs or self._closed), timeout):
                 return None
@@ -219,12 +212,10 @@ class FetchBuffer(Generic[K, A]):
 
 
 class Batch(Generic[K, A]):
-    """The keys of one fetch, of which each gets one answer. Anything else is logged and reported to
-    `stray`.
+    """The keys of one fetch, of which each gets one answer. Others are logged, for `stray`.
 
     `stray` gets "twice", "unknown" (a key that is not of this batch) or "late" (after the fetch
-    function returned, when the key has been requeued already).
-    """
+    function returned, when the key has been requeued already)."""
 
     def __init__(self, name: str, keys: Sequence[K], answers: FetchBuffer[K, A], stray: Callable[[str], None]) -> None:
         self._name = name
@@ -259,14 +250,12 @@ class Batch(Generic[K, A]):
 
 
 class BatchWorker(_Working[K], Generic[K, A]):
-    """Fetchers that ask for batches of keys, and threads that run ``reconcile(key, answer)`` for
-    each answer.
+    """Fetchers that ask for batches of keys, and threads that run ``reconcile(key, answer)`` each.
 
     Threads of both kinds start with the work and end without it (`threads.py`). A fetcher takes
     keys and calls ``fetch(keys, deliver)``. Fetch calls ``deliver(key, answer)`` once for each key,
     as the answers come, from any thread; an exception is an answer too. Keys that have none when
-    fetch returns or raises are settled as failed. Each answer goes to one of `threads` threads.
-    """
+    fetch returns or raises are settled as failed. Each answer goes to one of `threads` threads."""
 
     def __init__(
         self,

@@ -93,8 +93,7 @@ class WorkQueue(Generic[K]):
     # ---- putting keys in ----
 
     def add(self, key: K, priority: int = 0) -> None:
-        """Have the key run as soon as a worker is free. Of several priorities asked for, the
-        highest counts."""
+        """Have the key run as soon as a worker is free. The highest priority counts."""
         with self._lock:
             if self._closed:
                 return
@@ -104,13 +103,11 @@ class WorkQueue(Generic[K]):
     def add_after(
         self, key: K, delay: float, priority: int | None = None, *, routine: bool = False, problem: str = ""
     ) -> None:
-        """Have the key run in `delay` seconds, or at the time already set for it if that is
-        earlier.
+        """Have the key run in `delay` seconds, or at the time already set for it if earlier.
 
         Without a priority, a key that is being worked on keeps the one of this run and another one
         gets 0. `routine`: only time asks for it; `problem`: why it did not succeed; both for
-        `unfinished`. Raises ValueError for a delay that is no finite number.
-        """
+        `unfinished`. Raises ValueError for a delay that is no finite number."""
         if not math.isfinite(delay):
             raise ValueError(f"queue {self.name}: the delay of {key!r} is {delay}")
         with self._lock:
@@ -121,11 +118,9 @@ class WorkQueue(Generic[K]):
                 self._keys.schedule(item, delay, priority, now, routine=routine)
 
     def add_rate_limited(self, key: K, priority: int | None = None, *, least: float = 0.0, problem: str = "") -> float:
-        """Have the key run after its backoff, `least` seconds at least; count a failure; return the
-        delay.
+        """Have the key run after its backoff, `least` seconds at least; count a failure; the delay.
 
-        `problem` says why, for `unfinished`.
-        """
+        `problem` says why, for `unfinished`."""
         with self._lock:
             now = self._keys.catch_up()
             item = self._keys.item(key)
@@ -137,8 +132,7 @@ class WorkQueue(Generic[K]):
             return delay
 
     def forget(self, key: K) -> None:
-        """End the key's backoff: its next failure counts as the first. Says nothing about whether
-        it runs."""
+        """End the key's backoff: its next failure counts as the first. It may run or not."""
         with self._lock:
             item = self._keys.items.get(key)
             if item is not None and (item.failures or item.problem):
@@ -157,8 +151,7 @@ class WorkQueue(Generic[K]):
             return True
 
     def next_run(self, key: K) -> float:
-        """The seconds until the key can run again: its delay, or its floor if that is longer. inf:
-        it need not run."""
+        """The seconds until the key can run again: its delay or its floor. inf: it need not."""
         with self._lock:
             now = self._keys.catch_up()
             item = self._keys.items.get(key)
@@ -176,12 +169,9 @@ class WorkQueue(Generic[K]):
     # ---- taking keys out ----
 
     def get(self, timeout: float | None = None) -> K | None:
-        """Hand out the next key; None when none came within `timeout` seconds (None: wait without
-        end).
+        """Hand out the next key; None when none came within `timeout` seconds (None: no end).
 
-        The caller must call ``done`` for it in the end. Raises ShutDown when there is nothing more
-        to come.
-        """
+        The caller must call ``done`` for it in the end. Raises ShutDown at the end."""
         with self._lock:
             deadline = None if timeout is None else self._now() + timeout
             key = self._keys.take(self._now()) if self._await(deadline, batch=False) else None
@@ -189,14 +179,12 @@ class WorkQueue(Generic[K]):
             return key
 
     def get_many(self, max_batch: int, linger: float, timeout: float | None = None) -> list[K]:
-        """Hand out 1 to `max_batch` keys; [] when none came within `timeout` seconds (None: wait
-        without end).
+        """Hand out 1 to `max_batch` keys; [] when none came within `timeout` seconds (or None).
 
         Waits for the batch to fill until the key that has waited longest has done so for `linger`
         seconds. One caller gathers at a time and the others leave it what comes, so that batches
         are few and full. ``done`` must be called for each key. Raises ShutDown when there is
-        nothing more to come, ValueError for a batch below 1.
-        """
+        nothing more to come, ValueError for a batch below 1."""
         if max_batch < 1:
             raise ValueError(f"queue {self.name}: max_batch must be at least 1, got {max_batch}")
         with self._lock:
@@ -212,8 +200,7 @@ class WorkQueue(Generic[K]):
             return keys
 
     def done(self, key: K) -> None:
-        """End the work on a key that was handed out. Raises ValueError for a key that is not being
-        worked on."""
+        """End the work on a key that was handed out. Raises ValueError for another."""
         with self._lock:
             item = self._keys.running.pop(key, None)
             if item is None:
@@ -232,13 +219,11 @@ class WorkQueue(Generic[K]):
             self._work_ended()
 
     def park(self, key: K) -> None:
-        """Say that no worker here is busy with a handed out key any more, though its work goes on
-        elsewhere.
+        """Say that no worker here is busy with a key any more, though it goes on elsewhere.
 
         It is still handed to no worker before ``done``, but a draining queue, ``wait_drained`` and
         ``oldest_running`` regard it no longer. Parking it again does nothing. Raises ValueError for
-        a key that is not being worked on.
-        """
+        a key that is not being worked on."""
         with self._lock:
             item = self._keys.running.get(key)
             if item is None:
@@ -273,12 +258,11 @@ class WorkQueue(Generic[K]):
         return self._closed
 
     def wait_drained(self, timeout: float | None = None) -> bool:
-        """Wait until no key waits for a worker or is being worked on, parked ones aside; return
-        whether that holds.
+        """Wait until no key waits for a worker or is being worked on, parked ones aside; False if
+        late.
 
         Keys delayed or under their floor don't count, so before ``shut_down`` it only says that
-        nothing is to do now.
-        """
+        nothing is to do now."""
         with self._lock:
             self._drainers += 1
             try:
@@ -295,8 +279,7 @@ class WorkQueue(Generic[K]):
             return self._keys.lanes.size
 
     def oldest_running(self) -> Running:
-        """The key that a worker has been busy with for the longest time. Parked keys are not a
-        worker's."""
+        """The key that a worker is busy with for longest. Parked keys are not a worker's."""
         with self._lock:
             busy = [item for item in self._keys.running.values() if not item.parked]
             if not busy:
@@ -338,8 +321,7 @@ class WorkQueue(Generic[K]):
     # ---- inside, with the lock held: threads ----
 
     def _await(self, deadline: float | None, batch: bool) -> bool:
-        """Wait until the caller may take a key (True) or its time is up (False). Raises
-        ShutDown."""
+        """Wait until the caller may take a key (True) or time is up (False). Raises ShutDown."""
         while True:
             now = self._keys.catch_up()
             if self._keys.lanes.size and not (batch and self._waiters.gathering and not self._closed):

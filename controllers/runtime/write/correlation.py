@@ -11,14 +11,18 @@ those of client-go's EventCorrelator (tools/record/events_cache.go):
 from __future__ import annotations
 
 import re
+import threading
 import time
 import uuid
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 from attrs import define, field, frozen
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from controllers.runtime.write.eventmemory import EventMemory, Share
+from controllers.runtime.metrics import Metrics
 
 COMBINED_PREFIX: Final = "(combined from similar events): "
 SIMILAR_LIMIT: Final = 10
@@ -34,8 +38,7 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0
 
 @frozen
 class Reference:
-    """The object that an Event is about. `kubectl describe` finds an object's Events by these, the
-    UID included."""
+    """The object that an Event is about. `kubectl describe` finds Events by these."""
 
     kind: str
     name: str
@@ -64,12 +67,10 @@ class Reference:
 
 
 def reference(obj: Any) -> Reference:
-    """Make the reference to an object: a model of the official client, raw JSON, V1ObjectReference,
-    or a Reference.
+    """Make the reference to an object: a model, raw JSON, V1ObjectReference, or a Reference.
 
     Models of list items lack kind and apiVersion; they are known by the class. Raises ValueError
-    where a kind or a name is missing.
-    """
+    where a kind or a name is missing."""
     if isinstance(obj, Reference):
         return obj
     if isinstance(obj, Mapping):
@@ -102,8 +103,7 @@ def reference(obj: Any) -> Reference:
 
 @define(eq=False)
 class Happening:
-    """Something that a controller reported, `count` times since it was last taken from the
-    queue."""
+    """Something that a controller reported, `count` times since it was last taken off the queue."""
 
     ref: Reference
     type: str
@@ -140,8 +140,7 @@ class Entry:
 
     @property
     def namespace(self) -> str:
-        """Where the Event lives: with its object, or in "default" for objects without a
-        namespace."""
+        """Where the Event lives: its object's, or in "default" for those without one."""
         return self.ref.namespace or "default"
 
     def body(self, component: str, host: str) -> dict[str, Any]:
@@ -165,8 +164,7 @@ class Entry:
         return event
 
     def change(self) -> dict[str, Any]:
-        """What a repetition changes, as JSON merge patch. It says the total, so sending it twice
-        does no harm."""
+        """What a repetition changes, as JSON merge patch. Totals, so it may be sent twice."""
         return {"count": self.count, "lastTimestamp": timestamp(self.last_at), "message": self.message}
 
 
@@ -191,11 +189,10 @@ class Correlator:
         self._last_stamp = 0
 
     def observe(self, happening: Happening) -> Entry | None:
-        """Count something that happened; the entry to write now, or None when its object has used
-        up its writes.
+        """Count something that happened; the entry to write now, or None when its object has no
+        writes left.
 
-        What is not written is still counted, and its number appears with the next write.
-        """
+        What is not written is still counted, and its number appears with the next write."""
         key, message = self._combine(happening)
         entry = self._entries.get(key)
         if entry is None:
@@ -246,8 +243,7 @@ class Correlator:
         return affordable
 
     def _name(self, happening: Happening) -> str:
-        """`<object>.<time>`, as kubectl's users know it; something unique where that would be no
-        valid name."""
+        """`<object>.<time>`, as kubectl's users know it; or something unique."""
         self._last_stamp = max(self._last_stamp + 1, int(happening.last_at * 1e9))
         name = f"{happening.ref.name}.{self._last_stamp:x}"
         return name if len(name) <= 253 and _SUBDOMAIN.fullmatch(name) else self._unique()
@@ -256,3 +252,77 @@ class Correlator:
 def timestamp(at: float) -> str:
     """RFC 3339 with whole seconds, as metav1.Time."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+
+
+CACHE_SIZE: Final = 4096
+"""What a process's recorders remember together, of each kind of thing; as one of client-go's."""
+
+V = TypeVar("V")
+_Key = tuple[object, Hashable]
+
+
+class EventMemory(Collector):
+    """Shared memory: up to `size` Events, groups of similar ones, and budgets. Thread-safe."""
+
+    def __init__(self, size: int = CACHE_SIZE) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._kinds: dict[str, OrderedDict[_Key, Any]] = {}
+
+    @classmethod
+    def of(cls, metrics: Metrics) -> EventMemory:
+        """The one of the process that these metrics are of."""
+        return metrics.collector("event_memory", cls)
+
+    def get(self, kind: str, key: _Key) -> Any:
+        with self._lock:
+            items = self._kinds.setdefault(kind, OrderedDict())
+            value = items.get(key)
+            if value is not None:
+                items.move_to_end(key)
+            return value
+
+    def put(self, kind: str, key: _Key, value: Any) -> None:
+        with self._lock:
+            items = self._kinds.setdefault(kind, OrderedDict())
+            items[key] = value
+            items.move_to_end(key)
+            if len(items) > self._size:
+                items.popitem(last=False)
+
+    def drop(self, kind: str, key: _Key) -> None:
+        with self._lock:
+            self._kinds.setdefault(kind, OrderedDict()).pop(key, None)
+
+    def sizes(self) -> dict[str, int]:
+        """How many there are, by kind."""
+        with self._lock:
+            return {kind: len(items) for kind, items in self._kinds.items()}
+
+    def collect(self) -> Iterable[Metric]:
+        """For the metrics."""
+        family = GaugeMetricFamily(
+            "event_recorder_remembered", "What the recorders of Events remember together, by kind.", labels=["kind"]
+        )
+        for kind, size in self.sizes().items():
+            family.add_metric([kind], size)
+        yield family
+
+
+class Share(Generic[V]):
+    """One owner's part of one kind of things in a memory."""
+
+    def __init__(self, memory: EventMemory, kind: str) -> None:
+        self._memory = memory
+        self._kind = kind
+        self._owner = object()
+
+    def get(self, key: Hashable) -> V | None:
+        found: V | None = self._memory.get(self._kind, (self._owner, key))
+        return found
+
+    def put(self, key: Hashable, value: V) -> None:
+        self._memory.put(self._kind, (self._owner, key), value)
+
+    def drop(self, key: Hashable) -> None:
+        self._memory.drop(self._kind, (self._owner, key))

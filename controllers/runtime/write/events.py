@@ -16,8 +16,7 @@ from controllers.runtime.api import RestClient
 from controllers.runtime.cleaning import one_line
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.write.correlation import MAX_MESSAGE, Correlator, Happening, Reference, reference
-from controllers.runtime.write.eventmemory import EventMemory
+from controllers.runtime.write.correlation import MAX_MESSAGE, Correlator, EventMemory, Happening, Reference, reference
 from controllers.runtime.write.eventwriter import Counts, EventSource, Lane
 
 __all__ = ["EventRecorder", "Reference", "reference"]
@@ -30,14 +29,12 @@ CAPACITY: Final = 16384
 
 
 class EventRecorder:
-    """Reports Events under one component's name; thread-safe. Its threads start with the first
-    Event.
+    """Reports Events under one component's name; thread-safe. Threads start with the first.
 
     `stop` writes what is left; until then nothing has to be called. Metrics:
     event_recorder_writes_total{component, operation}, event_recorder_merged_total{component},
     event_recorder_dropped_total{component,reason}. Recorders with the same metrics share one memory
-    (`eventmemory.py`).
-    """
+    (`correlation.py`)."""
 
     def __init__(
         self,
@@ -96,12 +93,11 @@ class EventRecorder:
         return all(lane.wait_idle(deadline - self._clock.monotonic()) for lane in self._lanes)
 
     def stop(self, timeout: float) -> bool:
-        """Take no more Events, write what is left within `timeout` seconds, drop the rest, and end
-        the threads.
+        """Take no more Events, write what is left within `timeout` seconds, drop the rest, end the
+        threads.
 
         True when nothing was left. May be called twice. A thread inside a request that does not
-        return is left behind.
-        """
+        return is left behind."""
         for lane in self._lanes:
             lane.close()
         flushed = self.flush(timeout)

@@ -38,8 +38,7 @@ from controllers.runtime.write.correlation import Correlator, Entry, Happening
 log = logging.getLogger(__name__)
 
 MAX_TRIES: Final = 12
-"""Tries of one Event that the server answers with an error, or not at all; as client-go's
-broadcaster."""
+"""Tries of one Event that the server answers with an error, or not at all; as in client-go."""
 FORBIDDEN_TRIES: Final = 6
 """A freshly started API server answers 403 for a moment, until it has read its roles: no reason to
 lose an Event. So that is tried again, by itself and holding up no other, until a write has
@@ -309,8 +308,7 @@ def _drop_reason(error: ApiError) -> str:
 
 
 class Counts:
-    """The recorder's metrics, and a log of drops that does not drown the rest: one line a minute
-    for each reason."""
+    """The recorder's metrics, and of drops one log line a minute for each reason."""
 
     def __init__(self, metrics: Metrics, component: str, clock: Clock) -> None:
         writes = metrics.counter(

@@ -27,8 +27,7 @@ _TIMES: Final = ("lastTransitionTime", "lastHeartbeatTime", "lastProbeTime", "la
 
 
 class ObjectReplaced(Exception):
-    """The object of that name is another one now (other UID): whatever was computed for the former
-    one is void."""
+    """The object of that name is another one now (other UID): what was computed is void."""
 
 
 @frozen
@@ -47,12 +46,10 @@ class Patch:
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> JSON:
-    """The smallest JSON merge patch that turns `old` into `new`: null for what is gone, lists as a
-    whole.
+    """The smallest JSON merge patch that turns `old` into `new`: null where gone, lists whole.
 
-    {} when they are equal. Raises ValueError when `new` holds a null in a map, which a merge patch
-    cannot express.
-    """
+    {} when they are equal. Raises ValueError when `new` holds a null in a map, beyond a merge
+    patch."""
     patch: JSON = {key: None for key in old if key not in new}
     for key, value in new.items():
         if value is None:
@@ -84,9 +81,7 @@ def condition_set(old: Sequence[Any] | None, condition: Mapping[str, Any], *, no
     """Set one condition of a node or service, all others untouched.
 
     `condition` is its JSON; a `lastTransitionTime` in it is left out of account: it becomes `now`
-    (RFC 3339) when the status changes, else it stays. Nothing is written when at most the times
-    differ.
-    """
+    (RFC 3339) when the status changes, else it stays. Times alone are not written."""
     wanted = {key: value for key, value in condition.items() if key != "lastTransitionTime"}
     before = next((c for c in map(to_json, old or ()) if c.get("type") == wanted["type"]), None)
     if before is not None:
@@ -139,9 +134,7 @@ def taints_changed(
 def combined(*patches: Patch) -> Patch:
     """Several patches as one write, in which none contradicts another.
 
-    Raises ValueError when they differ in kind or subresource, or say different things of the same
-    field.
-    """
+    Raises ValueError when they differ in kind or subresource, or disagree about a field."""
     present = [patch for patch in patches if patch]
     if not present:
         return Patch()
@@ -165,13 +158,11 @@ def patch(
     resource_version: str | None = None,
     timeout: float | None = None,
 ) -> JSON | None:
-    """Send one patch and return the resulting object, or its metadata alone; None, and no request,
-    when it is empty.
+    """Send one patch and return the resulting object, or its metadata alone; None when it is empty.
 
     `uid` and `resource_version` are preconditions. Raises ObjectReplaced for another UID, Conflict
     for another version, and every other ApiError. May be repeated: a patch says what shall be, not
-    what to do.
-    """
+    what to do."""
     if not body:
         return None
     accept = METADATA_ONLY if metadata_only else "application/json"

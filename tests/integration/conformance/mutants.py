@@ -18,7 +18,7 @@ from cloudprovider.testing.conformance.trial import name_of
 from cloudprovider.testing.fake import FakeCloud
 from cloudprovider.testing.fake.instances import FakeKeyedInstancesV2
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
-from cloudprovider.testing.fake.routes import FakeRoutes
+from cloudprovider.testing.fake.others import FakeRoutes
 
 __all__ = ["MUTANTS", "broken"]
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from controllers.endpoints.clientca import PATH, ClusterCA
-from controllers.endpoints.rbac_rules import TOKEN_RULE
-from controllers.endpoints.reviews import Reviewer
+from controllers.endpoints.reviews import TOKEN_RULE, Reviewer
 from controllers.runtime.api import ApiError, Forbidden, NotFound, Response, Unreachable
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock

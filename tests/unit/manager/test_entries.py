@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 
 from controllers.catalog import CATALOG
-from controllers.registration.common import built, informers, planned
-from controllers.registration.entry import Context, ControllerEntry
+from controllers.registration.entry import Context, ControllerEntry, built, informers, planned
 from controllers.runtime.cache import NODES, SERVICES
 
 NEEDY = [entry for entry in CATALOG if entry.lacking]

@@ -1,10 +1,8 @@
-"""HTTP/1.1 over a connection: reads requests, sends answers and watches, carries out the injected
-faults.
+"""HTTP/1.1 over a connection: reads requests, sends answers and watches, carries out faults.
 
 One thread per connection (socketserver's), keep-alive, chunked watches, TCP_NODELAY. It parses just
 enough of HTTP by itself, because `http.server` spends more time on the headers than the rest of a
-small PATCH takes.
-"""
+small PATCH takes."""
 
 from __future__ import annotations
 
@@ -86,8 +84,7 @@ class Handler(socketserver.StreamRequestHandler):
     # -----------------------------------------------------------------------------------------------------
 
     def _read_request(self) -> Request | None:
-        """The next request; None when the client closed the connection or sent something that is
-        not HTTP."""
+        """The next request; None when the client closed the connection or sent no HTTP."""
         line = self.rfile.readline(_LINE_LIMIT)
         while line in (b"\r\n", b"\n"):
             line = self.rfile.readline(_LINE_LIMIT)
@@ -248,8 +245,7 @@ class Handler(socketserver.StreamRequestHandler):
         return True
 
     def _fall_silent(self, stream: WatchStream) -> None:
-        """Keep the connection open and say nothing more, until the client leaves or the server
-        stops."""
+        """Keep the connection open and say nothing more, until client or server goes."""
         stream.close()
         while not self.server.stopping.wait(0.05):
             self._check_peer()

@@ -1,19 +1,23 @@
 """The listening socket and its connections: the stdlib's TCPServer, made stoppable in every state.
 
-Started and stopped by `server`, which also says what handles a connection; each one has a thread of
-its own.
-"""
+Started and stopped by `server`, which also says what handles a connection; each in its thread."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 import socket
 import ssl
+import tempfile
 import threading
+import weakref
+from pathlib import Path
 from socketserver import BaseRequestHandler, TCPServer
 from typing import Any, Final
 
+from cloudprovider.internal.certificates import issue
+from cloudprovider.internal.tlssockets import TLSSocket
 from cloudprovider.testing.apiserver.faults import Action, Faults
 from cloudprovider.testing.apiserver.rest.api import API
 
@@ -22,8 +26,7 @@ _HANDSHAKE_TIMEOUT: Final = 10.0
 
 
 class Listener(TCPServer):
-    """Accepts connections on loopback. `begin()` once, `end()` once; a new one is made for the next
-    start."""
+    """Accepts connections on loopback. `begin()` once, `end()` once; a start makes a new one."""
 
     allow_reuse_address = True
     request_queue_size = 256
@@ -110,3 +113,22 @@ class Listener(TCPServer):
         with self._lock:
             self._open[id(threading.current_thread())] = wrapped
         return wrapped
+
+
+class Certificates:
+    """A self-signed certificate for 127.0.0.1 and localhost, in a temporary folder as long as this
+    object.
+
+    `ca_file` is what a client must trust, `context` what the server wraps its connections with."""
+
+    def __init__(self) -> None:
+        issued = issue("embedded-apiserver", ["127.0.0.1", "localhost"])
+        folder = Path(tempfile.mkdtemp(prefix="embedded-apiserver-"))  # readable by its owner only
+        self._remove = weakref.finalize(self, shutil.rmtree, folder, True)
+        self.ca_file = folder / "ca.crt"
+        self.ca_file.write_bytes(issued.certificate)
+        key_file = folder / "server.key"
+        key_file.write_bytes(issued.key)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.sslsocket_class = TLSSocket
+        self.context.load_cert_chain(self.ca_file, key_file)

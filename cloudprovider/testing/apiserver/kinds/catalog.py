@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from cloudprovider.testing.apiserver.errors import JSON, Cause, invalid_value
-from cloudprovider.testing.apiserver.kinds import events, services
-from cloudprovider.testing.apiserver.kinds.events import EventStrategy
+from cloudprovider.testing.apiserver.errors import JSON, Cause, invalid_value, required
+from cloudprovider.testing.apiserver.kinds import services
 from cloudprovider.testing.apiserver.kinds.kind import NAME_FIELDS, FieldGetter, Kind, Strategy, read
-from cloudprovider.testing.apiserver.kinds.names import dns_subdomain
+from cloudprovider.testing.apiserver.kinds.names import dns_subdomain, qualified_name
 from cloudprovider.testing.apiserver.kinds.nodes import NodeStrategy
 from cloudprovider.testing.apiserver.kinds.schema import struct
 from cloudprovider.testing.apiserver.kinds.services import ServiceStrategy
@@ -23,6 +22,70 @@ NODE_FIELDS: Final[Mapping[str, FieldGetter]] = {
     "metadata.name": NAME_FIELDS["metadata.name"],
     "spec.unschedulable": read("spec", "unschedulable", default="false"),
 }
+
+
+_LIMIT: Final = 128
+_NOTE_LIMIT: Final = 1024
+
+
+def _source(obj: JSON) -> str:
+    return str(obj.get("source", {}).get("component") or obj.get("reportingComponent") or "")
+
+
+_EVENT_FIELDS: Final[Mapping[str, FieldGetter]] = {
+    **NAME_FIELDS,
+    "involvedObject.kind": read("involvedObject", "kind"),
+    "involvedObject.namespace": read("involvedObject", "namespace"),
+    "involvedObject.name": read("involvedObject", "name"),
+    "involvedObject.uid": read("involvedObject", "uid"),
+    "involvedObject.apiVersion": read("involvedObject", "apiVersion"),
+    "involvedObject.resourceVersion": read("involvedObject", "resourceVersion"),
+    "involvedObject.fieldPath": read("involvedObject", "fieldPath"),
+    "reason": read("reason"),
+    "reportingComponent": read("reportingComponent"),
+    "source": _source,
+    "type": read("type"),
+}
+
+
+class EventStrategy(Strategy):
+    """Rules of events: there is no status, a PUT may create. They are kept until they are deleted,
+    which the real server does after an hour. Follows pkg/apis/core/validation/events.go."""
+
+    allow_create_on_update = True
+    has_core_metadata = False
+
+    def prepare_update(self, obj: JSON, old: JSON) -> None:
+        """Nothing to keep."""
+
+    def validate(self, obj: JSON) -> list[Cause]:
+        """The namespaces must agree; with an eventTime more must be said."""
+        namespace = obj["metadata"]["namespace"]
+        involved = obj["involvedObject"].get("namespace", "")
+        if obj.get("eventTime") is None:
+            fits = namespace == (involved or "default")
+        else:
+            fits = bool(involved) or namespace in ("default", "kube-system")
+        why = "does not match event.namespace"
+        causes = [] if fits else [invalid_value("involvedObject.namespace", involved, why)]
+        return causes if obj.get("eventTime") is None else causes + _reported(obj)
+
+
+def _reported(obj: JSON) -> list[Cause]:
+    causes: list[Cause] = []
+    component = obj["reportingComponent"]
+    if not component:
+        causes.append(required("reportingComponent"))
+    causes += [invalid_value("reportingComponent", component, why) for why in qualified_name(component)]
+    for field in ("reportingInstance", "action", "reason"):
+        value = obj.get(field, "")
+        if not value:
+            causes.append(required(field))
+        if len(value) > _LIMIT:
+            causes.append(invalid_value(field, "", f"can have at most {_LIMIT} characters"))
+    if len(obj.get("message", "")) > _NOTE_LIMIT:
+        causes.append(invalid_value("message", "", f"can have at most {_NOTE_LIMIT} characters"))
+    return causes
 
 
 class LeaseStrategy(Strategy):
@@ -79,7 +142,7 @@ def kinds() -> list[Kind]:
         Kind(
             "", "v1", "services", "Service", True, ServiceStrategy(), services.FIELDS, status, ("svc",), struct=service
         ),
-        Kind("", "v1", "events", "Event", True, EventStrategy(), events.FIELDS, (), ("ev",), struct=event),
+        Kind("", "v1", "events", "Event", True, EventStrategy(), _EVENT_FIELDS, (), ("ev",), struct=event),
         Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy(), struct=lease),
         Kind("", "v1", "persistentvolumes", "PersistentVolume", False, VolumeStrategy(), NAME_FIELDS, status, ("pv",)),
         Kind("", "v1", "namespaces", "Namespace", False, OpenStrategy(), NAME_FIELDS, (), ("ns",)),

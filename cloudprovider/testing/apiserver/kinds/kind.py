@@ -1,6 +1,6 @@
 """What is peculiar to one resource: rules as data, plus one Strategy per kind.
 
-`rest.routing` finds a Kind by path, `rest.operations` runs every write through its Strategy,
+`rest.api` finds a Kind by path, `rest.operations` runs every write through its Strategy,
 `rest.discovery` lists them. `catalog` has the kinds themselves.
 """
 
@@ -20,9 +20,7 @@ class Strategy:
     which change the object given.
 
     `obj` is always a fresh top-level dictionary whose `metadata` is fresh too; deeper parts are
-    shared and replaced, never changed in place. `namespaced` objects are keyed by namespace and
-    name.
-    """
+    shared and replaced, never changed in place. `namespaced` objects have both in their key."""
 
     allow_create_on_update = False
     """PUT to a name that does not exist creates it."""
@@ -43,8 +41,7 @@ class Strategy:
         """Clear what a creator may not set; allocate."""
 
     def prepare_update(self, obj: JSON, old: JSON) -> None:
-        """Take from the old object what an update of the main resource may not change (its
-        status)."""
+        """Take from the old object what an update of the main resource may not change (status)."""
         take(obj, old, "status")
 
     def prepare_status(self, obj: JSON, old: JSON) -> None:

@@ -79,8 +79,7 @@ def _owners(references: Any) -> list[Cause]:
 
 
 def carry_over(meta: JSON, old: Mapping[str, Any]) -> None:
-    """Take over what an update cannot change but may leave out: UID, creation and deletion times,
-    generation."""
+    """Keep what an update may leave out: UID, creation and deletion times, generation."""
     if not meta.get("uid"):
         meta["uid"] = old.get("uid", "")
     for field in ("creationTimestamp", "generation"):
@@ -95,8 +94,7 @@ def carry_over(meta: JSON, old: Mapping[str, Any]) -> None:
 
 
 def validate_update(meta: JSON, old: Mapping[str, Any], kind: Kind) -> list[Cause]:
-    """What is wrong with updated metadata: rules by itself, then what may not change. `carry_over`
-    came before."""
+    """What is wrong with updated metadata: rules by itself, then what may not change."""
     causes: list[Cause] = []
     if any(meta.get(field) != old.get(field) for field in _CHECKED):
         causes += validate(meta, kind)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -24,7 +24,7 @@ Clean = Callable[[Any, Any, str, "Context"], Any]
 
 
 class DecodeError(ValueError):
-    """The JSON does not fit the type; the message is Go's."""
+    """The JSON does not fit the type."""
 
 
 class Context:
@@ -91,15 +91,14 @@ class Struct:
         return FieldMerging(field.strategy.removesuffix(",retainKeys"), field.merge_key, field.struct)
 
     def clean(self, value: Any, before: Any, path: str, context: Context) -> JSON:
-        """`value` in stored form; a new dictionary unless `value` is `before`. Raises
-        DecodeError."""
+        """`value` in stored form; a new dict unless `value` is `before`. Raises DecodeError."""
         if value is before and value is not None:
             return value  # type: ignore[no-any-return]  # it was cleaned when it was stored
         fields = self.fields
         if value is None:
             value = {}
         elif not isinstance(value, dict):
-            raise _mismatch(value, path, f"v1.{self.name}")
+            raise _unfit(value, path, f"v1.{self.name}")
         old = before if isinstance(before, dict) else {}
         out: JSON = {}
         for key, item in value.items():
@@ -110,10 +109,7 @@ class Struct:
             if field is None:
                 context.unknown.append(f"{path}.{key}" if path else key)
                 continue
-            try:
-                cleaned = field.clean(item, old.get(key), f"{path}.{key}" if path else key, context)
-            except Mismatch as error:
-                raise error.within(self.name) from None
+            cleaned = field.clean(item, old.get(key), f"{path}.{key}" if path else key, context)
             if field.omit and (cleaned is None if field.is_pointer else not cleaned):
                 continue
             out[key] = cleaned
@@ -123,72 +119,22 @@ class Struct:
         return out
 
 
-class Mismatch(DecodeError):
-    """A value of the wrong JSON type; gets the name of the innermost struct on its way up."""
-
-    def __init__(self, shown: str, path: str, go_type: str, owner: str = "") -> None:
-        where = f"Go struct field {owner}.{_INDEX.sub('', path)}" if owner else "Go value"
-        super().__init__(f"json: cannot unmarshal {shown} into {where} of type {go_type}")
-        self.parts = (shown, path, go_type)
-        self.owner = owner
-
-    def within(self, owner: str) -> Mismatch:
-        """The same error, naming the struct unless one is named already."""
-        return self if self.owner else Mismatch(*self.parts, owner)
-
-
-_INDEX: Final = re.compile(r"\[\d+\]")
-_RFC3339: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,}))?(?:(Z)|([+-])(\d\d):(\d\d))")
+_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,](\d+))?(?:Z|[+-]\d\d:\d\d)")
 _QUANTITY: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]+)?")
-_GO_TYPES: Final = {
-    "time": "v1.Time", "microtime": "v1.MicroTime", "quantity": "resource.Quantity", "intstr": "intstr.IntOrString"
-}  # fmt: skip
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int):
-        return "number"
-    if isinstance(value, float):
-        return f"number {value}"
-    return "array" if isinstance(value, list) else "object"
-
-
-def _go_type(text: str) -> str:
-    if text.startswith("*"):
-        return _go_type(text[1:])
-    if text.startswith("[]"):
-        return "[]" + _go_type(text[2:])
-    if text.startswith("{}"):
-        return "map[string]" + _go_type(text[2:])
-    if text[0].isupper():
-        return f"v1.{text}"
-    return _GO_TYPES.get(text, text)
-
-
-def _mismatch(value: Any, path: str, go_type: str) -> Mismatch:
-    return Mismatch(_shown(value), path, go_type)
+def _unfit(value: Any, path: str, wanted: str) -> DecodeError:
+    return DecodeError(f"{path or 'the object'}: {json.dumps(value)[:80]} is no {wanted}")
 
 
 def parse_time(text: str) -> datetime:
-    """An RFC 3339 time as an aware datetime in UTC. Raises DecodeError with Go's message."""
-    match = _RFC3339.fullmatch(text)
-    layout = '"2006-01-02T15:04:05Z07:00"'
-    if match is None:
-        raise DecodeError(f'parsing time "{text}" as {layout}: cannot parse "{text}" as "2006"')
-    year, month, day, hour, minute, second, fraction, zulu, sign, off_h, off_m = match.groups()
-    micro = int(((fraction or "") + "000000")[:6])
+    """An RFC 3339 time as an aware datetime in UTC. Raises DecodeError."""
+    if not _RFC3339.fullmatch(text):
+        raise DecodeError(f'parsing time "{text}": it has not the form 2006-01-02T15:04:05Z')
     try:
-        moment = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), micro, UTC)
-    except ValueError as error:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise DecodeError(f'parsing time "{text}": {error}') from error
-    if zulu:
-        return moment
-    offset = timedelta(hours=int(off_h), minutes=int(off_m))
-    return moment - offset if sign == "+" else moment + offset
 
 
 def format_time(moment: datetime) -> str:
@@ -201,27 +147,18 @@ def format_micro_time(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _clean_time(value: Any, before: Any, path: str, context: Context) -> Any:
-    if value is None or (value == before and before is not None):
-        return value
-    if not isinstance(value, str):
-        raise DecodeError(f"json: cannot unmarshal {_shown(value)} into Go value of type string")
-    return format_time(parse_time(value))
+def _time(show: Callable[[datetime], str], *, micro: bool = False) -> Clean:
+    def clean(value: Any, before: Any, path: str, context: Context) -> Any:
+        if value is None or (value == before and before is not None):
+            return value
+        if not isinstance(value, str):
+            raise _unfit(value, path, "time")
+        moment, match = parse_time(value), _RFC3339.fullmatch(value)
+        if micro and (match is None or len(match[1] or "") != 6):
+            raise DecodeError(f'parsing time "{value}": it has not the form 2006-01-02T15:04:05.000000Z')
+        return show(moment)
 
-
-def _clean_micro_time(value: Any, before: Any, path: str, context: Context) -> Any:
-    if value is None or (value == before and before is not None):
-        return value
-    if not isinstance(value, str):
-        raise DecodeError(f"json: cannot unmarshal {_shown(value)} into Go value of type string")
-    layout = '"2006-01-02T15:04:05.000000Z07:00"'
-    match = _RFC3339.fullmatch(value)
-    if match is None:
-        raise DecodeError(f'parsing time "{value}" as {layout}: cannot parse "{value}" as "2006"')
-    if len(match[7] or "") != 6:
-        rest = value[19:]
-        raise DecodeError(f'parsing time "{value}" as {layout}: cannot parse "{rest}" as ".000000"')
-    return format_micro_time(parse_time(value))
+    return clean
 
 
 def _clean_quantity(value: Any, before: Any, path: str, context: Context) -> Any:
@@ -240,35 +177,33 @@ def _clean_intstr(value: Any, before: Any, path: str, context: Context) -> Any:
         return 0
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise _mismatch(value, path, "int32")
+    raise _unfit(value, path, "int32")
 
 
 def _clean_any(value: Any, before: Any, path: str, context: Context) -> Any:
     return value
 
 
-def _scalar(kind: type, go_type: str, zero: Any) -> tuple[Clean, Callable[[], Any]]:
+def _scalar(kind: type, zero: Any) -> tuple[Clean, Callable[[], Any]]:
     def clean(value: Any, before: Any, path: str, context: Context) -> Any:
         if value.__class__ is kind:
             return value
         if value is None:
             return zero
-        raise _mismatch(value, path, go_type)
+        raise _unfit(value, path, kind.__name__)
 
     return clean, lambda: zero
 
 
-def _integer(go_type: str, bits: int) -> tuple[Clean, Callable[[], Any]]:
+def _integer(bits: int) -> tuple[Clean, Callable[[], Any]]:
     limit = 1 << (bits - 1)
 
     def clean(value: Any, before: Any, path: str, context: Context) -> Any:
-        if value.__class__ is int:
-            if -limit <= value < limit:
-                return value
-            raise Mismatch(f"number {value}", path, go_type)
+        if value.__class__ is int and -limit <= value < limit:
+            return value
         if value is None:
             return 0
-        raise _mismatch(value, path, go_type)
+        raise _unfit(value, path, f"int{bits}")
 
     return clean, lambda: 0
 
@@ -280,12 +215,12 @@ def _pointer(inner: Clean) -> tuple[Clean, Callable[[], Any]]:
     return clean, lambda: None
 
 
-def _list(inner: Clean, go_type: str) -> tuple[Clean, Callable[[], Any]]:
+def _list(inner: Clean) -> tuple[Clean, Callable[[], Any]]:
     def clean(value: Any, before: Any, path: str, context: Context) -> Any:
         if value is None or value is before:
             return value
         if not isinstance(value, list):
-            raise _mismatch(value, path, go_type)
+            raise _unfit(value, path, "array")
         old: Sequence[Any] = before if isinstance(before, list) else ()
         known = len(old)
         return [inner(item, old[at] if at < known else None, f"{path}[{at}]", context) for at, item in enumerate(value)]
@@ -293,12 +228,12 @@ def _list(inner: Clean, go_type: str) -> tuple[Clean, Callable[[], Any]]:
     return clean, lambda: None
 
 
-def _map(inner: Clean, go_type: str) -> tuple[Clean, Callable[[], Any]]:
+def _map(inner: Clean) -> tuple[Clean, Callable[[], Any]]:
     def clean(value: Any, before: Any, path: str, context: Context) -> Any:
         if value is None or value is before:
             return value
         if not isinstance(value, dict):
-            raise _mismatch(value, path, go_type)
+            raise _unfit(value, path, "object")
         old = before if isinstance(before, dict) else {}
         return {key: inner(item, old.get(key), path, context) for key, item in value.items()}
 
@@ -309,19 +244,19 @@ def _cleaner(text: str) -> tuple[Clean, Callable[[], Any]]:
     if text.startswith("*"):
         return _pointer(_cleaner(text[1:])[0])
     if text.startswith("[]"):
-        return _list(_cleaner(text[2:])[0], _go_type(text))
+        return _list(_cleaner(text[2:])[0])
     if text.startswith("{}"):
-        return _map(_cleaner(text[2:])[0], _go_type(text))
+        return _map(_cleaner(text[2:])[0])
     if text[0].isupper():
         described = struct(text)
         return described.clean, lambda: described.clean(None, None, "", Context())
     if text in ("int", "int32", "int64"):
-        return _integer(text, 32 if text == "int32" else 64)
+        return _integer(32 if text == "int32" else 64)
     simple: dict[str, tuple[Clean, Callable[[], Any]]] = {
-        "string": _scalar(str, "string", ""),
-        "bool": _scalar(bool, "bool", False),
-        "time": (_clean_time, lambda: None),
-        "microtime": (_clean_micro_time, lambda: None),
+        "string": _scalar(str, ""),
+        "bool": _scalar(bool, False),
+        "time": (_time(format_time), lambda: None),
+        "microtime": (_time(format_micro_time, micro=True), lambda: None),
         "quantity": (_clean_quantity, lambda: "0"),
         "intstr": (_clean_intstr, lambda: 0),
         "any": (_clean_any, lambda: None),

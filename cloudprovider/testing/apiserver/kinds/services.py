@@ -37,8 +37,7 @@ _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 
 
 class ServiceStrategy(Strategy):
-    """Rules of services. Holds the addresses and ports of one server; its methods run with the
-    store's lock held."""
+    """Rules of services. Holds the addresses and ports of one server; called with the lock held."""
 
     allow_create_on_update = True
     returns_deleted_object = True

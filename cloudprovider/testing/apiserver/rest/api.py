@@ -1,14 +1,12 @@
 """One request to one answer, without HTTP: authentication, authorization, discovery, reads, writes,
 reviews, watches.
 
-The HTTP handler builds a Request and sends the Response, or runs the WatchStream that it gets
-instead.
-"""
+The HTTP handler builds a Request and sends the Response, or runs the WatchStream."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
@@ -22,7 +20,6 @@ from cloudprovider.testing.apiserver.kinds.kind import Kind
 from cloudprovider.testing.apiserver.rest import discovery, reads, reviews
 from cloudprovider.testing.apiserver.rest.decoding import Options
 from cloudprovider.testing.apiserver.rest.operations import Operations, Outcome
-from cloudprovider.testing.apiserver.rest.routing import Router, Target, verb_of
 from cloudprovider.testing.apiserver.rest.watchstream import WatchStream, parse_watch
 from cloudprovider.testing.apiserver.storage.store import Store, Stored, encode
 
@@ -57,8 +54,7 @@ class Response:
 
 @attrs.frozen
 class Wrong:
-    """What an injected fault changes in a read: an `expired` list, an `empty` one, or one as of an
-    older version."""
+    """What an injected fault changes in a read: an `expired`, `empty` or older list."""
 
     expired: bool = False
     empty: bool = False
@@ -232,8 +228,7 @@ def _flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def _wants_metadata_only(accept: str) -> bool:
-    """Does an Accept header ask for PartialObjectMetadata first? Raises StatusError (406) where it
-    takes no JSON."""
+    """Does an Accept header ask for PartialObjectMetadata first? Raises StatusError (406)."""
     for part in (accept or "*/*").split(","):
         media, *parameters = (piece.strip() for piece in part.split(";"))
         form = dict(piece.partition("=")[::2] for piece in parameters).get("as", "")
@@ -302,3 +297,62 @@ def _list(kind: Kind, metadata: JSON, items: Sequence[Stored]) -> Response:
         pieces.append(one.item)
     pieces.append(b"]}")
     return Response(200, pieces)
+
+
+@attrs.frozen
+class Target:
+    """A resource request. `name` is "" for a collection, `namespace` "" for none or all."""
+
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+_VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+def verb_of(method: str, target: Target, watching: bool) -> str:
+    """The verb that RBAC would be asked about: get, list, watch, deletecollection ...."""
+    verb = _VERBS.get(method, method.lower())
+    if target.name:
+        return verb
+    if verb == "get":
+        return "watch" if watching else "list"
+    return "deletecollection" if verb == "delete" else verb
+
+
+class Router:
+    """Finds resources by path. Immutable after construction."""
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self._by_prefix: dict[tuple[str, str], Kind] = {(kind.prefix, kind.plural): kind for kind in kinds}
+
+    def kinds(self) -> list[Kind]:
+        """All resources."""
+        return list(self._by_prefix.values())
+
+    def find(self, path: str) -> Target | None:
+        """The resource that a path means, None if it means none of ours."""
+        parts = [unquote(part) for part in path.strip("/").split("/")]
+        if parts[0] == "api" and len(parts) >= 3:
+            prefix, rest = "/api/" + parts[1], parts[2:]
+        elif parts[0] == "apis" and len(parts) >= 4:
+            prefix, rest = f"/apis/{parts[1]}/{parts[2]}", parts[3:]
+        else:
+            return None
+        if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+            return self._target(prefix, rest[1], rest[2:])
+        return self._target(prefix, "", rest)
+
+    def _target(self, prefix: str, namespace: str, rest: list[str]) -> Target | None:
+        kind = self._by_prefix.get((prefix, rest[0]))
+        if kind is None or len(rest) > 3 or (namespace and not kind.namespaced) or "" in rest:
+            return None
+        name = rest[1] if len(rest) > 1 else ""
+        if name and kind.namespaced and not namespace:
+            return None
+        subresource = rest[2] if len(rest) > 2 else ""
+        if subresource and subresource not in kind.subresources:
+            return None
+        return Target(kind, namespace, name, subresource)

@@ -1,9 +1,7 @@
-"""From a request body to an object in stored form: patch applied, types checked, unknown fields
-reported.
+"""From a request body to an object in stored form: patched, types checked, unknown fields reported.
 
 Called by `operations` before any rule of a kind is asked; pure. Messages are those of the real
-server's decoders.
-"""
+server's decoders."""
 
 from __future__ import annotations
 
@@ -34,8 +32,7 @@ Decoded = tuple[JSON, tuple[str, ...]]
 
 @attrs.frozen
 class Options:
-    """How a write is done: `field_validation` Ignore, Warn or Strict; `subresource` "" or
-    "status"."""
+    """How a write is done: `field_validation` Ignore, Warn or Strict; `subresource` or ""."""
 
     field_validation: str = "Warn"
     subresource: str = ""
@@ -136,8 +133,7 @@ def _check_type(kind: Kind, obj: Mapping[str, Any]) -> None:
 
 
 def check_namespace(kind: Kind, namespace: str, obj: JSON) -> None:
-    """Fill in the request's namespace; cluster-scoped objects lose theirs. Raises StatusError (400)
-    for another."""
+    """Fill in the request's namespace; cluster-scoped ones lose it. Raises StatusError (400)."""
     meta = obj["metadata"]
     if not kind.namespaced:
         meta.pop("namespace", None)

@@ -1,9 +1,6 @@
-"""Discovery and health: /version, /api, /apis and the lists of resources below them, /healthz,
-/livez, /readyz.
+"""Discovery and health: /version, /api, /apis and their resources, /healthz, /livez, /readyz.
 
-Answers for `api`, made from the kinds; pure. Enough for kubectl and for clients that look before
-they ask.
-"""
+Answers for `api`, made from the kinds; pure. Enough for kubectl and careful clients."""
 
 from __future__ import annotations
 

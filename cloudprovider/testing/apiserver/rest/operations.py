@@ -1,5 +1,4 @@
-"""Every write: create, update, patch, delete, from a decoded body to a stored revision. Knows no
-sockets.
+"""Every write: create, update, patch, delete, from a decoded body to a stored revision. No sockets.
 
 The order is the real server's: patch, decode, default, built-in admission, conflict check,
 preparation, validation, no-op check, storage (k8s.io/apiserver
@@ -39,8 +38,7 @@ _SYSTEM_FIELDS: Final = (
 
 @attrs.frozen
 class Outcome:
-    """What a write led to: HTTP code, the object as stored (or a Status as `status`), warnings for
-    the client."""
+    """What a write led to: HTTP code, the object as stored (or a `status`), warnings."""
 
     code: int
     stored: Stored | None = None
@@ -181,8 +179,7 @@ class Operations:
     # ------------------------------------------------------------------------------------------------------
 
     def delete(self, kind: Kind, namespace: str, name: str, given: Mapping[str, Any] = MappingProxyType({})) -> Outcome:
-        """Delete an object, or mark it where finalizers hold it; `given` are DeleteOptions. Raises
-        StatusError."""
+        """Delete an object, or mark it where finalizers hold it; `given`: DeleteOptions."""
         with self._store.lock:
             old = self._find(kind, namespace, name)
             self._check_preconditions(kind, old, given.get("preconditions") or {})
@@ -250,8 +247,7 @@ class Operations:
 
 
 def _presentable(kind: Kind, old: Stored, obj: JSON) -> Stored:
-    """An object that was put in raw as the rules can read it; where it is malformed, as the patch
-    leaves it."""
+    """An object put in raw as the rules can read it; malformed, as the patch leaves it."""
     try:
         cleaned = kind.struct.clean(old.object, None, "", Context())
     except DecodeError:

@@ -31,8 +31,7 @@ class Page:
 
 @attrs.frozen
 class Filter:
-    """What a list or watch selects: a namespace ("" for all), and predicates for fields and labels
-    (None for all)."""
+    """What a list or watch selects: a namespace ("" for all), field and label predicates."""
 
     namespace: str = ""
     labels: Predicate | None = None
@@ -99,11 +98,9 @@ def get(store: Store, kind: Kind, namespace: str, name: str, query: Query, *, at
 
 
 def list_objects(store: Store, kind: Kind, namespace: str, query: Query, *, at: int | None = None) -> Page:
-    """One page of a list. Raises StatusError: 410 when the snapshot is gone, 504 for a version from
-    the future.
+    """One page of a list. Raises StatusError: 410 when the snapshot is gone, 504 for the future.
 
-    `at` is the version to show where a fault wants an old one.
-    """
+    `at` is the version to show where a fault wants an old one."""
     selected = make_filter(kind, namespace, query)
     limit = parse_number(query, "limit")
     token = query.get("continue", "")

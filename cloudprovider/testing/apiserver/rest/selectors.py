@@ -10,22 +10,26 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from cloudprovider.testing.apiserver.errors import JSON, StatusError, bad_request
+from cloudprovider.testing.apiserver.errors import JSON, bad_request
 from cloudprovider.testing.apiserver.kinds.names import label_value, qualified_name
 
 Predicate = Callable[[JSON], bool]
 FieldGetters = Mapping[str, Callable[[JSON], str]]
 """The field labels that a kind supports, each with how to read it."""
 
-_TOKEN: Final = re.compile(r"\s*(==|!=|=|<|>|\(|\)|,|!|[^\s=!<>(),]+)")
+_WORD: Final = r"[^\s=!<>(),]+"
+_REQUIREMENT: Final = re.compile(
+    rf"\s*(?:!\s*(?P<absent>{_WORD})|(?P<key>{_WORD})(?:\s*(?P<operator>==?|!=|<|>)\s*(?P<value>(?:{_WORD})?)"
+    rf"|\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?)\s*"
+)
+_COMMA: Final = re.compile(r",(?![^()]*\))")  # one between two requirements
 
 
 def label_selector(text: str) -> Predicate | None:
-    """The predicate of a label selector, None if it selects everything. Raises StatusError
-    (400)."""
+    """The predicate of a label selector, None for everything. Raises StatusError (400)."""
     if not text.strip():
         return None
-    tests = _Labels(text).requirements()
+    tests = [_requirement(part) for part in _COMMA.split(text)]
 
     def matches(obj: JSON) -> bool:
         labels = obj.get("metadata", {}).get("labels") or {}
@@ -33,119 +37,41 @@ def label_selector(text: str) -> Predicate | None:
             return False
         return all(test(labels) for test in tests)
 
-    return matches if tests else None
+    return matches
 
 
-LabelTest = Callable[[Mapping[str, str]], bool]
+def _requirement(text: str) -> Callable[[Mapping[str, str]], bool]:
+    found = _REQUIREMENT.fullmatch(text)
+    if found is None:
+        raise bad_request(f"unable to parse requirement: {text!r}")
+    key, operator, value = found["key"] or found["absent"], found["operator"] or found["set"], found["value"] or ""
+    values = {one.strip() for one in (found["values"] or value).split(",")}
+    if wrong := [*qualified_name(key), *(why for one in sorted(values) for why in label_value(one))]:
+        raise bad_request(f"unable to parse requirement: {text!r}: {'; '.join(wrong)}")
+    if found["absent"]:
+        return lambda labels: key not in labels
+    if operator is None:
+        return lambda labels: key in labels
+    if operator in ("<", ">"):
+        return _numeric(key, operator, value)
+    wanted = operator in ("=", "==", "in")
+    return lambda labels: (labels.get(key) in values) is wanted
 
 
-class _Labels:
-    """A recursive-descent parser over the tokens of one selector."""
+def _numeric(key: str, operator: str, text: str) -> Callable[[Mapping[str, str]], bool]:
+    try:
+        bound = int(text)
+    except ValueError as error:
+        raise bad_request(f"for 'Gt', 'Lt' operators, the value must be an integer: {text!r}") from error
 
-    def __init__(self, text: str) -> None:
-        self._tokens: list[str] = []
-        position = 0
-        while position < len(text.rstrip()):
-            match = _TOKEN.match(text, position)
-            if match is None:
-                raise self._wrong(f"found '{text[position:]}', expected: !, identifier, or ','")
-            self._tokens.append(match[1])
-            position = match.end()
-        self._at = 0
-
-    def requirements(self) -> list[LabelTest]:
-        tests = [self._requirement()]
-        while self._peek() == ",":
-            self._at += 1
-            tests.append(self._requirement())
-        if self._peek():
-            raise bad_request(f"found '{self._peek()}', expected: ',' or 'end of string'")
-        return tests
-
-    def _peek(self) -> str:
-        return self._tokens[self._at] if self._at < len(self._tokens) else ""
-
-    def _next(self) -> str:
-        token = self._peek()
-        self._at += 1
-        return token
-
-    def _requirement(self) -> LabelTest:
-        if self._peek() == "!":
-            self._at += 1
-            absent = self._key()
-            return lambda labels: absent not in labels
-        key = self._key()
-        operator = self._peek()
-        if operator in ("", ","):
-            return lambda labels: key in labels
-        self._at += 1
-        if operator in ("=", "=="):
-            value = self._value()
-            return lambda labels: labels.get(key) == value
-        if operator == "!=":
-            value = self._value()
-            return lambda labels: labels.get(key) != value
-        if operator in ("in", "notin"):
-            values = self._values()
-            if operator == "in":
-                return lambda labels: labels.get(key, None) in values
-            return lambda labels: key not in labels or labels[key] not in values
-        if operator in ("<", ">"):
-            return self._numeric(key, operator)
-        raise self._wrong(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
-
-    def _numeric(self, key: str, operator: str) -> LabelTest:
-        text = self._value()
+    def test(labels: Mapping[str, str]) -> bool:
         try:
-            bound = int(text)
-        except ValueError as error:
-            raise bad_request(f"for 'Gt', 'Lt' operators, the value must be an integer: {text!r}") from error
+            number = int(labels[key])
+        except (KeyError, ValueError):
+            return False
+        return number > bound if operator == ">" else number < bound
 
-        def test(labels: Mapping[str, str]) -> bool:
-            try:
-                number = int(labels[key])
-            except (KeyError, ValueError):
-                return False
-            return number > bound if operator == ">" else number < bound
-
-        return test
-
-    def _key(self) -> str:
-        key = self._next()
-        if key in ("", "=", "==", "!=", "<", ">", "(", ")", ","):
-            raise self._wrong(f"found '{key}', expected: !, identifier, or ','")
-        wrong = qualified_name(key)
-        if wrong:
-            raise self._wrong(f'<nil>: Invalid value: "{key}": {"; ".join(wrong)}')
-        return key
-
-    def _value(self) -> str:
-        if self._peek() in ("", ",", ")"):
-            return ""
-        value = self._next()
-        if value in ("=", "==", "!=", "<", ">", "(", "!"):
-            raise self._wrong(f"found '{value}', expected: identifier")
-        wrong = label_value(value)
-        if wrong:
-            raise self._wrong(f'values[0][{value}]: Invalid value: "{value}": {"; ".join(wrong)}')
-        return value
-
-    def _values(self) -> frozenset[str]:
-        token = self._next()
-        if token != "(":
-            raise self._wrong(f"found '{token}' expected: '('")
-        values: set[str] = set()
-        while True:
-            values.add(self._value())
-            token = self._next()
-            if token == ")":
-                return frozenset(values)
-            if token != ",":
-                raise self._wrong(f"found '{token}', expected: ',' or ')'")
-
-    def _wrong(self, why: str) -> StatusError:
-        return bad_request(f"unable to parse requirement: {why}")
+    return test
 
 
 def field_selector(text: str, getters: FieldGetters, *, by_name_only: bool) -> Predicate | None:

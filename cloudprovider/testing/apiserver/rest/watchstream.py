@@ -108,8 +108,7 @@ class WatchStream:
         self._lock = threading.Lock()
 
     def signal(self, value: object) -> None:
-        """Hand something that is not a change to the watcher; from any thread, also before it
-        runs."""
+        """Hand what is not a change to the watcher; from any thread, even before it runs."""
         with self._lock:
             if self.subscription is None:
                 self._early.append(value)
@@ -215,8 +214,7 @@ class WatchStream:
         return watch_line(DELETED, self._last_match(change).data)
 
     def _last_match(self, change: Change) -> Stored:
-        """An object that left the selection is shown as it last matched, at the version at which it
-        left."""
+        """An object that left the selection is shown as it last matched, when it left."""
         if change.previous is None or change.kind == DELETED:
             return change.stored
         last = dict(change.previous.object)

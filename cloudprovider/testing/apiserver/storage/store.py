@@ -48,8 +48,7 @@ class Stored:
 
     @property
     def data(self) -> bytes:
-        """The object as JSON, kept from the first use on. Safe from many threads: at worst done
-        twice, alike."""
+        """The object as JSON, kept from the first use on. Thread-safe: at worst done twice."""
         data = self._data
         if data is None:
             data = encode(self.object)
@@ -104,8 +103,7 @@ def watch_line(kind: str, data: bytes) -> bytes:
 
 
 class Compacted(Exception):
-    """The version asked for is older than the history that is kept. `oldest` is the first one still
-    answerable."""
+    """The version asked for is older than the history kept. `oldest` is answerable."""
 
     def __init__(self, version: int, oldest: int) -> None:
         super().__init__(f"version {version} is compacted, oldest is {oldest}")
@@ -114,8 +112,7 @@ class Compacted(Exception):
 
 
 class Collection:
-    """The objects of one resource with the changes that led to them. Guarded by the store's
-    lock."""
+    """The objects of one resource with their changes. Guarded by the store's lock."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Stored] = {}
@@ -166,9 +163,8 @@ class Backup:
 class Store:
     """All resources under one rising revision. Every method is safe from many threads.
 
-    `history` bounds the number of changes kept, over all resources; older versions then count as
-    compacted.
-    """
+    `history` bounds the number of changes kept, over all resources; older ones count as
+    compacted."""
 
     def __init__(self, *, history: int = 20_000) -> None:
         self.lock = threading.RLock()
@@ -201,11 +197,9 @@ class Store:
         return self.collection(resource).objects.get(key)
 
     def snapshot(self, resource: str, version: int | None = None) -> tuple[list[Stored], int]:
-        """All objects of a resource in key order, and the version they show (by default the
-        latest).
+        """All objects of a resource in key order, and the version they show (the latest).
 
-        Raises Compacted when the history no longer reaches back to `version`.
-        """
+        Raises Compacted when the history no longer reaches back to `version`."""
         with self.lock:
             at = self._version if version is None else version
             if at < self._oldest:
@@ -215,9 +209,7 @@ class Store:
     def put(self, resource: str, key: str, obj: JSON, *, raw: bool = False) -> Stored:
         """Store a new object or the next revision of one; `raw` says that it was never checked.
 
-        `obj` and its `metadata` must be fresh dictionaries: the new resourceVersion is written into
-        them.
-        """
+        `obj` and its `metadata` are fresh dictionaries: the resourceVersion is written there."""
         with self.lock:
             held = self.collection(resource)
             previous = held.objects.get(key)
@@ -231,8 +223,7 @@ class Store:
             return stored
 
     def remove(self, resource: str, key: str, last: Mapping[str, Any] | None = None) -> Stored:
-        """Delete an object; `last` is its final state where that differs from the stored one.
-        Raises KeyError."""
+        """Delete an object; `last` is its final state, if another. Raises KeyError."""
         with self.lock:
             held = self.collection(resource)
             previous = held.objects.pop(key)
@@ -245,11 +236,9 @@ class Store:
             return stored
 
     def subscribe(self, resource: str, since: int) -> tuple[Subscription, list[Change]]:
-        """Start watching: the changes after `since` that are already there, and a subscription for
-        all later ones.
+        """Start watching: the changes after `since` so far, and a subscription for later ones.
 
-        Raises Compacted when changes after `since` may have been dropped.
-        """
+        Raises Compacted when changes after `since` may have been dropped."""
         with self.lock:
             if since < self._oldest:
                 raise Compacted(since, self._oldest)
@@ -295,11 +284,9 @@ class Store:
             return Backup(self._version, {name: dict(held.objects) for name, held in self._collections.items()})
 
     def restore(self, backup: Backup) -> None:
-        """Be as at the backup, without the history before it; versions count on from there, as a
-        restored etcd's do.
+        """Be as at the backup, without the history before it; versions count on from it, as etcd's.
 
-        Watchers do not notice: end the watches first.
-        """
+        Watchers do not notice: end the watches first."""
         with self.lock:
             for name, held in self._collections.items():
                 held.objects = dict(backup.objects.get(name, {}))
@@ -309,11 +296,9 @@ class Store:
             self._version = self._oldest = backup.version
 
     def compact(self, version: int | None = None) -> int:
-        """Drop the history before `version` (by default all of it); older versions answer 410 from
-        now on.
+        """Drop the history before `version` (by default all of it); older versions answer 410.
 
-        Returns the oldest version left. May be called at any time; going backwards is a no-op.
-        """
+        Returns the oldest version left. May be called at any time; going backwards is a no-op."""
         with self.lock:
             target = self._version if version is None else min(version, self._version)
             while self._recent and self._oldest < target:

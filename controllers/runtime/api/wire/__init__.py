@@ -1,5 +1,4 @@
-"""One connection to a server, and HTTP/1.1 answers on it: sockets, TLS, proxies, deadlines (stages
-1 and 6).
+"""One connection to a server, and HTTP/1.1 answers on it: sockets, TLS, deadlines (stages 1 and 6).
 
 Comes in: an `Endpoint`, and the bytes of requests. Goes out: answers, byte by byte as they come, or
 an OSError, `ProtocolError` or `Interrupted`. Nothing here knows Kubernetes, credentials or retries;
@@ -15,8 +14,8 @@ not end them within milliseconds; addresses are tried one after the other, each 
 timeout; SOCKS5 needs one more dependency. Each of these would take a socket and a connection class
 of our own below urllib3, which is most of this folder. The grammar stays ours for its price: in one
 run, reading the answer to a PATCH of a node took 6 us of CPU here, 29 with http.client and 55 with
-h11; the whole request over a kept TLS connection 24 us here, 72 with http.client, 147 with urllib3.
-"""
+h11; the whole request over a kept TLS connection 24 us here, 72 with http.client, 147 with
+urllib3."""
 
 from controllers.runtime.api.wire.connection import Connection
 from controllers.runtime.api.wire.dialing import deliver_within, forget_at_close

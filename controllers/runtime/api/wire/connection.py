@@ -27,12 +27,10 @@ _WRITE_SIZE: Final = 1 << 20
 
 
 class Connection:
-    """One connection, used by one thread at a time; `interrupt` and `close` may come from any
-    thread.
+    """One connection, used by one thread at a time; `interrupt` and `close`: any thread.
 
     `deadline` (clock seconds) is the end of every write and read when set, else `timeout` bounds
-    each single one.
-    """
+    each single one."""
 
     __slots__ = (
         "_life",
@@ -84,8 +82,7 @@ class Connection:
         return self._life.interrupted
 
     def open(self, endpoint: Endpoint, deadline: float) -> None:
-        """Connect within the deadline; raises OSError, ProtocolError (from a proxy) or
-        Interrupted."""
+        """Connect in time; raises OSError, ProtocolError (from a proxy) or Interrupted."""
         proxy = endpoint.proxy
         self.deadline = deadline
         try:
@@ -126,8 +123,7 @@ class Connection:
             view = memoryview(view)[sent:]
 
     def recv(self, size: int) -> bytes:
-        """Read up to `size` bytes, b"" at the end; raises OSError (TimeoutError at the deadline) or
-        Interrupted."""
+        """Up to `size` bytes, b"" at the end; raises TimeoutError, OSError or Interrupted."""
         until = self._life.begin()
         stream = self._ready()
         if self._tls is None or not self._tls.pending():
@@ -143,18 +139,15 @@ class Connection:
             return data
 
     def quiet(self) -> bool:
-        """Tell whether an idle connection is still usable: open, and the peer has sent nothing
-        unasked."""
+        """Tell whether an idle connection is still usable: open, with nothing unasked in it."""
         return self._stream is not None and not self._poll.poll(0)
 
     def interrupt(self) -> None:
-        """End whatever the using thread waits for, at once; it gets Interrupted or an OSError.
-        Never blocks."""
+        """End whatever the using thread waits for, at once; it gets an OSError. Never blocks."""
         self._life.interrupt()
 
     def close(self) -> None:
-        """Give the socket back; only the thread that uses the connection, or anyone when none does,
-        may call this."""
+        """Give the socket back; for the thread that uses it, or any when none does."""
         self._stream = None
         self._life.close()
 

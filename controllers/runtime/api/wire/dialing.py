@@ -20,16 +20,14 @@ KEEPALIVE_SECONDS: Final = 30
 """First TCP keep-alive probe and the interval of the next ones, as client-go's dialer."""
 
 HEAD_START: Final = 0.3
-"""Seconds that an address has for itself before the next one is tried beside it; the figure is
-Go's."""
+"""Seconds that an address has alone before the next one is tried beside it; the figure is Go's."""
 
 _FORGET: Final = struct.pack("ii", 1, 0)
 _LONGEST_MS: Final = 3_600_000
 
 
 def dial(life: Lifetime, host: str, port: int) -> socket.socket:
-    """Connect to the first address of `host` that answers. Raises OSError (TimeoutError among them)
-    or Interrupted."""
+    """Connect to the first address of `host` that answers. Raises OSError or Interrupted."""
     addresses = by_turns(resolve(life, host, port))
     if not addresses:
         raise OSError(f"{host} has no address")
@@ -63,27 +61,23 @@ def dial(life: Lifetime, host: str, port: int) -> socket.socket:
 
 
 def forget_at_close(sock: socket.socket) -> None:
-    """Have the kernel drop what it has not delivered when this socket is closed, or its process has
-    ended.
+    """Have the kernel drop what is undelivered when the socket is closed, or the process ends.
 
     It would go on sending it, for many minutes: a write that got stuck in a broken network would be
     applied when that is mended, after another process's. Nothing is lost: who closes a connection
-    has read its answers, or gave them up.
-    """
+    has read its answers, or gave them up."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _FORGET)
 
 
 def deliver_within(sock: socket.socket, seconds: float) -> None:
-    """Have the kernel give the connection up when what is written now is not acknowledged in
-    time."""
+    """Have the kernel give the connection up when this write is not acknowledged in time."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         limit = max(1, min(int(seconds * 1000), _LONGEST_MS))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit)
 
 
 def by_turns(addresses: list[Any]) -> list[Any]:
-    """The addresses with their families by turns, beginning with the first one's; else in the
-    resolver's order."""
+    """The addresses with their families by turns, the first one's first, in order."""
     if not addresses:
         return []
     first = [address for address in addresses if address[0] == addresses[0][0]]
@@ -120,8 +114,7 @@ def _start(life: Lifetime, address: Any) -> socket.socket | OSError:
 
 
 def resolve(life: Lifetime, host: str, port: int) -> list[Any]:
-    """Look the name up in a thread of its own: the resolver knows no deadline and cannot be
-    interrupted."""
+    """Look the name up in a thread of its own: the resolver knows no deadline."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:

@@ -24,8 +24,7 @@ _PROXY_PORTS: Final = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080
 
 @frozen
 class Proxy:
-    """A proxy. `scheme` is http, https (TLS to the proxy) or socks5; the proxy itself looks up the
-    server's name."""
+    """A proxy. `scheme` is http, https (TLS to the proxy) or socks5; it looks up the name."""
 
     host: str
     port: int
@@ -35,11 +34,9 @@ class Proxy:
 
     @classmethod
     def parse(cls, url: str) -> Proxy:
-        """Read `[scheme://][user:password@]host[:port]`; raises ValueError, without the password,
-        for anything else.
+        """Read `[scheme://][user:password@]host[:port]`; else ValueError, without the password.
 
-        Without a scheme it is http, as in Go. socks5h is the same as socks5, also as in Go.
-        """
+        Without a scheme it is http, as in Go. socks5h is the same as socks5, also as in Go."""
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             host, port = unquote(parts.hostname or ""), parts.port
@@ -77,8 +74,7 @@ class Proxy:
 
 @frozen
 class Endpoint:
-    """Where the API server is. `base_path` is what precedes every path ("" or
-    "/k8s/clusters/c1")."""
+    """Where the API server is. `base_path` precedes every path ("" or "/k8s/clusters/c1")."""
 
     host: str
     port: int
@@ -89,12 +85,10 @@ class Endpoint:
 
     @classmethod
     def parse(cls, url: str, *, server_name: str | None = None, proxy: str | None = None) -> Endpoint:
-        """Read a server URL; `server_name` replaces the host in the TLS handshake. Raises
-        ValueError.
+        """Read a server URL; `server_name` replaces the host in the TLS handshake. ValueError.
 
         A host that ends in a dot is looked up as it is, and checked against the certificate without
-        the dot, as in Go.
-        """
+        the dot, as in Go."""
         parts: SplitResult = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ValueError(f"not a server URL: {url!r}; expected https://host[:port][/path]")
@@ -123,8 +117,7 @@ class Endpoint:
 
 
 def proxy_from_environment(endpoint: Endpoint, environ: Mapping[str, str]) -> str | None:
-    """The URL of the proxy that the environment wants for this server, None for a direct
-    connection."""
+    """The URL of the proxy that the environment wants for this server, None: direct."""
 
     def read(name: str) -> str:
         return environ.get(name) or environ.get(name.lower()) or ""

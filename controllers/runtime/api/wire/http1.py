@@ -38,9 +38,7 @@ class NoAnswer(Truncated):
 class Reader:
     """The buffered bytes of one connection; for one thread at a time.
 
-    `recv(n)` returns up to n bytes, and b"" at the end of the connection; what it raises passes
-    through.
-    """
+    `recv(n)` returns up to n bytes, and b"" at the end; what it raises passes."""
 
     __slots__ = ("_buffer", "_position", "_recv", "begun")
 
@@ -58,9 +56,7 @@ class Reader:
     def answer(self, method: str) -> Answer:
         """Read the status line and headers of the next answer, past any 1xx; raises ProtocolError.
 
-        `method` is the request's: an answer to HEAD has no body, one to CONNECT none when it is a
-        success.
-        """
+        `method` is the request's: an answer to HEAD has no body, nor a success of CONNECT."""
         self.begun = False
         while True:
             version, status, headers = self._head()
@@ -174,8 +170,7 @@ class Answer:
         self._ended = not (self._chunked or self._until_close or self._left)
 
     def piece(self) -> bytes:
-        """Return the next bytes of the body as soon as some are there, b"" at its clean end; raises
-        ProtocolError."""
+        """Return the next bytes of the body at once, b"" at its end; raises ProtocolError."""
         if self._ended:
             return b""
         if self._chunked:

@@ -1,5 +1,4 @@
-"""How long a connection may wait, and how another thread ends it: the one owner of a connection's
-deadlines.
+"""How long a connection may wait, and how another thread ends it: the owner of its deadlines.
 
 Sockets never block: each wait is a `poll` for what is left of the time, read anew from the clock.
 So a deadline holds however the peer trickles, however TLS cuts its records, and over a stop of the
@@ -27,9 +26,7 @@ class Interrupted(Exception):
 class Lifetime:
     """The time limits and open sockets of one connection; `interrupt` may come from any thread.
 
-    `deadline` (clock seconds) is the end of everything when set, else `timeout` bounds each single
-    step.
-    """
+    `deadline` (clock seconds) ends everything when set, else `timeout` bounds each step."""
 
     __slots__ = ("_condition", "_sockets", "clock", "deadline", "interrupted", "timeout")
 
@@ -42,8 +39,7 @@ class Lifetime:
         self._sockets: list[socket.socket] = []
 
     def begin(self) -> float | None:
-        """Begin a step: return when it must be over (None: no limit); raises TimeoutError or
-        Interrupted."""
+        """Begin a step: its end (None: no limit); raises TimeoutError or Interrupted."""
         if self.interrupted:
             raise Interrupted
         until = self.deadline
@@ -66,11 +62,9 @@ class Lifetime:
         return left
 
     def wait(self, poll: select.poll, until: float | None, at_most: float | None = None) -> list[tuple[int, int]]:
-        """Wait until a socket of `poll` is ready; [] only when `at_most` seconds have passed before
-        `until`.
+        """Wait until a socket of `poll` is ready; [] when `at_most` seconds end before `until`.
 
-        Raises TimeoutError or Interrupted.
-        """
+        Raises TimeoutError or Interrupted."""
         while True:
             left = self.left(until)
             bound = _LONGEST_POLL if left is None or left > _LONGEST_POLL else left
@@ -83,8 +77,7 @@ class Lifetime:
                 return ready
 
     def wait_for(self, predicate: Callable[[], bool], until: float | None) -> None:
-        """Wait until `predicate` holds, which is looked at after each `tell`; raises TimeoutError
-        or Interrupted."""
+        """Wait until `predicate` holds, looked at after each `tell`; or raises."""
         with self._condition:
             left = self.left(until)
             wait_for(self.clock, self._condition, lambda: self.interrupted or predicate(), left)
@@ -100,8 +93,7 @@ class Lifetime:
             self._condition.notify_all()
 
     def keep(self, sock: socket.socket, instead_of: socket.socket | None = None) -> None:
-        """From now on `interrupt` ends this socket, `close` closes it; raises Interrupted when it
-        is too late."""
+        """From now on `interrupt` ends this socket, `close` closes it; raises Interrupted."""
         with self._condition:
             if instead_of is not None and instead_of in self._sockets:
                 self._sockets.remove(instead_of)
@@ -117,8 +109,7 @@ class Lifetime:
             sock.close()
 
     def interrupt(self) -> None:
-        """End whatever the using thread waits for, at once; it gets Interrupted or an OSError.
-        Never blocks."""
+        """End whatever the using thread waits for, at once; it gets an OSError. Never blocks."""
         with self._condition:
             self.interrupted = True
             self._condition.notify_all()

@@ -35,8 +35,7 @@ class _Wire(Protocol):
 
 
 def open_tunnel(wire: _Wire, endpoint: Endpoint, proxy: Proxy) -> None:
-    """Have the proxy connect to the API server; raises ProtocolError when it refuses, and what the
-    wire raises."""
+    """Have the proxy connect to the API server; raises ProtocolError when it refuses."""
     if proxy.scheme == "socks5":
         _socks5(wire, endpoint, proxy)
     else:

@@ -26,8 +26,7 @@ from cloudprovider import (
 from cloudprovider.testing.conformance import Feature
 from cloudprovider.testing.fake import FakeCloud
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
-from cloudprovider.testing.fake.others import FakeClusters, FakeLocalInstance, FakePVLabeler
-from cloudprovider.testing.fake.routes import FakeRoutes
+from cloudprovider.testing.fake.others import FakeClusters, FakeLocalInstance, FakePVLabeler, FakeRoutes
 from cloudprovider.wellknown import LABEL_TOPOLOGY_ZONE
 from tests.unit.conformance.fakelab import SECRET
 from tests.unit.conformance.mutants.bench import ALL, breaks

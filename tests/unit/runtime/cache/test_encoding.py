@@ -17,8 +17,7 @@ from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.cache.watchtypes import Listed, Watched
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import ACCEPT, CONTENT_TYPE, JSON, MAGIC
-from controllers.runtime.protobuf.envelope import seal
-from controllers.runtime.protobuf.schema import message_class
+from controllers.runtime.protobuf.schema import message_class, seal
 from tests.support.protobuf import message_of
 from tests.unit.runtime.cache.informers import (
     Body,

@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, MalformedObject, Resource
-from controllers.runtime.protobuf.envelope import MAGIC, open_envelope, seal
 from controllers.runtime.protobuf.reading import ALWAYS_SHOWN, INLINE, POINTERS, read_enveloped, read_object
-from controllers.runtime.protobuf.schema import message_class
+from controllers.runtime.protobuf.schema import MAGIC, message_class, open_envelope, seal
 from tests.support.models import given_fields
 from tests.support.protobuf import BEYOND_TIME, enveloped, message_of
 

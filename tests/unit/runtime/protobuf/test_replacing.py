@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudprovider.internal.patching import merge_patch
-from controllers.runtime.protobuf.envelope import open_envelope
 from controllers.runtime.protobuf.reading import read_object
 from controllers.runtime.protobuf.replacing import kept, replacement
-from controllers.runtime.protobuf.schema import message_class
+from controllers.runtime.protobuf.schema import message_class, open_envelope
 from tests.support.nodes import big_node
 from tests.support.wirefields import (
     FIXED32,

@@ -19,10 +19,10 @@ from controllers.runtime.write.correlation import (
     SIMILAR_SECONDS,
     Correlator,
     Entry,
+    EventMemory,
     Happening,
     reference,
 )
-from controllers.runtime.write.eventmemory import EventMemory
 from tests.support.there import there
 
 NODE = Reference("Node", "n1", uid="u1")
