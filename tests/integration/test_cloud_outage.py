@@ -13,7 +13,7 @@ import pytest
 
 from cloudprovider.testing.fake import raises
 from cloudprovider.testing.waiting import eventually
-from tests.integration.conftest import Cluster, Share
+from tests.integration.conftest import EMBEDDED, Cluster, Share
 from tests.support.api import NODES
 from tests.support.nodes import is_tainted, small_node
 from tests.support.process import Start
@@ -32,6 +32,7 @@ def _waiting(api: Cluster) -> int:
 
 
 @pytest.mark.row("K16", "O1", "O2", "O3", "O4")
+@EMBEDDED
 def test_an_outage_of_the_cloud_is_a_few_lines_and_over_when_it_is_over(
     api: Cluster, start: Start, share: Share, tmp_path: Path
 ) -> None:

@@ -36,7 +36,7 @@ from controllers.testing import Cluster as Kit
 from controllers.testing.managerrun import QUICK, ROUTES, ManagerRun
 from tests.envtest.build import go_manager
 from tests.envtest.server import RealAPIServer
-from tests.integration.conftest import REAL, Cluster
+from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.support.api import LEASE
 from tests.support.failover.cloudserver import CloudServer
 from tests.support.process import Start
@@ -389,6 +389,7 @@ DEFAULT_TIMES = ("--cluster-name=test", "--secure-port=0")
 
 
 @pytest.mark.row("M8")
+@EMBEDDED
 def test_with_default_flags_the_plan_has_what_only_a_later_look_would_do(
     api: Cluster, admin: Path, kit: Kit, cloud: FakeCloud
 ) -> None:

@@ -22,7 +22,7 @@ from cloudprovider.testing.waiting import eventually
 from controllers.nodelifecycle.controller import NodeLifecycleController
 from controllers.nodelifecycle.options import BreakerOptions, NodeLifecycleOptions
 from controllers.runtime.metrics import Metrics
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import REAL, Cluster
 from tests.support.api import API, JSON, MERGE, NODES, STRATEGIC
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.running import at_work, node_controller
@@ -235,7 +235,11 @@ def _cloud_objects(cloud: FakeCloud, but: str = "") -> list[object]:
 
 @pytest.mark.row("N28")
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-@pytest.mark.parametrize("when", ["before the start", "at work"])
+@pytest.mark.parametrize(
+    ("api", "when"),
+    [("embedded", "before the start"), pytest.param("real", "at work", marks=REAL.marks)],
+    indirect=["api"],
+)
 def test_nothing_of_other_nodes_changes_and_deletions_go_on(
     api: Cluster, attack: Callable[[Kubelet], None], when: str
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RealAPIServer
-from tests.integration.conftest import REAL, Cluster, Share
+from tests.integration.conftest import EMBEDDED, REAL, Cluster, Share
 from tests.support.api import LEASE, NODES
 from tests.support.managers import LEASE_SECONDS, RETRY, Managers
 from tests.support.process import Process, Start
@@ -101,6 +101,7 @@ def test_a_stopped_leader_drains_and_the_other_writes_within_two_seconds(manager
 
 
 @pytest.mark.row("M2")
+@EMBEDDED
 def test_a_killed_leader_is_replaced_after_its_lease(managers: Elected) -> None:
     leader = managers.leader()
     standby = managers.standby()
@@ -116,6 +117,7 @@ def test_a_killed_leader_is_replaced_after_its_lease(managers: Elected) -> None:
 
 
 @pytest.mark.row("M2")
+@EMBEDDED
 def test_a_leader_that_stood_still_for_longer_than_its_lease_writes_nothing_more(managers: Elected) -> None:
     """Nobody else is there, so whatever is written is its own."""
     leader = managers.leader()

@@ -15,7 +15,7 @@ import pytest
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import hangs
 from cloudprovider.testing.waiting import eventually
-from tests.integration.conftest import Cluster, Share
+from tests.integration.conftest import REAL, Cluster, Share
 from tests.support.api import NODES
 from tests.support.nodes import is_tainted, small_node
 from tests.support.process import EXAMPLE, Start
@@ -34,7 +34,11 @@ def cloud(path: Path, **more: Any) -> str:
 
 
 @pytest.mark.row("M1")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("api", "number"),
+    [("embedded", signal.SIGINT), pytest.param("real", signal.SIGTERM, marks=REAL.marks)],
+    indirect=["api"],
+)
 def test_nodes_are_initialised_and_a_signal_drains_and_ends_with_0(
     api: Cluster, start: Start, tmp_path: Path, number: int
 ) -> None:

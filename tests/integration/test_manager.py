@@ -220,20 +220,6 @@ def test_nodes_are_initialised_health_tells_and_a_stop_leaves_nothing(api: Clust
         socket.create_connection(run.manager.address or ("", 0), timeout=2)
 
 
-@pytest.mark.row("N7")
-def test_a_missing_right_is_named_at_start_and_seen_in_health(
-    api: Cluster, tmp_path: Path, start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
-    with api.lacking("patch", "nodes/status", tmp_path / "restricted") as identity:
-        run = start(kubeconfig=identity.kubeconfig)
-        eventually(lambda: "resources [nodes/status], verbs [patch]" in caplog.text)
-        status, text = run.ask("/healthz")
-        assert status == 500
-        assert "[-]rights-nodes/status failed" in text
-        assert run.ask("/livez")[0] == 200  # a restart would not help
-        assert run.end() is None
-
-
 @pytest.mark.row("N5")
 def test_a_provider_that_hangs_while_starting_does_not_hold_up_a_stop(
     embedded: EmbeddedAPIServer, start: Start
@@ -273,10 +259,13 @@ def test_controllers_start_one_after_the_other_when_asked_to(
     caplog.set_level("INFO")
     many = [Idle(), Idle(), Idle()]
     run = start(None, *many, given=options(controller_start_interval=0.3))
-    eventually(lambda: all(one.started.is_set() for one in many))
-    times = [record.created for record in caplog.records if record.message.startswith("started idle-")]
-    assert all(later - earlier >= 0.3 for earlier, later in itertools.pairwise(times))
-    assert len(times) == 3
+
+    def started() -> list[float]:
+        return [record.created for record in caplog.records if record.message.startswith("started idle-")]
+
+    eventually(lambda: len(started()) == 3)  # a controller may run before its line is in the log
+    assert all(later - earlier >= 0.3 for earlier, later in itertools.pairwise(started()))
+    assert all(one.started.is_set() for one in many)
     assert run.end() is None
 
 
@@ -298,10 +287,11 @@ def test_a_death_is_told_at_once_and_not_after_the_drain(
     ill.error, slow.hang = KeyError("oops"), threading.Event()
     run = start(None, slow, ill)
     eventually(lambda: "idle-1 died: KeyError: 'oops'; stopping everything else" in caplog.text)
-    slow.started.wait(10)
-    for path in ("/healthz", "/livez"):
-        assert re.search(r"\[-\]idle-1 failed: died: KeyError: 'oops'; since ", run.ask(path)[1])
-    slow.hang.set()
+    told = re.compile(r"\[-\]idle-1 failed: died: KeyError: 'oops'; since ")
+    try:  # soon, and not after the drain, which ends with `hang`
+        assert all(eventually(lambda path=path: told.search(run.ask(path)[1])) for path in ("/healthz", "/livez"))  # type: ignore[misc]  # bound now
+    finally:
+        slow.hang.set()
     assert isinstance(run.ended(), ManagerError)
 
 

@@ -7,10 +7,8 @@ import os
 import re
 import signal
 import threading
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_network
 from itertools import pairwise
@@ -21,8 +19,8 @@ import pytest
 import yaml
 from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider import Interface, PodCIDRs
-from cloudprovider.helpers import key_of, pod_cidrs_of, uid_of
+from cloudprovider import Interface
+from cloudprovider.helpers import pod_cidrs_of, uid_of
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
@@ -38,7 +36,7 @@ from controllers.runtime.cache import NODES as N
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.metrics import Metrics
 from controllers.testing import ManagerRun
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.support.api import MERGE, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
@@ -132,27 +130,6 @@ def test_nodes_get_a_range_of_each_family_beside_what_others_have(api: Cluster) 
     assert {name: after[name] for name in versions} == versions
 
 
-def test_a_node_recreated_under_its_name_gets_another_range_and_overlaps_are_told(api: Cluster) -> None:
-    add(api, "twin-1", "10.244.0.0/25")
-    add(api, "twin-2", "10.244.0.0/24")
-    with allocating(api, "10.244.0.0/16") as (metrics, _):
-        add(api, "again")
-        eventually(lambda: ranges(api)["again"] == ["10.244.1.0/24"], 30)
-        api.delete(f"{NODES}/again")
-        add(api, "again")
-        eventually(lambda: ranges(api)["again"] == ["10.244.2.0/24"], 30)
-        told = [event for name in ("twin-1", "twin-2") for event in api.events_of(name)]
-        assert [event["reason"] for event in told] == ["PodCIDRConflict"]
-        api.delete(f"{NODES}/twin-2")
-        eventually(
-            lambda: metrics.value("node_ipam_controller_cidrset_cidrs_releases_total", clusterCIDR="10.244.0.0/16") == 1
-        )
-        for number in range(3):
-            add(api, f"more-{number}")
-        eventually(lambda: all(ranges(api).values()), 30)
-        assert "10.244.0.0/24" not in [texts[0] for texts in ranges(api).values()], "the half of it is twin-1's still"
-
-
 def test_it_stops_beside_kube_controller_managers_allocator(api: Cluster) -> None:
     """The real server tells who wrote (managedFields): the second node is proof. On the embedded
     one the third is."""
@@ -228,9 +205,8 @@ def test_one_kubelet_that_writes_its_own_range_later_is_not_taken_for_an_allocat
 
 
 @pytest.mark.row("M10")
+@pytest.mark.parametrize("api", [REAL], indirect=True)  # the embedded server has no admission policies
 def test_the_policy_of_the_guide_keeps_kubelets_from_writing_pod_cidrs(api: Cluster) -> None:
-    if not api.is_real:
-        pytest.skip("the embedded server has no admission policies")
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "pod-cidrs.md").read_text()
     [block] = re.findall(r"```yaml\n(.*?)```", guide, re.S)
     policy, binding = yaml.safe_load_all(block)
@@ -356,7 +332,11 @@ def test_a_leader_is_killed_in_the_middle_and_no_range_is_given_twice(api: Clust
     assert not any(SEAL in (node["metadata"].get("annotations") or {}) for node in api.items(NODES))
 
 
-@pytest.mark.parametrize("cidrs", ["10.244.0.0/16", "10.244.0.0/16,fd00:10:244::/48"])
+@pytest.mark.parametrize(
+    ("api", "cidrs"),
+    [("embedded", "10.244.0.0/16"), pytest.param("real", "10.244.0.0/16,fd00:10:244::/48", marks=REAL.marks)],
+    indirect=["api"],
+)
 def test_with_routes_a_cluster_without_overlay_works(api: Cluster, cidrs: str) -> None:
     """Nodes join: initialised, ranges, routes, NetworkUnavailable=False."""
     names = ["node-0000", "node-0001"]
@@ -374,25 +354,7 @@ def test_with_routes_a_cluster_without_overlay_works(api: Cluster, cidrs: str) -
     judge(api)
 
 
-def test_the_cloud_chooses(api: Cluster) -> None:
-    machines = [
-        {"name": "a", "pod_cidrs": ["10.8.1.0/24", "fd00::/64"]},
-        {"name": "b"},
-        {"name": "c", "pod_cidrs": ["10.8.1.128/25"]},
-    ]
-    with FakeCloud(FakeConfig.model_validate({"instances": machines})) as cloud:
-        for name in ("a", "b"):
-            add(api, name)
-        with allocating(api, cloud=cloud, cidr_allocator_type="CloudAllocator"):
-            eventually(lambda: ranges(api)["a"] == ["10.8.1.0/24", "fd00::/64"], 30)
-            eventually(lambda: "CIDRNotAvailable" in reasons(api, "b"), 30)
-            add(api, "c")
-            eventually(lambda: "PodCIDRConflict" in reasons(api, "c"), 30)
-            cloud.console.change_instance("b", pod_cidrs=["10.8.2.0/24"])
-            eventually(lambda: ranges(api)["b"] == ["10.8.2.0/24"], 30)
-        assert ranges(api)["c"] == []
-
-
+@EMBEDDED
 def test_a_provider_that_chooses_none_is_refused(api: Cluster) -> None:
     with (
         FakeCloud(FakeConfig(capabilities=("instances_v2",))) as cloud,
@@ -402,52 +364,7 @@ def test_a_provider_that_chooses_none_is_refused(api: Cluster) -> None:
         pass
 
 
-@pytest.mark.skipif("NODEIPAM_NODES" not in os.environ, reason="NODEIPAM_NODES=5000 measures")
-def test_speed_beside_the_api_servers_own_limit(api: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nodes that are there at the start cost two writes each, to be safe from the last leader;
-    later ones cost one."""
-    count = int(os.environ["NODEIPAM_NODES"])
-    rest = api.clients(as_admin=True).rest("kubelets")
-    names = [f"n-{number:05d}" for number in range(2 * count)]
-
-    def create(name: str) -> None:
-        rest.request("POST", NODES, body=small_node(name, taints=[]))
-
-    def touch(name: str) -> None:
-        body = {"metadata": {"annotations": {"example.com/touched": "yes"}}}
-        rest.request("PATCH", f"{NODES}/{name}", body=body, content_type=MERGE)
-
-    def timed(work: Callable[[str], None], over: Sequence[str]) -> float:
-        began = time.perf_counter()
-        with ThreadPoolExecutor(30) as pool:
-            list(pool.map(work, over))
-        return time.perf_counter() - began
-
-    timed(create, names[:count])
-    own = timed(touch, names[:count])
-
-    def done(metrics: Metrics) -> int:
-        return int(metrics.value("node_ipam_controller_allocation_duration_seconds_count") or 0)
-
-    began = time.perf_counter()
-    with allocating(api, "10.0.0.0/8,fd00:10::/48") as (metrics, _):
-        eventually(lambda: done(metrics) == count, 600)
-        first = time.perf_counter() - began
-        began = time.perf_counter()
-        creation = timed(create, names[count:])
-        eventually(lambda: done(metrics) == 2 * count, 600)
-        second = time.perf_counter() - began
-    judge(api)
-    with capsys.disabled():
-        print(
-            f"\n{count} nodes, {'real' if api.is_real else 'embedded'}: {own:.1f} s for one bare PATCH each with 30 "
-            f"threads; {first:.1f} s where all wait at the start (two each); {second:.1f} s from the first creation "
-            f"where they join (creating them alone: {creation:.1f} s of it)"
-        )
-    assert first < 10 + 2 * own
-    assert second < 10 + creation + own
-
-
+@EMBEDDED
 def test_the_plan_says_which_node_would_get_which_range(api: Cluster) -> None:
     add(api, "has", "10.244.0.0/24")
     add(api, "waits")
@@ -460,47 +377,3 @@ def test_the_plan_says_which_node_would_get_which_range(api: Cluster) -> None:
     rows = [(str(row.subject), row.action, [change.after for change in row.changes]) for row in outcome.rows]
     assert rows == [("node/waits", "set pod CIDR", [("10.244.1.0/24",)])]
     assert ranges(api)["waits"] == []
-
-
-class _Slow(PodCIDRs):
-    """The first answer is slow, and meanwhile the machine is another one."""
-
-    def __init__(self) -> None:
-        self.live = "10.8.1.0/24"
-        self.asked: list[str] = []
-        self.entered, self.go_on = threading.Event(), threading.Event()
-
-    def pod_cidrs(self, nodes: Sequence[V1Node]) -> Mapping[str, Sequence[str]]:
-        live = self.live
-        self.asked += [uid_of(node) for node in nodes]
-        if len(self.asked) == 1:
-            self.entered.set()
-            assert self.go_on.wait(60)
-        return {key_of(node): (live,) for node in nodes}
-
-
-class _Chooser(Interface):
-    def __init__(self, ranges: PodCIDRs) -> None:
-        self._ranges = ranges
-
-    def provider_name(self) -> str:
-        return "acme"
-
-    def pod_cidrs(self) -> PodCIDRs:
-        return self._ranges
-
-
-@pytest.mark.row("M9")
-def test_a_node_recreated_while_the_cloud_is_asked_does_not_get_the_former_instances_range(api: Cluster) -> None:
-    cloud = _Slow()
-    former = add(api, "web-1")["metadata"]["uid"]
-    with allocating(api, cloud=_Chooser(cloud), cidr_allocator_type="CloudAllocator"):
-        assert cloud.entered.wait(30)
-        api.delete(f"{NODES}/web-1")
-        cloud.live = "10.8.2.0/24"
-        uid = add(api, "web-1")["metadata"]["uid"]
-        time.sleep(1)  # the watch tells of both
-        cloud.go_on.set()
-        eventually(lambda: ranges(api)["web-1"], 30)
-    assert ranges(api)["web-1"] == ["10.8.2.0/24"]
-    assert cloud.asked == [former, uid]

@@ -78,15 +78,3 @@ def test_a_node_that_waits_for_a_missing_right_says_so_and_gets_well_when_it_is_
         identity.grant()
         eventually(lambda: not is_tainted(api.get(f"{NODES}/n0")), 20, lambda: process.log)
         assert len(_told(process)) == 1
-
-
-def test_with_the_manifests_rights_nothing_is_called_missing(api: Cluster, start: Start) -> None:
-    api.create(NODES, small_node("n0"))
-    process = start(*FLAGS, f"--kubeconfig={api.kubeconfig}", command=MODULE)
-    eventually(lambda: process.ask("/healthz")[0] == 200, 20, lambda: process.log)
-    eventually(lambda: [event["reason"] for event in api.events_of("n0")] == ["Synced"], 20, lambda: process.log)
-    assert "[+]cloud-calls ok" in process.ask("/healthz?verbose")[1]
-    assert _told(process) == []
-    process.signal(signal.SIGTERM)
-    assert process.ended() == 0
-    assert _told(process) == []

@@ -97,6 +97,7 @@ def test_a_kubelet_gets_no_route_to_what_is_not_its_own(api: Cluster, cloud: Fak
 
 
 @pytest.mark.row("R9")
+@EMBEDDED
 def test_a_second_try_is_seen_although_the_cache_is_behind(api: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     from controllers.runtime.cache.informer import Informer
 

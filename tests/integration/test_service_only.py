@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cloudprovider.testing.waiting import eventually
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 
@@ -51,7 +51,11 @@ def _balancers(folder: Path) -> list[dict[str, Any]]:
     return list(json.loads((folder / "state.json").read_text())["balancers"].values())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("api", "number"),
+    [("embedded", signal.SIGINT), pytest.param("real", signal.SIGTERM, marks=REAL.marks)],
+    indirect=["api"],
+)
 def test_a_service_gets_its_load_balancer_and_loses_it_and_a_signal_ends_it_with_0(
     api: Cluster, tmp_path: Path, number: int
 ) -> None:

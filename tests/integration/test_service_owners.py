@@ -24,7 +24,7 @@ from controllers.manager.embedding import Host
 from controllers.runtime.metrics import Metrics
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
 from tests.support.marker import pass_by
 from tests.support.nodes import small_node
@@ -169,6 +169,7 @@ class _Agent(Interface):
 
 
 @pytest.mark.row("S15")
+@EMBEDDED
 def test_an_agent_that_fills_in_the_status_writes_it_once(api: Cluster) -> None:
     path, marker, writes, cloud = f"{SERVICES}/web", f"{SERVICES}/marker", [0], _Agent()
     ensured = cloud.announced.ensured
@@ -195,6 +196,7 @@ def test_an_agent_that_fills_in_the_status_writes_it_once(api: Cluster) -> None:
 
 
 @pytest.mark.row("S17")
+@EMBEDDED
 def test_an_operator_that_owns_all_annotations_gets_its_way(api: Cluster, cloud: FakeCloud) -> None:
     path, writes = f"{SERVICES}/web", [0]
 

@@ -26,7 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
-from tests.integration.conftest import Cluster, still
+from tests.integration.conftest import EMBEDDED, Cluster, still
 from tests.support.api import LEASE, LEASES, NODES
 from tests.support.https import ask, context, free_port
 from tests.support.nodes import small_node
@@ -146,6 +146,7 @@ def test_who_may_read_what(api: Cluster, start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.row("O10")
+@EMBEDDED
 def test_configz_of_a_running_manager_shows_what_was_given(api: Cluster, start: Start, tmp_path: Path) -> None:
     moving = tmp_path / "migration.yaml"
     moving.write_text(
@@ -240,6 +241,7 @@ def _samples(text: str) -> dict[tuple[str, str], float]:
 
 
 @pytest.mark.row("X1")
+@EMBEDDED
 def test_hostile_clients_hold_back_no_probe(api: Cluster, start: Start) -> None:
     with serving(api, start) as secure, ExitStack() as ends:
 
@@ -304,6 +306,7 @@ def _handshake(port: int) -> ssl.SSLSocket:
 
 
 @pytest.mark.row("X1")
+@EMBEDDED
 def test_an_api_server_that_stands_still_costs_the_askers_and_no_probe(api: Cluster, start: Start) -> None:
     with serving(api, start) as secure, still(api.server), ExitStack() as ends:
         waiting = []
@@ -323,6 +326,7 @@ def test_an_api_server_that_stands_still_costs_the_askers_and_no_probe(api: Clus
         assert b"HTTP/1.1 503" in [tls.recv(12) for tls in waiting[20:]], "and of one address only a few may wait"
 
 
+@EMBEDDED
 def test_a_standby_tells_as_much_as_a_leader(api: Cluster, start: Start) -> None:
     """It writes nothing, and the questions about users are no writes."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -420,12 +424,3 @@ def test_what_cannot_be_served_ends_the_start_with_a_sentence(launch: Callable[.
     assert process.ended() == 1
     assert "--client-ca-file=missing.crt: " in process.log
     assert "Traceback" not in process.log
-
-
-def test_a_port_that_is_taken_is_told(embedded: EmbeddedAPIServer, start: Start, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        flags = [f"--kubeconfig={tmp_path / 'kubeconfig'}", "--leader-elect=false", "--bind-address=127.0.0.1"]
-        process = start(*flags, f"--secure-port={port}")
-        assert process.ended() == 1
-    assert f"--bind-address=127.0.0.1, --secure-port={port}: cannot listen there: Address already in use" in process.log

@@ -19,7 +19,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from cloudprovider import Throttled
 from cloudprovider.testing.fake import FakeCloud, Strike, answers, hangs, raises
 from cloudprovider.testing.waiting import eventually
-from tests.integration.conftest import Cluster, Share
+from tests.integration.conftest import EMBEDDED, Cluster, Share
 from tests.support.api import EVENTS, NODES
 from tests.support.nodes import is_tainted, small_node
 from tests.support.process import MODULE, Process, Start
@@ -114,6 +114,7 @@ def _see_all_well(api: Cluster, process: Process, names: Iterable[str]) -> None:
 
 
 @pytest.mark.row("N5", "N8", "M3", "M6")
+@EMBEDDED
 def test_a_sick_cloud_costs_only_its_victims_and_everyone_is_told(
     api: Cluster, start: Start, share: Share, tmp_path: Path
 ) -> None:

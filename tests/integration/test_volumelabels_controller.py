@@ -17,7 +17,7 @@ from cloudprovider.testing.waiting import eventually
 from controllers.runtime.metrics import Metrics
 from controllers.volumelabels.controller import VolumeLabelController
 from controllers.volumelabels.options import VolumeLabelOptions
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.process import MODULE, Start
 from tests.support.running import at_work
 
@@ -113,6 +113,7 @@ def test_volumes_of_this_cloud_are_labelled_once_and_all_others_left_alone(api: 
     assert disks.asked.count("bare") == 1
 
 
+@EMBEDDED
 def test_what_a_user_wrote_stays_and_a_contradiction_is_told(api: Cluster, tmp_path: Path) -> None:
     disks = Disks({"moved": {ZONE: "z-1", REGION: "r-1"}, "half": {ZONE: "z-1", REGION: "r-1"}})
     api.create(VOLUMES, volume("moved", {ZONE: "z-9"}))
@@ -132,6 +133,7 @@ def test_what_a_user_wrote_stays_and_a_contradiction_is_told(api: Cluster, tmp_p
     assert zones_allowed(api.get(f"{VOLUMES}/moved")) == {ZONE: ["z-1"], REGION: ["r-1"]}
 
 
+@EMBEDDED
 def test_a_missing_disk_and_a_failing_cloud_are_told_and_asked_again(api: Cluster, tmp_path: Path) -> None:
     disks = Disks({"lost": DiskNotFound("no disk lost"), "sick": CloudProviderError("the cloud is ill")})
     api.create(VOLUMES, volume("lost"))
@@ -146,6 +148,7 @@ def test_a_missing_disk_and_a_failing_cloud_are_told_and_asked_again(api: Cluste
     assert api.get(f"{VOLUMES}/lost")["metadata"]["labels"] == {ZONE: "z-2"}
 
 
+@EMBEDDED
 def test_the_manager_runs_it_when_it_is_named(api: Cluster, start: Start, tmp_path: Path) -> None:
     (tmp_path / "cloud.yaml").write_text("volumes: [{id: data, zones: [z-1, z-2], region: r-1}]")
     api.create(VOLUMES, volume("data"))
