@@ -1,5 +1,4 @@
-"""HTTPS over both API servers: who may read what, and clients that do harm hold back nobody (Show
-2).
+"""HTTPS over both API servers: who may read what.
 
 On the real server RBAC decides, by nonResourceURLs; the embedded one decides by its own rules.
 """
@@ -11,11 +10,9 @@ import json
 import operator
 import re
 import secrets
-import select
 import socket
-import ssl
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
-from tests.integration.conftest import EMBEDDED, Cluster, still
+from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import LEASE, LEASES, NODES
 from tests.support.https import ask, context, free_port
 from tests.support.nodes import small_node
@@ -238,92 +235,6 @@ def _samples(text: str) -> dict[tuple[str, str], float]:
         for one in family.samples
         if not one.name.endswith("_bucket")
     }
-
-
-@pytest.mark.row("X1")
-@EMBEDDED
-def test_hostile_clients_hold_back_no_probe(api: Cluster, start: Start) -> None:
-    with serving(api, start) as secure, ExitStack() as ends:
-
-        def connect(data: bytes = b"") -> socket.socket:
-            sock = ends.enter_context(socket.create_connection(("127.0.0.1", secure.port), timeout=20))
-            sock.sendall(data)
-            return sock
-
-        def probes() -> None:
-            """Each is answered before a silent client that came before it has to leave."""
-            for _ in range(5):
-                silent = connect()
-                assert secure.ask("/healthz")[0] == 200
-                assert _waits(silent)
-
-        before = _resources(secure.process)
-        hello = _client_hello()
-        for _ in range(200):
-            connect()
-        probes()
-        for _ in range(60):
-            connect(hello[:-1])  # a handshake that never ends
-            connect(b"\x16\x03\x01\xff\xff" + secrets.token_bytes(300))  # malformed
-            connect(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")  # plain text
-            connect(hello).close()  # cut
-        probes()
-        for _ in range(30):
-            tls = ends.enter_context(_handshake(secure.port))
-            tls.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\nX-Slow: ")  # a request that never ends
-            large = ends.enter_context(_handshake(secure.port))
-            large.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: " + b"y" * 20_000)
-            assert large.recv(100).startswith(b"HTTP/1.1 431 ")
-        probes()
-        assert connect(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").recv(1000).endswith(b"This port speaks HTTPS.\n")
-        threads, memory = _resources(secure.process)
-        assert threads <= before[0] + 12
-        assert memory <= before[1] + 30_000
-        assert "Traceback" not in secure.process.log
-
-
-def _resources(process: Process) -> tuple[int, int]:
-    """Threads, and resident memory in kB."""
-    text = Path(f"/proc/{process.pid}/status").read_text()
-    found = dict(re.findall(r"^(Threads|VmRSS):\s+(\d+)", text, re.MULTILINE))
-    return int(found["Threads"]), int(found["VmRSS"])
-
-
-def _client_hello() -> bytes:
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with pytest.raises(ssl.SSLWantReadError):
-        context().wrap_bio(incoming, outgoing).do_handshake()
-    return outgoing.read()
-
-
-def _waits(sock: socket.socket) -> bool:
-    """Whether it has neither been answered nor closed."""
-    return not select.select([sock], [], [], 0)[0]
-
-
-def _handshake(port: int) -> ssl.SSLSocket:
-    return context().wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=20))
-
-
-@pytest.mark.row("X1")
-@EMBEDDED
-def test_an_api_server_that_stands_still_costs_the_askers_and_no_probe(api: Cluster, start: Start) -> None:
-    with serving(api, start) as secure, still(api.server), ExitStack() as ends:
-        waiting = []
-        for number in range(40):
-            probe = ends.enter_context(_handshake(secure.port)) if number == 1 else None
-            tls = ends.enter_context(_handshake(secure.port))
-            waiting.append(tls)
-            tls.sendall(f"GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer unknown-{number}\r\n\r\n".encode())
-            if probe is not None:
-                probe.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
-                assert probe.recv(12) == b"HTTP/1.1 200"
-                assert _waits(tls), "this one still waits for the API server"
-        for _ in range(9):
-            assert secure.ask("/livez")[0] == 200
-        first = [tls.recv(12) for tls in waiting[:2]]
-        assert first == [b"HTTP/1.1 401"] * 2, "a token that cannot be checked is no token, as in Go"
-        assert b"HTTP/1.1 503" in [tls.recv(12) for tls in waiting[20:]], "and of one address only a few may wait"
 
 
 @EMBEDDED
