@@ -119,7 +119,7 @@ def test_the_story_comes_true_act_by_act(tmp_path: Path) -> None:
 
 def test_a_manager_that_dies_on_the_way_ends_the_demo_with_a_reason(tmp_path: Path) -> None:
     with demo(tmp_path) as process:
-        pid, *_ = eventually(lambda: pids(tmp_path), 30)
+        pid, *_ = eventually(lambda: pids(tmp_path), 60)
         os.kill(pid, signal.SIGKILL)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1
@@ -130,7 +130,7 @@ def test_a_manager_that_dies_on_the_way_ends_the_demo_with_a_reason(tmp_path: Pa
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_takes_its_managers_along(tmp_path: Path, number: int) -> None:
     with demo(tmp_path) as process:
-        eventually(lambda: pids(tmp_path), 30)
+        eventually(lambda: pids(tmp_path), 60)
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -434,7 +434,7 @@ def test_a_real_api_server_takes_everything(api: Cluster, tmp_path: Path, reques
         definition = yaml.safe_load(file.read_text())
         api.create(DEFINITIONS, definition)
         request.addfinalizer(partial(api.delete, f"{DEFINITIONS}/{definition['metadata']['name']}"))
-    eventually(lambda: "PodMonitor" in kinds(api) and "PrometheusRule" in kinds(api), 30)
+    eventually(lambda: "PodMonitor" in kinds(api) and "PrometheusRule" in kinds(api), 60)
     where = kinds(api)
     rendered = {f"chart, {name}": render(values) for name, values in VARIANTS.items()}
     for folder in ("overlays/deployment", "overlays/daemonset"):

@@ -163,7 +163,7 @@ def settled(api: Cluster, run: ManagerRun) -> None:
         seen.append({path: sorted(i["metadata"]["resourceVersion"] for i in api.items(path)) for path in OBJECTS})
         return len(seen) > 8 and all(one == seen[-1] for one in seen[-8:])
 
-    eventually(quiet, 30, lambda: run.log)
+    eventually(quiet, 60, lambda: run.log)
 
 
 def volume(name: str) -> dict[str, Any]:
@@ -222,9 +222,9 @@ def test_the_plan_is_what_the_real_thing_does_and_then_there_is_nothing(
 
     calls = {record.sequence for record in cloud.calls.log()}
     with ManagerRun(admin, cloud, ALL) as run:
-        eventually(lambda: not kit.node("n3").exists, 30, lambda: run.log)
+        eventually(lambda: not kit.node("n3").exists, 60, lambda: run.log)
         left = {"10.244.1.0/24", "10.244.2.0/24", "10.244.4.0/24", "10.244.5.0/24"}
-        eventually(lambda: {one.destination_cidr for one in cloud.console.routes()} == left, 30, lambda: run.log)
+        eventually(lambda: {one.destination_cidr for one in cloud.console.routes()} == left, 60, lambda: run.log)
         settled(api, run)
         done = changes_between(before, facets_of(api))
     planned = planned_changes(outcome)
@@ -346,7 +346,7 @@ def test_what_the_go_manager_kept_is_ensured_and_annotated_and_nothing_else(embe
         kit.expose("web")
         with ManagerRun(embedded, cloud) as run:
             kit.wait_until(lambda: kit.service("web").finalizers and kit.node("n1").conditions["NetworkUnavailable"])
-            eventually(lambda: "applied-load-balancer" in str(kit.service("web").annotations), 30, lambda: run.log)
+            eventually(lambda: "applied-load-balancer" in str(kit.service("web").annotations), 60, lambda: run.log)
         kit.service("web").annotate({"kubernetes-cloud-provider/applied-load-balancer": None})
         kit.node("n1").annotate({"kubernetes-cloud-provider/applied-labels": None})
         outcome = plan(embedded, cloud)
@@ -534,8 +534,8 @@ def test_beside_the_go_manager_that_leads(api: Cluster, admin: Path, kit: Kit, t
         eventually(
             lambda: all(one.conditions.get("NetworkUnavailable") == "False" for one in nodes), 60, lambda: go.log
         )
-        eventually(lambda: all(one.is_initialized for one in nodes), 30, lambda: go.log)
-        eventually(lambda: kit.service("web").json["status"]["loadBalancer"].get("ingress"), 30, lambda: go.log)
+        eventually(lambda: all(one.is_initialized for one in nodes), 60, lambda: go.log)
+        eventually(lambda: kit.service("web").json["status"]["loadBalancer"].get("ingress"), 60, lambda: go.log)
         lease = api.get(LEASE)["spec"]["holderIdentity"]
         changed = {call.method for call in cloud.calls.log(changes_only=True)}
         outcome = plan(admin, new_provider(CloudConfig.read(cloud.share(tmp_path / "plan.json"))))

@@ -120,7 +120,7 @@ def test_an_api_server_that_does_not_answer(
     run = ManagerRun(path, provider)
     starting = threading.Thread(target=run.start)
     starting.start()
-    eventually(lambda: "The manager keeps trying" in run.log, 20, lambda: run.log)
+    eventually(lambda: "The manager keeps trying" in run.log, 60, lambda: run.log)
     assert "nodes: list failed (attempt 1), retrying in 0." in run.log
     assert f"GET /api/v1/nodes: {url}: Connection refused" in run.log
     assert re.search(r"waiting \d s for the API server's first answer: nodes \(list: ", run.log)

@@ -116,7 +116,7 @@ def test_a_node_waits_for_the_ip_that_it_wishes_for_and_is_told(
         assert all(part in message for part in ("10.99.0.1", *(offered or ["no addresses"])))
         assert is_tainted(_node(api))
         cloud.console.change_instance("node-0000", addresses=[("InternalIP", "10.0.0.9"), ("InternalIP", "10.99.0.1")])
-        eventually(lambda: not is_tainted(_node(api)), timeout=20)
+        eventually(lambda: not is_tainted(_node(api)), timeout=60)
     assert _node(api)["status"]["addresses"][0] == {"type": "InternalIP", "address": "10.99.0.1"}
 
 

@@ -107,14 +107,14 @@ def test_nodes_get_a_range_of_each_family_beside_what_others_have(api: Cluster) 
     add(api, "outside", "10.9.0.0/24")
     add(api, "early")
     with allocating(api, service_cidrs=parse_cluster_cidrs("fd00:10:244:1::/112")) as (metrics, _):
-        eventually(lambda: len(ranges(api)["early"]) == 2, 30)
+        eventually(lambda: len(ranges(api)["early"]) == 2, 60)
         assert ranges(api)["early"] == ["10.244.1.0/24", "fd00:10:244:2::/64"]
         add(api, "late")
-        eventually(lambda: "CIDRNotAvailable" in reasons(api, "late"), 30)
+        eventually(lambda: "CIDRNotAvailable" in reasons(api, "late"), 60)
         assert metrics.value("node_ipam_controller_nodes_without_cidrs") == 1
         assert metrics.value("node_ipam_controller_cidrset_usage_cidrs", clusterCIDR="10.244.0.0/22") == 1.0
         api.delete(f"{NODES}/old")
-        eventually(lambda: ranges(api)["late"] == ["10.244.0.0/24", "fd00:10:244:3::/64"], 30)
+        eventually(lambda: ranges(api)["late"] == ["10.244.0.0/24", "fd00:10:244:3::/64"], 60)
         assert metrics.value("node_ipam_controller_cirdset_max_cidrs", clusterCIDR="fd00:10:244::/60") == 16.0
         assert metrics.value("node_ipam_controller_cidrset_cidrs_releases_total", clusterCIDR="10.244.0.0/22") == 1.0
     node = api.get(f"{NODES}/early")
@@ -125,7 +125,7 @@ def test_nodes_get_a_range_of_each_family_beside_what_others_have(api: Cluster) 
     versions = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
     with allocating(api):  # the next process writes nothing
         add(api, "last")
-        eventually(lambda: "CIDRNotAvailable" in reasons(api, "last"), 30)
+        eventually(lambda: "CIDRNotAvailable" in reasons(api, "last"), 60)
     after = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
     assert {name: after[name] for name in versions} == versions
 
@@ -140,25 +140,25 @@ def test_it_stops_beside_kube_controller_managers_allocator(api: Cluster) -> Non
     count = 2 if api.is_real else 3
     with allocating(api, "10.244.0.0/24", well=False) as (metrics, controller):
         add(api, "ours")
-        eventually(lambda: ranges(api)["ours"], 30)
+        eventually(lambda: ranges(api)["ours"], 60)
         for number in range(count):
             name = f"theirs-{number}"
             add(api, name)
-            eventually(lambda name=name: "CIDRNotAvailable" in reasons(api, name), 30)  # type: ignore[misc]
+            eventually(lambda name=name: "CIDRNotAvailable" in reasons(api, name), 60)  # type: ignore[misc]
             assert all(ok for _, ok, _ in controller.remarks())
             theirs = [f"10.9.{number}.0/24"]
             body = {"spec": {"podCIDR": theirs[0], "podCIDRs": theirs}}
             rest.request("PATCH", f"{NODES}/{name}", body=body, content_type=MERGE)
-        eventually(lambda: metrics.value("node_ipam_controller_stopped") == 1, 30)
+        eventually(lambda: metrics.value("node_ipam_controller_stopped") == 1, 60)
         [detail] = [detail for name, ok, detail in controller.remarks() if name == "other-allocator" and not ok]
         assert "--allocate-node-cidrs=false" in detail
         who = "kube-controller-manager" if api.is_real else "an unknown program"
         assert f"another allocator is at work: {who} gave node theirs-{count - 1}" in detail
-        eventually(lambda: "CIDRAllocationStopped" in reasons(api, f"theirs-{count - 1}"), 30)
+        eventually(lambda: "CIDRAllocationStopped" in reasons(api, f"theirs-{count - 1}"), 60)
         api.delete(f"{NODES}/ours")
         add(api, "late")
         eventually(
-            lambda: metrics.value("node_ipam_controller_cidrset_usage_cidrs", clusterCIDR="10.244.0.0/24") == 0, 30
+            lambda: metrics.value("node_ipam_controller_cidrset_usage_cidrs", clusterCIDR="10.244.0.0/24") == 0, 60
         )
         assert ranges(api)["late"] == []
     others.close()
@@ -170,15 +170,15 @@ def test_one_kubelet_can_neither_stop_the_allocation_nor_take_all_ranges(api: Cl
     kube-controller-manager."""
     with allocating(api, "10.244.0.0/22") as (metrics, controller):
         add(api, "honest-1")
-        eventually(lambda: ranges(api)["honest-1"], 30)
+        eventually(lambda: ranges(api)["honest-1"], 60)
         body = small_node("node-0000", taints=[], labels={"kubernetes.io/hostname": "node-0000"})
         body["spec"] |= {"podCIDR": "10.244.0.0/22", "podCIDRs": ["10.244.0.0/22"]}
         kubelet = api.kubelet("node-0000")
         assert kubelet.request("POST", f"{NODES}?fieldManager=kube-controller-manager", body)[0] == 201
-        eventually(lambda: "PodCIDRTooWide" in reasons(api, "node-0000"), 30)
+        eventually(lambda: "PodCIDRTooWide" in reasons(api, "node-0000"), 60)
         for number in range(2, 5):
             add(api, f"honest-{number}")
-        eventually(lambda: all(ranges(api).values()), 30)
+        eventually(lambda: all(ranges(api).values()), 60)
         assert metrics.value("node_ipam_controller_conflicts_total", kind="other_writer") == 0
         assert all(ok for _, ok, _ in controller.remarks())
     honest = {name: texts for name, texts in ranges(api).items() if name != "node-0000"}
@@ -191,16 +191,16 @@ def test_one_kubelet_that_writes_its_own_range_later_is_not_taken_for_an_allocat
     none."""
     with allocating(api, "10.244.0.0/24") as (metrics, controller):
         add(api, "honest-1")
-        eventually(lambda: ranges(api)["honest-1"], 30)
+        eventually(lambda: ranges(api)["honest-1"], 60)
         add(api, "node-0000")
-        eventually(lambda: "CIDRNotAvailable" in reasons(api, "node-0000"), 30)
+        eventually(lambda: "CIDRNotAvailable" in reasons(api, "node-0000"), 60)
         body = {"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}}
         own = f"{NODES}/node-0000?fieldManager=kube-controller-manager"
         assert api.kubelet("node-0000").request("PATCH", own, body, MERGE)[0] == 200
-        eventually(lambda: metrics.value("node_ipam_controller_conflicts_total", kind="other_writer") == 1, 30)
+        eventually(lambda: metrics.value("node_ipam_controller_conflicts_total", kind="other_writer") == 1, 60)
         api.delete(f"{NODES}/honest-1")
         add(api, "honest-2")
-        eventually(lambda: ranges(api)["honest-2"] == ["10.244.0.0/24"], 30)
+        eventually(lambda: ranges(api)["honest-2"] == ["10.244.0.0/24"], 60)
         assert all(ok for _, ok, _ in controller.remarks())
 
 
@@ -227,7 +227,7 @@ def test_the_policy_of_the_guide_keeps_kubelets_from_writing_pod_cidrs(api: Clus
         own = f"{NODES}/node-0000"
         assert kubelet.request("PATCH", own, {"spec": ranged["spec"]}, MERGE)[0] >= 400
         with allocating(api, "10.244.0.0/24"):
-            eventually(lambda: ranges(api)["node-0000"] == ["10.244.0.0/24"], 30)
+            eventually(lambda: ranges(api)["node-0000"] == ["10.244.0.0/24"], 60)
         note = {"metadata": {"annotations": {"example.com/note": "mine"}}}
         assert kubelet.request("PATCH", own, note, MERGE)[0] == 200, "it may change what it always may"
 
@@ -241,10 +241,10 @@ def test_a_node_that_cannot_be_changed_does_not_keep_the_others_without_ranges(
     add(api, "n0")
     with frozen(api), allocating(api, "10.244.0.0/16") as (_, controller):
         add(api, "late")
-        eventually(lambda: any(name == "takeover" for name, _, _ in controller.remarks()), 30)
+        eventually(lambda: any(name == "takeover" for name, _, _ in controller.remarks()), 60)
         assert not any(ranges(api).values()), "a former leader's write may be under way"
-        eventually(lambda: ranges(api)["late"] and ranges(api)["n0"], 30)
-        eventually(lambda: "CIDRAssignmentFailed" in reasons(api, "frozen"), 30)
+        eventually(lambda: ranges(api)["late"] and ranges(api)["n0"], 60)
+        eventually(lambda: "CIDRAssignmentFailed" in reasons(api, "frozen"), 60)
         assert ranges(api)["frozen"] == []
     judge(api)
 
@@ -345,8 +345,8 @@ def test_with_routes_a_cluster_without_overlay_works(api: Cluster, cidrs: str) -
         with ManagerRun(api.kubeconfig, cloud, flags):
             for name in names:
                 api.create(NODES, small_node(name))
-            eventually(lambda: all(network(api, name) == ("False", "RouteCreated") for name in names), 30)
-            eventually(lambda: not any(tainted(api, name) for name in names), 30)
+            eventually(lambda: all(network(api, name) == ("False", "RouteCreated") for name in names), 60)
+            eventually(lambda: not any(tainted(api, name) for name in names), 60)
         found = ranges(api)
         assert [len(found[name]) for name in names] == [cidrs.count(",") + 1] * 2
         table = {route.destination_cidr: route.target_node for route in cloud.console.routes()}

@@ -130,7 +130,7 @@ def test_a_burst_costs_one_listing_and_an_idle_time_none(api: Cluster, cloud: Fa
         eventually(lambda: len(_table(cloud)) == 30)
         for number in range(30, 60):
             _add_node(api, f"second-{number}", f"10.244.{number}.0/24")
-        eventually(lambda: all(_reason(api, f"second-{number}") == CREATED for number in range(30, 60)), timeout=30)
+        eventually(lambda: all(_reason(api, f"second-{number}") == CREATED for number in range(30, 60)), timeout=60)
         assert cloud.calls.counts()["list_routes"] == 1
         versions = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
         calls = dict(cloud.calls.counts())

@@ -171,7 +171,7 @@ def test_beside_routes_that_cannot_be_read_nothing_is_created_and_health_names_t
             assert cloud.calls.counts()["create_route"] == created
             assert _condition_is_absent(api, "n2")
             routes.__class__ = FakeRoutes
-            eventually(lambda: _reason(api, "n2") == CREATED, timeout=20)
+            eventually(lambda: _reason(api, "n2") == CREATED, timeout=60)
             assert made[0].remarks() == [("routes", True, "")]
 
 

@@ -112,7 +112,7 @@ def test_services_are_served_side_by_side(api: Cluster) -> None:
         for number in range(24):
             api.create(SERVICES, lb_service(f"web-{number}"))
         with _running(api.kubeconfig, cloud):
-            eventually(lambda: all(_ingress(api, f"web-{number}") for number in range(24)), 20)
+            eventually(lambda: all(_ingress(api, f"web-{number}") for number in range(24)), 60)
         calls = cloud.calls.log("ensure_load_balancer")
     assert len(calls) == 24
     together = max(sum(other.started <= call.started < (other.ended or 0) for other in calls) for call in calls)
@@ -154,10 +154,10 @@ def test_a_building_call_that_takes_long_is_told_while_it_is_waited_for(api: Clu
     cloud.faults.on("ensure_load_balancer", hangs())
     api.create(SERVICES, lb_service("web"))
     with _running(api.kubeconfig, cloud, calls=CloudCallOptions(timeout=1.0, build_timeout=60.0)):
-        eventually(lambda: "CloudCallOverdue" in _reasons(api, "web"), 20)
+        eventually(lambda: "CloudCallOverdue" in _reasons(api, "web"), 60)
         [event] = [event for event in api.events_of("web") if event["reason"] == "CloudCallOverdue"]
         assert "has not answered after 1 s (--cloud-api-timeout)" in event["message"]
         assert "up to 60 s (--cloud-api-build-timeout)" in event["message"]
         assert "SyncLoadBalancerFailed" not in _reasons(api, "web"), "it is not given up"
         cloud.faults.clear()
-        eventually(lambda: _ingress(api, "web"), 30)
+        eventually(lambda: _ingress(api, "web"), 60)

@@ -201,7 +201,7 @@ def test_an_operator_that_owns_all_annotations_gets_its_way(api: Cluster, cloud:
     api.create(SERVICES, lb_service("web"))
     with _running(api.kubeconfig, cloud), _beside(operator):
         eventually(lambda: addresses(api.get(path)))
-        eventually(lambda: len(cloud.calls.log("get_load_balancer", key="default/web")) >= 4, 20, "four checks")
+        eventually(lambda: len(cloud.calls.log("get_load_balancer", key="default/web")) >= 4, 60, "four checks")
     # The claim, the note, and once what is put back after a minute.
     assert 1 <= writes[0] <= 3
     assert cloud.calls.count("ensure_load_balancer") == 1

@@ -101,7 +101,7 @@ def serving(api: Cluster, start: Start, *flags: str) -> Iterator[Secure]:
         )
         made = Secure(process, port, reader, stranger, authority)
         eventually(lambda: _answer(made, "/readyz") == 200, 60, lambda: process.log)
-        eventually(lambda: made.ask("/metrics", reader)[0] == 200, 30, lambda: process.log)
+        eventually(lambda: made.ask("/metrics", reader)[0] == 200, 60, lambda: process.log)
         yield made
         for secret in (reader, stranger):
             assert secret not in process.log
@@ -187,7 +187,7 @@ def _certificates(secure: Secure, folder: Path) -> None:
     """The cluster's CA is known soon after the start, and new connections are asked for
     certificates then."""
     trusted = context(certificate=secure.authority.client_files(folder, RESTRICTED_USER, ("readers",)))
-    eventually(lambda: secure.ask("/metrics", tls=trusted)[0] == 200, 30, lambda: secure.process.log)
+    eventually(lambda: secure.ask("/metrics", tls=trusted)[0] == 200, 60, lambda: secure.process.log)
     masters = context(certificate=secure.authority.client_files(folder, "root", ("system:masters",)))
     assert secure.ask("/metrics", tls=masters)[0] == 200
     nobody = context(certificate=secure.authority.client_files(folder, "nobody-known"))
@@ -280,7 +280,7 @@ def test_without_its_rights_it_runs_and_names_the_missing_ones(api: Cluster, sta
         line = "missing permission: create on tokenreviews. Without it nobody can read metrics"
         assert process.log.count(line) == 1
         assert "apiGroups ['authentication.k8s.io'], resources [tokenreviews], verbs [create]" in process.log
-        eventually(lambda: ask(port, "/healthz") == (200, "ok"), 30, lambda: process.log)
+        eventually(lambda: ask(port, "/healthz") == (200, "ok"), 60, lambda: process.log)
 
 
 def _listens(port: int) -> bool:
@@ -313,7 +313,7 @@ def test_certificate_files_are_followed(
         f"--client-ca-file={tmp_path / 'clients.crt'}",
         "--tls-min-version=VersionTLS13",
     )
-    eventually(lambda: _listens(port), 30, lambda: process.log)
+    eventually(lambda: _listens(port), 60, lambda: process.log)
     trusting = context(tmp_path / "ca.crt", clients.client_files(tmp_path, "root", ("system:masters",)))
     eventually(lambda: ask(port, "/metrics", tls=trusting)[0] == 200)
 
@@ -327,7 +327,7 @@ def test_certificate_files_are_followed(
 
     assert served() == "first"
     authority.server_files(tmp_path, "second")
-    eventually(lambda: served() == "second", 15, lambda: process.log)
+    eventually(lambda: served() == "second", 60, lambda: process.log)
 
 
 def test_what_cannot_be_served_ends_the_start_with_a_sentence(launch: Callable[..., tuple[Process, int]]) -> None:
