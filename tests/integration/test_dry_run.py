@@ -339,27 +339,6 @@ def embedded(tmp_path: Path) -> Iterator[Path]:
         yield server.write_kubeconfig(tmp_path / "kubeconfig")
 
 
-def test_what_the_go_manager_kept_is_ensured_and_annotated_and_nothing_else(embedded: Path, cloud: FakeCloud) -> None:
-    """Its Services have finalizer and address, and not our notes; so have its nodes."""
-    with Kit(embedded) as kit:
-        kit.join("n1")
-        kit.expose("web")
-        with ManagerRun(embedded, cloud) as run:
-            kit.wait_until(lambda: kit.service("web").finalizers and kit.node("n1").conditions["NetworkUnavailable"])
-            eventually(lambda: "applied-load-balancer" in str(kit.service("web").annotations), 60, lambda: run.log)
-        kit.service("web").annotate({"kubernetes-cloud-provider/applied-load-balancer": None})
-        kit.node("n1").annotate({"kubernetes-cloud-provider/applied-labels": None})
-        outcome = plan(embedded, cloud)
-    assert actions(outcome) == {
-        ("service/default/web", "ensure load balancer"), ("service/default/web", "annotate"), ("node/n1", "annotate"),
-    }  # fmt: skip
-    [ensured] = [row for row in outcome.rows if row.action == "ensure load balancer"]
-    assert "may change nothing" in ensured.note
-    assert not ensured.certain
-    assert [(change.before, change.after) for change in ensured.changes] == [(None, ("n1",))]
-    assert outcome.code == 3
-
-
 def test_what_is_held_back_and_what_could_not_be_asked_is_shown(embedded: Path, cloud: FakeCloud) -> None:
     with Kit(embedded) as kit:
         for name in ("n1", "n2"):

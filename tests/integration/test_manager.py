@@ -306,18 +306,6 @@ def test_threads_lost_beyond_the_bound_end_the_manager(
     assert "129 provider calls never came back" in str(ended)
 
 
-@pytest.mark.row("M3")
-def test_a_wedged_controller_shows_in_health_and_liveness(embedded: EmbeddedAPIServer, start: Start) -> None:
-    idle = Idle()
-    run = start(None, idle)
-    eventually(lambda: "[+]idle-0-queue ok" in run.ask("/livez?verbose")[1])
-    idle.ill = True
-    for path in ("/healthz", "/livez"):
-        status, text = run.ask(path)
-        assert status == 500
-        assert "[-]idle-0-queue failed: wedged" in text
-
-
 @pytest.mark.row("M1")
 def test_a_controller_that_does_not_drain_is_left_behind_in_time(
     embedded: EmbeddedAPIServer, start: Start, caplog: pytest.LogCaptureFixture
@@ -346,16 +334,6 @@ class _Balancers(_Bare):
         return self._cloud.load_balancer()
 
 
-def test_a_provider_that_offers_nothing_ends_the_start(
-    embedded: EmbeddedAPIServer, start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
-    ended = start(_Bare()).ended()
-    assert isinstance(ended, ManagerError)
-    assert "no controller is left to run" in str(ended)
-    for name in ("cloud-node-controller", "cloud-node-lifecycle-controller"):
-        assert f"{name} is off: provider bare offers no instances" in caplog.text
-
-
 def test_a_provider_of_load_balancers_alone_needs_no_flags(
     embedded: EmbeddedAPIServer, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -367,14 +345,6 @@ def test_a_provider_of_load_balancers_alone_needs_no_flags(
     eventually(lambda: embedded.get("services", "web", "default")["status"]["loadBalancer"].get("ingress"))
     assert run.end() is None
     assert "cloud-node-controller is off: provider bare offers no instances" in caplog.text
-
-
-def test_a_health_address_that_is_taken_is_told(embedded: EmbeddedAPIServer, start: Start) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        ended = start(given=options(health_bind_address=address)).ended()
-    assert isinstance(ended, ManagerError)
-    assert f"--health-bind-address={address}: cannot listen there" in str(ended)
 
 
 def test_controllers_get_what_they_are_built_from(embedded: EmbeddedAPIServer, start: Start) -> None:

@@ -5,13 +5,10 @@ On the real server RBAC decides, by nonResourceURLs; the embedded one decides by
 
 from __future__ import annotations
 
-import functools
 import json
-import operator
 import re
 import secrets
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +17,6 @@ import pytest
 from attrs import frozen
 from prometheus_client.parser import text_string_to_metric_families
 
-from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import EMBEDDED, Cluster
@@ -142,47 +138,6 @@ def test_who_may_read_what(api: Cluster, start: Start, tmp_path: Path) -> None:
         assert counted["apiserver_delegated_authn_request_total", "201"] < 20
 
 
-@pytest.mark.row("O10")
-@EMBEDDED
-def test_configz_of_a_running_manager_shows_what_was_given(api: Cluster, start: Start, tmp_path: Path) -> None:
-    moving = tmp_path / "migration.yaml"
-    moving.write_text(
-        "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: moving, "
-        "controllerLeaders: [{name: service-controller, component: '*'}]}"
-    )
-    given = {
-        "leader-elect-lease-duration": ("20s", "Generic.LeaderElection.leaseDuration"),
-        "controllers": ("*,node-ipam-controller", "Generic.Controllers"),
-        "cidr-allocator-type": ("CloudAllocator", "KubeCloudShared.CIDRAllocatorType"),
-        "allocate-node-cidrs": ("true", "KubeCloudShared.AllocateNodeCIDRs"),
-        "cluster-cidr": ("10.9.0.0/16", "KubeCloudShared.ClusterCIDR"),
-        "cluster-name": ("blue", "KubeCloudShared.ClusterName"),
-        "configure-cloud-routes": ("false", "KubeCloudShared.ConfigureCloudRoutes"),
-        "route-reconciliation-period": ("1m0s", "KubeCloudShared.RouteReconciliationPeriod"),
-        "node-monitor-period": ("7s", "NodeLifecycleController.NodeMonitorPeriod"),
-        "node-status-update-frequency": ("2m0s", "NodeStatusUpdateFrequency"),
-        "concurrent-service-syncs": ("3", "ServiceController.ConcurrentServiceSyncs"),
-        "kube-api-qps": ("500.0", "Generic.ClientConnection.qps"),
-        "profiling": ("false", "Generic.Debugging.enableProfiling"),
-    }
-    flags = [f"--{name}={value}" for name, (value, _) in given.items()]
-    flags += ["--enable-leader-migration", f"--leader-migration-config={moving}", "--min-resync-period=12h"]
-    with serving(api, start, *flags) as secure:
-        shown = json.loads(secure.ask("/configz", secure.reader)[1])["cloudcontrollermanager.config.k8s.io"]
-        for name, (value, place) in given.items():
-            found = functools.reduce(operator.getitem, place.split("."), shown)
-            text = ",".join(found) if isinstance(found, list) else str(found)
-            assert text.lower() == value.lower(), name
-        assert shown["Generic"]["Address"] == "127.0.0.1"
-        assert shown["Generic"]["MinResyncPeriod"] == "0s", "nothing is replayed"
-        assert "--min-resync-period=12h0m0s: has no effect" in secure.process.log
-        assert shown["Generic"]["LeaderMigration"] == {
-            "leaderName": "moving",
-            "resourceLock": "leases",
-            "controllerLeaders": [{"name": "service-controller", "component": "*"}],
-        }
-
-
 def _certificates(secure: Secure, folder: Path) -> None:
     """The cluster's CA is known soon after the start, and new connections are asked for
     certificates then."""
@@ -288,50 +243,3 @@ def _listens(port: int) -> bool:
         return ask(port, "/livez")[0] == 200
     except OSError:
         return False
-
-
-@pytest.fixture
-def launch(embedded: EmbeddedAPIServer, start: Start, tmp_path: Path) -> Callable[..., tuple[Process, int]]:
-    def launched(*flags: str) -> tuple[Process, int]:
-        port = free_port()
-        common = [f"--kubeconfig={tmp_path / 'kubeconfig'}", "--leader-elect=false", "--bind-address=127.0.0.1"]
-        return start(*common, f"--secure-port={port}", *flags), port
-
-    return launched
-
-
-def test_certificate_files_are_followed(
-    launch: Callable[..., tuple[Process, int]], embedded: EmbeddedAPIServer, tmp_path: Path
-) -> None:
-    authority, clients = Authority(), Authority("clients")
-    (tmp_path / "ca.crt").write_bytes(authority.pem)
-    (tmp_path / "clients.crt").write_bytes(clients.pem)
-    certificate, key = authority.server_files(tmp_path, "first")
-    process, port = launch(
-        f"--tls-cert-file={certificate}",
-        f"--tls-private-key-file={key}",
-        f"--client-ca-file={tmp_path / 'clients.crt'}",
-        "--tls-min-version=VersionTLS13",
-    )
-    eventually(lambda: _listens(port), 60, lambda: process.log)
-    trusting = context(tmp_path / "ca.crt", clients.client_files(tmp_path, "root", ("system:masters",)))
-    eventually(lambda: ask(port, "/metrics", tls=trusting)[0] == 200)
-
-    def served() -> str:
-        with context(tmp_path / "ca.crt").wrap_socket(
-            socket.create_connection(("127.0.0.1", port), timeout=20), server_hostname="127.0.0.1"
-        ) as tls:
-            assert tls.version() == "TLSv1.3"
-            subject = (tls.getpeercert() or {})["subject"]
-            return str(subject[0][0][1])
-
-    assert served() == "first"
-    authority.server_files(tmp_path, "second")
-    eventually(lambda: served() == "second", 60, lambda: process.log)
-
-
-def test_what_cannot_be_served_ends_the_start_with_a_sentence(launch: Callable[..., tuple[Process, int]]) -> None:
-    process, _ = launch("--client-ca-file=missing.crt")
-    assert process.ended() == 1
-    assert "--client-ca-file=missing.crt: " in process.log
-    assert "Traceback" not in process.log

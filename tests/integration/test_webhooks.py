@@ -345,20 +345,6 @@ def test_a_vendors_own_webhook_refuses_and_a_cloud_that_cannot_answer_is_what_th
             assert api.find(f"{VOLUMES}/{name}") is None
 
 
-def test_without_the_right_to_the_secret_one_replica_still_serves_and_says_what_is_missing(hooked: Hooked) -> None:
-    role = f"{PATHS['Role'].format(namespace=NAMESPACE)}/webhook-test"
-    rules = [one for one in hooked.api.get(role)["rules"] if "secrets" not in one["resources"]]
-    hooked.api.patch(role, {"rules": rules})
-    eventually(lambda: hooked.own().request("GET", SECRET)[0] == 403, 60)
-    hooked.configure("mutatingwebhook", WEBHOOKS[0].webhook, hooked.ports[0])
-    with hooked.replicas(Disks()) as [manager]:
-        eventually(lambda: is_labelled(hooked.tried("probe")), 60, lambda: manager.log)
-        assert "BEGIN CERTIFICATE" in hooked.bundle()
-        assert "PRIVATE KEY" not in hooked.bundle(), "the pair in memory is one text with its key"
-        eventually(lambda: "missing permission: get, patch on secrets" in manager.log, 60, lambda: manager.log)
-        assert "replicas share no certificate for webhooks" in manager.log
-
-
 def ending_pair(monkeypatch: pytest.MonkeyPatch) -> str:
     """A self-signed certificate that ends in ten days, with its key."""
     with monkeypatch.context() as patch:

@@ -11,11 +11,6 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent, wait_for
 from tests.support.clock import FakeClock
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
 def test_system_clock_reads_the_machine() -> None:
     before = time.monotonic()
     assert before <= SYSTEM_CLOCK.monotonic() <= time.monotonic()

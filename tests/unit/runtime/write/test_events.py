@@ -87,18 +87,8 @@ class FakeServer:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def server() -> FakeServer:
     return FakeServer()
-
-
-@pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
 
 
 Make = Callable[..., EventRecorder]
