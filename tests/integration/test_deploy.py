@@ -301,8 +301,8 @@ def test_a_wrong_value_is_refused_by_name(values: dict[str, Any], message: str) 
 
 
 @pytest.mark.row("X6")
-@pytest.mark.parametrize("count", range(1, len(CATALOG) + 1))
-def test_the_chart_grants_what_the_table_says_for_every_set_of_controllers(count: int) -> None:
+@pytest.mark.parametrize("count", [1, 2, len(CATALOG) - 1, len(CATALOG)])
+def test_the_chart_grants_what_the_table_says_for_each_controller_each_pair_all_but_one_and_all(count: int) -> None:
     for chosen in itertools.combinations(CATALOG, count):
         words = [entry.name for entry in chosen]
         wanted = {
