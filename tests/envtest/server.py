@@ -256,7 +256,7 @@ class RealAPIServer:
             "--max-requests-inflight=2000",
             "--max-mutating-requests-inflight=1000",
         )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not self._ready():
             process = self._programs.process("kube-apiserver")
             if process.poll() is not None or time.monotonic() > deadline:

@@ -14,7 +14,7 @@ from cloudprovider.testing.waiting import eventually
 from controllers.manager.embedding import Host
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.running import at_work
 
 SERVICES = "/api/v1/namespaces/default/services"
@@ -68,6 +68,7 @@ def _service(**annotations: str) -> dict[str, Any]:
     }
 
 
+@EMBEDDED
 def test_mistakes_are_one_event_and_what_is_mended_is_built(api: Cluster) -> None:
     cloud = Picky()
 

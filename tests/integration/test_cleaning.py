@@ -10,7 +10,7 @@ import pytest
 
 from cloudprovider.testing.fake import raises
 from cloudprovider.testing.waiting import eventually
-from tests.integration.conftest import Cluster, Share
+from tests.integration.conftest import EMBEDDED, Cluster, Share
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 from tests.support.process import MODULE, Start
@@ -24,6 +24,7 @@ MESSAGE = (
 
 
 @pytest.mark.row("X2", "X4")
+@EMBEDDED
 def test_a_clouds_error_reaches_events_log_and_health_without_secrets(
     api: Cluster, start: Start, share: Share, tmp_path: Path
 ) -> None:

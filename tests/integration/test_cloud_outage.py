@@ -1,26 +1,24 @@
 """The cloud is out for a while, with many nodes and Services waiting: few lines in the log, and
-everyone is served soon after its return. `CLOUD_OUTAGE=1000,200,60` runs it with 1,000 nodes, 200
-Services and 60 s."""
+everyone is served soon after its return. `CLOUD_OUTAGE=1000,200` runs it with 1,000 nodes and 200
+Services."""
 
 from __future__ import annotations
 
 import os
 import re
-import time
 from pathlib import Path
 
 import pytest
 
 from cloudprovider.testing.fake import raises
 from cloudprovider.testing.waiting import eventually
-from tests.integration.conftest import Cluster, Share
+from tests.integration.conftest import EMBEDDED, Cluster, Share
 from tests.support.api import NODES
 from tests.support.nodes import is_tainted, small_node
 from tests.support.process import Start
 from tests.support.services import SERVICES, ingress, lb_service
 
-NODE_COUNT, SERVICE_COUNT, SECONDS = map(int, os.environ.get("CLOUD_OUTAGE", "60,20,12").split(","))
-SERVED_AFTER = 10.0
+NODE_COUNT, SERVICE_COUNT = map(int, os.environ.get("CLOUD_OUTAGE", "60,20").split(","))
 LINES = 100
 _PER_OBJECT = ("initialised node", "built the load balancer")  # one line for each object is meant to be there
 
@@ -32,6 +30,7 @@ def _waiting(api: Cluster) -> int:
 
 
 @pytest.mark.row("K16", "O1", "O2", "O3", "O4")
+@EMBEDDED
 def test_an_outage_of_the_cloud_is_a_few_lines_and_over_when_it_is_over(
     api: Cluster, start: Start, share: Share, tmp_path: Path
 ) -> None:
@@ -44,33 +43,27 @@ def test_an_outage_of_the_cloud_is_a_few_lines_and_over_when_it_is_over(
         "--leader-elect=false",
         "--health-bind-address=127.0.0.1:0",
     )
-    eventually(lambda: process.ask("/readyz")[0] == 200, 30, lambda: process.log)
-    ends = time.time() + SECONDS
-    began = time.monotonic()
+    eventually(lambda: process.ask("/readyz")[0] == 200, 60, lambda: process.log)
     for number in range(max(NODE_COUNT, SERVICE_COUNT)):
         if number < NODE_COUNT:
             api.create(NODES, small_node(f"node-{number:04d}"))
         if number < SERVICE_COUNT:
             api.create(SERVICES, lb_service(f"web-{number}"))
-    eventually(lambda: "[-]cloud-calls failed: every call has failed for" in process.ask("/healthz")[1], 20)
-    told_after = time.monotonic() - began
+    eventually(lambda: "[-]cloud-calls failed: every call has failed for" in process.ask("/healthz")[1], 60)
     assert process.metric("node_controller_uninitialized_nodes") == NODE_COUNT
     assert process.metric("service_controller_services_without_address") == SERVICE_COUNT
     assert process.metric("node_controller_oldest_uninitialized_node_age_seconds") > 1
     assert process.metric("service_controller_oldest_service_without_address_age_seconds") > 1
     assert process.ask("/livez")[0] == 200, "a restart of this process mends no cloud"
-    assert time.time() < ends, "all of this belongs into the outage: give it more seconds"
-    time.sleep(ends - time.time())
     out.remove()
     # Lists of everything are a load of their own, so the server is asked when the process says that
     # all are served.
     gauges = ("node_controller_uninitialized_nodes", "service_controller_services_without_address")
     eventually(
         lambda: not any(map(process.metric, gauges)) and _waiting(api) == 0,
-        SERVED_AFTER,
+        60,
         lambda: f"{_waiting(api)} wait still:\n{process.log}",
     )
-    served_after = time.time() - ends
     eventually(lambda: process.ask("/healthz")[0] == 200, 10)
     delay = "service_controller_load_balancer_address_delay_seconds_count"
     eventually(lambda: process.metric(delay) == SERVICE_COUNT, 10)
@@ -80,7 +73,6 @@ def test_an_outage_of_the_cloud_is_a_few_lines_and_over_when_it_is_over(
     assert len(built) == SERVICE_COUNT
     assert len(re.findall(r"initialised node \S+: fake://\S+, [\d.]+ s after its creation", process.log)) == NODE_COUNT
     lines = [line for line in process.log.splitlines() if not any(part in line for part in _PER_OBJECT)]
-    print(f"/healthz said so after {told_after:.1f} s; served {served_after:.1f} s after the end; {len(lines)} lines")
     assert len(lines) < LINES, process.log
     assert any("such failures of" in line for line in lines)
     assert any(": over after " in line for line in lines)

@@ -1,4 +1,4 @@
-"""What happens on the way to the API server, embedded or real: connections that lead nowhere."""
+"""What happens on the way to the API server: connections that lead nowhere."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pytest
 
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import MERGE_PATCH, ClientBuilder, Unreachable
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 from tests.support.proxy import ChaosProxy
 
 
 @pytest.mark.row("K4")
+@EMBEDDED
 def test_connections_that_lead_nowhere_cost_one_timeout(api: Cluster, tmp_path: Path) -> None:
     """Formerly each of them cost one, which was enough to lose a lease."""
     api.create(NODES, small_node("n1"))

@@ -210,7 +210,7 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
         own = ("--cluster-cidr=10.244.0.0/22",) if controller == "node-ipam-controller" else ()
         flags = (*FLAGS, *own, *files, f"--kubeconfig={kubeconfig}")
         process = start(*flags, f"--controllers={controller}", f"--secure-port={port}", command=MODULE)
-        eventually(lambda: is_ready(port), 30, lambda: process.log)
+        eventually(lambda: is_ready(port), 60, lambda: process.log)
         # A second one stands by, and watches the Lease.
         start(*flags, f"--controllers={controller}", "--secure-port=0", command=MODULE)
         # Who has this token, and what they may see here: asked by the manager.

@@ -301,8 +301,8 @@ def test_a_wrong_value_is_refused_by_name(values: dict[str, Any], message: str) 
 
 
 @pytest.mark.row("X6")
-@pytest.mark.parametrize("count", range(1, len(CATALOG) + 1))
-def test_the_chart_grants_what_the_table_says_for_every_set_of_controllers(count: int) -> None:
+@pytest.mark.parametrize("count", [1, 2, len(CATALOG) - 1, len(CATALOG)])
+def test_the_chart_grants_what_the_table_says_for_each_controller_each_pair_all_but_one_and_all(count: int) -> None:
     for chosen in itertools.combinations(CATALOG, count):
         words = [entry.name for entry in chosen]
         wanted = {
@@ -434,7 +434,7 @@ def test_a_real_api_server_takes_everything(api: Cluster, tmp_path: Path, reques
         definition = yaml.safe_load(file.read_text())
         api.create(DEFINITIONS, definition)
         request.addfinalizer(partial(api.delete, f"{DEFINITIONS}/{definition['metadata']['name']}"))
-    eventually(lambda: "PodMonitor" in kinds(api) and "PrometheusRule" in kinds(api), 30)
+    eventually(lambda: "PodMonitor" in kinds(api) and "PrometheusRule" in kinds(api), 60)
     where = kinds(api)
     rendered = {f"chart, {name}": render(values) for name, values in VARIANTS.items()}
     for folder in ("overlays/deployment", "overlays/daemonset"):

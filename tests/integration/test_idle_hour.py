@@ -53,7 +53,7 @@ def _await_rounds(metrics: Metrics, rounds: int) -> None:
     def refreshed() -> float:
         return metrics.value("workqueue_work_duration_seconds_count", name="NodeRefresh") or 0.0
 
-    eventually(lambda: refreshed() >= COUNT * rounds, timeout=30, message=lambda: f"{refreshed()} refreshed")
+    eventually(lambda: refreshed() >= COUNT * rounds, timeout=60, message=lambda: f"{refreshed()} refreshed")
     labels = {"provider": "bench", "method": "instances_metadata", "outcome": "success"}
     assert metrics.value("cloudprovider_api_requests_total", **labels) == COUNT / 100 * rounds
 

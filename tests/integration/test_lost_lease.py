@@ -211,7 +211,7 @@ def test_a_program_ends_before_a_call_that_is_under_way_can_go_on(
     arguments = [kubeconfig] if hosted else [*FLAGS, f"--kubeconfig={kubeconfig}"]
     with started(HOSTED if hosted else PROGRAM, arguments, tmp_path) as process:
         try:
-            eventually((tmp_path / "called").exists, 30)
+            eventually((tmp_path / "called").exists, 60)
             take(server)
             _, log = process.communicate(timeout=20)
         finally:
@@ -250,7 +250,7 @@ def test_a_log_that_hangs_holds_up_no_end(server: EmbeddedAPIServer, tmp_path: P
     kubeconfig = str(tmp_path / "kubeconfig")
     with started(PROGRAM.replace(first, more + first), [*FLAGS, f"--kubeconfig={kubeconfig}"], tmp_path) as process:
         try:
-            eventually((tmp_path / "called").exists, 30)
+            eventually((tmp_path / "called").exists, 60)
             time.sleep(1.0)  # real time, in which the pipe fills
             before = server.get("leases", LEASE, "kube-system")["spec"]["renewTime"]
             eventually(lambda: server.get("leases", LEASE, "kube-system")["spec"]["renewTime"] > before)

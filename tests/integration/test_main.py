@@ -15,7 +15,7 @@ import pytest
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import hangs
 from cloudprovider.testing.waiting import eventually
-from tests.integration.conftest import Cluster, Share
+from tests.integration.conftest import REAL, Cluster, Share
 from tests.support.api import NODES
 from tests.support.nodes import is_tainted, small_node
 from tests.support.process import EXAMPLE, Start
@@ -34,14 +34,18 @@ def cloud(path: Path, **more: Any) -> str:
 
 
 @pytest.mark.row("M1")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("api", "number"),
+    [("embedded", signal.SIGINT), pytest.param("real", signal.SIGTERM, marks=REAL.marks)],
+    indirect=["api"],
+)
 def test_nodes_are_initialised_and_a_signal_drains_and_ends_with_0(
     api: Cluster, start: Start, tmp_path: Path, number: int
 ) -> None:
     for index in range(5):
         api.create(NODES, small_node(f"n{index}"))
     process = start(f"--kubeconfig={api.kubeconfig}", "--leader_elect=false", cloud(tmp_path / "cloud.json"))
-    eventually(lambda: all(not is_tainted(node) for node in api.items(NODES)), 20, lambda: process.log)
+    eventually(lambda: all(not is_tainted(node) for node in api.items(NODES)), 60, lambda: process.log)
     process.signal(number)
     assert process.ended() == 0
     assert f"{signal.Signals(number).name}: draining" in process.log
@@ -58,7 +62,7 @@ def test_a_node_being_initialised_at_the_signal_is_finished(
     embedded.create(small_node("slow"))
     config = cloud(tmp_path / "cloud.json", latency={"instances_metadata": 1.0})
     process = start(f"--kubeconfig={tmp_path / 'kubeconfig'}", "--leader-elect=false", config)
-    eventually(lambda: "is running" in process.log, 20, lambda: process.log)
+    eventually(lambda: "is running" in process.log, 60, lambda: process.log)
     process.signal(signal.SIGTERM)
     assert process.ended() == 0
     assert not is_tainted(embedded.get("nodes", "slow"))
@@ -71,7 +75,7 @@ def test_a_second_signal_ends_it_at_once_with_1(
     share(ON_DEMAND).faults.on("instance*_metadata", hangs())
     config = f"--cloud-config={tmp_path / 'cloud.json'}"
     process = start(f"--kubeconfig={tmp_path / 'kubeconfig'}", "--leader-elect=false", config)
-    eventually(lambda: "is running" in process.log, 20, lambda: process.log)
+    eventually(lambda: "is running" in process.log, 60, lambda: process.log)
     process.signal(signal.SIGTERM)
     eventually(lambda: "draining" in process.log)
     process.signal(signal.SIGTERM)
@@ -92,8 +96,8 @@ def test_a_provider_that_hangs_on_one_node_costs_that_node_and_not_the_exit(
         "--cloud-api-timeout=500ms",
         f"--cloud-config={tmp_path / 'cloud.json'}",
     )
-    eventually(lambda: "parked until its call ends" in process.log, 20, lambda: process.log)
-    eventually(lambda: all(not is_tainted(embedded.get("nodes", f"well-{n}")) for n in range(2)), 20)
+    eventually(lambda: "parked until its call ends" in process.log, 60, lambda: process.log)
+    eventually(lambda: all(not is_tainted(embedded.get("nodes", f"well-{n}")) for n in range(2)), 60)
     assert is_tainted(embedded.get("nodes", "hung"))
     process.signal(signal.SIGTERM)
     assert process.ended(15) == 1
@@ -162,7 +166,7 @@ def test_json_logs_are_one_object_a_line(embedded: EmbeddedAPIServer, start: Sta
         "--health-bind-address=127.0.0.1:0",
         cloud(tmp_path / "cloud.json", has_cluster_id=False),
     )
-    eventually(lambda: not is_tainted(embedded.get("nodes", "n0")), 20, lambda: process.log)
+    eventually(lambda: not is_tainted(embedded.get("nodes", "n0")), 60, lambda: process.log)
     [url] = re.findall(r"on (http://127\.0\.0\.1:\d+)", process.log)  # a free port, which the log names
     with urllib.request.urlopen(f"{url}/metrics", timeout=5) as answer:
         assert b"rest_client_requests_total" in answer.read()

@@ -102,7 +102,7 @@ def test_every_metric_of_the_go_manager_is_there(start: Start, tmp_path: Path) -
             except OSError:  # it does not listen yet
                 return {"everything"}
 
-        eventually(lambda: not missing(), 30, lambda: (sorted(missing()), process.log))
+        eventually(lambda: not missing(), 60, lambda: (sorted(missing()), process.log))
         found = shown()
     labels = {name: found[name][0].keys() - {"le"} for name in SAMPLES}
     assert labels == SAMPLES

@@ -49,7 +49,7 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[s
         thread = threading.Thread(target=manager.run, args=[stop], daemon=True)
         thread.start()
         try:
-            eventually(lambda: manager.metrics.value("service_controller_load_balancers") is not None, 20)
+            eventually(lambda: manager.metrics.value("service_controller_load_balancers") is not None, 60)
             yield _labels(manager)
         finally:
             stop.set()

@@ -235,5 +235,5 @@ def test_without_the_right_to_update_nodes_are_patched_and_one_line_says_so(
             f"--kubeconfig={identity.kubeconfig}",
             command=MODULE,
         )
-        eventually(lambda: process.ask("/healthz")[0] == 200, 30, lambda: process.log)
+        eventually(lambda: process.ask("/healthz")[0] == 200, 60, lambda: process.log)
         assert "missing permission" not in process.log

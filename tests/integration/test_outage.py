@@ -15,7 +15,7 @@ from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.metrics import Metrics
 from tests.envtest.server import RealAPIServer
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.proxy import ChaosProxy
 
 PATIENT = WatchOptions(first_delay=90.0, longest_delay=90.0, longest_unanswered=90.0, settled=0.0)
@@ -24,6 +24,7 @@ no failure here."""
 
 
 @pytest.mark.row("K17")
+@EMBEDDED
 def test_any_answered_request_ends_the_back_off_of_the_watch(
     api: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,7 +115,7 @@ def test_it_runs_in_the_manager(tmp_path: Path) -> None:
         thread = threading.Thread(target=manager.run, args=(stop,))
         thread.start()
         try:
-            eventually(lambda: _greetings(server) == ["good morning"], 20)
+            eventually(lambda: _greetings(server) == ["good morning"], 60)
         finally:
             stop.set()
             thread.join(40)

@@ -131,7 +131,7 @@ def test_a_write_that_was_stuck_in_the_network_is_not_applied_after_the_next_lea
         leader.send_signal(signal.SIGSTOP)
     else:
         assert leader.wait(20) == 1
-    eventually(lambda: labels() == ["B-1", "B-1"], 20, lambda: (log("A"), log("B")))
+    eventually(lambda: labels() == ["B-1", "B-1"], 60, lambda: (log("A"), log("B")))
     island.heal()
     # The kernel doubles its pauses, so its next try comes before the time since the cut has
     # doubled.

@@ -99,7 +99,7 @@ def test_an_installed_provider_initialises_nodes_beside_a_broken_one(
         try:
             eventually(
                 lambda: api.get(f"{NODES}/node-1")["spec"].get("providerID") == "samplecloud://i-1",
-                timeout=30,
+                timeout=60,
                 message=lambda: (tmp_path / "log").read_text(),
             )
         finally:
@@ -143,7 +143,7 @@ def test_the_vendors_own_program_has_its_flags_its_controller_and_its_default(
     flags += [f"--kubeconfig={api.kubeconfig}", "--leader-elect=false", "--health-bind-address=127.0.0.1:0"]
     process = start(*flags, command=[str(environment / "samplecloud-controller-manager")])
     eventually(
-        lambda: api.get(f"{NODES}/node-2")["spec"].get("providerID") == "samplecloud://i-2", 30, lambda: process.log
+        lambda: api.get(f"{NODES}/node-2")["spec"].get("providerID") == "samplecloud://i-2", 60, lambda: process.log
     )
     eventually(lambda: process.metric("samplecloud_pool_nodes", pool="blue") == 1, 10, lambda: process.log)
     process.signal(signal.SIGTERM)

@@ -44,7 +44,7 @@ def test_a_manager_needs_to_write_nowhere(start: Start, tmp_path: Path) -> None:
             command=(*READ_ONLY, *MODULE),
         )
 
-        eventually(lambda: not is_tainted(server.get("nodes", "n0")), 30, lambda: process.log)
+        eventually(lambda: not is_tainted(server.get("nodes", "n0")), 60, lambda: process.log)
         mounts = [line.split() for line in Path(f"/proc/{process.pid}/mounts").read_text().splitlines()]
         assert ["ro" in options.split(",") for _, place, _, options, *_ in mounts if place == "/"][-1]
         assert "HTTPS on 127.0.0.1" in process.log

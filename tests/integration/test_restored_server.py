@@ -38,7 +38,7 @@ def test_the_cache_follows_a_server_restored_from_a_backup(api: Cluster, caplog:
             api.patch(f"{PATH}/changed", {"metadata": {"labels": {"number": str(number)}}})
         api.delete(f"{PATH}/deleted")
         _create(api, "forgotten")
-        eventually(lambda: sorted(informer.lister.keys()) == ["changed", "forgotten", "kept"], timeout=30)
+        eventually(lambda: sorted(informer.lister.keys()) == ["changed", "forgotten", "kept"], timeout=60)
 
         api.server.restore(backup)
         api.patch(f"{PATH}/changed", {"metadata": {"labels": {"after": "the-restore"}}})
@@ -61,6 +61,6 @@ def test_the_cache_follows_a_server_restored_from_a_backup(api: Cluster, caplog:
         assert any(r.levelname == "ERROR" and "restored from a backup" in r.getMessage() for r in caplog.records)
 
         api.delete(f"{PATH}/new")
-        eventually(lambda: "new" in told, timeout=30, message="the watch goes on")
+        eventually(lambda: "new" in told, timeout=60, message="the watch goes on")
     finally:
         assert informer.stop(5.0)

@@ -28,7 +28,7 @@ def _told(process: Process) -> list[str]:
 
 
 def _await_told(process: Process, verb: str, resource: str, consequence: str) -> None:
-    [line] = eventually(lambda: _told(process), 20, lambda: process.log)
+    [line] = eventually(lambda: _told(process), 60, lambda: process.log)
     assert f"resources [{resource}], verbs [{verb}]" in line
     assert consequence in line
     status, text = process.ask("/healthz")
@@ -52,7 +52,7 @@ def test_a_missing_right_is_named_once_and_costs_only_what_needs_it(
     with api.lacking(verb, resource, tmp_path / "restricted") as identity:
         process = start(*FLAGS, f"--kubeconfig={identity.kubeconfig}", command=MODULE)
         _await_told(process, verb, resource, consequence)
-        eventually(lambda: not is_tainted(api.get(f"{NODES}/n0")), 20, lambda: process.log)
+        eventually(lambda: not is_tainted(api.get(f"{NODES}/n0")), 60, lambda: process.log)
         eventually(lambda: process.ask("/readyz")[0] == 200)
         if resource != "events":
             eventually(lambda: [event["reason"] for event in api.events_of("n0")] == ["Synced"])
@@ -71,22 +71,10 @@ def test_a_node_that_waits_for_a_missing_right_says_so_and_gets_well_when_it_is_
     with api.lacking("patch", "nodes/status", tmp_path / "restricted") as identity:
         process = start(*FLAGS, f"--kubeconfig={identity.kubeconfig}", command=MODULE)
         _await_told(process, "patch", "nodes/status", "nodes get no addresses and stay tainted")
-        events = eventually(lambda: api.events_of("n0"), 20, lambda: process.log)
+        events = eventually(lambda: api.events_of("n0"), 60, lambda: process.log)
         assert events[0]["reason"] == "FailedToInitializeNode"
         assert 'cannot patch resource "nodes/status"' in events[0]["message"]
         assert is_tainted(api.get(f"{NODES}/n0"))
         identity.grant()
-        eventually(lambda: not is_tainted(api.get(f"{NODES}/n0")), 20, lambda: process.log)
+        eventually(lambda: not is_tainted(api.get(f"{NODES}/n0")), 60, lambda: process.log)
         assert len(_told(process)) == 1
-
-
-def test_with_the_manifests_rights_nothing_is_called_missing(api: Cluster, start: Start) -> None:
-    api.create(NODES, small_node("n0"))
-    process = start(*FLAGS, f"--kubeconfig={api.kubeconfig}", command=MODULE)
-    eventually(lambda: process.ask("/healthz")[0] == 200, 20, lambda: process.log)
-    eventually(lambda: [event["reason"] for event in api.events_of("n0")] == ["Synced"], 20, lambda: process.log)
-    assert "[+]cloud-calls ok" in process.ask("/healthz?verbose")[1]
-    assert _told(process) == []
-    process.signal(signal.SIGTERM)
-    assert process.ended() == 0
-    assert _told(process) == []

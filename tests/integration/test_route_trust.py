@@ -97,6 +97,7 @@ def test_a_kubelet_gets_no_route_to_what_is_not_its_own(api: Cluster, cloud: Fak
 
 
 @pytest.mark.row("R9")
+@EMBEDDED
 def test_a_second_try_is_seen_although_the_cache_is_behind(api: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     from controllers.runtime.cache.informer import Informer
 
@@ -170,7 +171,7 @@ def test_beside_routes_that_cannot_be_read_nothing_is_created_and_health_names_t
             assert cloud.calls.counts()["create_route"] == created
             assert _condition_is_absent(api, "n2")
             routes.__class__ = FakeRoutes
-            eventually(lambda: _reason(api, "n2") == CREATED, timeout=20)
+            eventually(lambda: _reason(api, "n2") == CREATED, timeout=60)
             assert made[0].remarks() == [("routes", True, "")]
 
 

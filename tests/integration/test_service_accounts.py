@@ -84,7 +84,7 @@ def test_each_controller_has_its_own_name_and_no_more_rights_than_it_uses(
     process = run(start, kubeconfig, tmp_path, elects=True)
     eventually(lambda: initialised(api, "n1"), 60, lambda: process.log)
     eventually(lambda: ingress(api.get(f"{SERVICES}/web")), 60, lambda: process.log)
-    eventually(lambda: process.ask("/healthz")[0] == 200, 30, lambda: process.ask("/healthz?verbose")[1] + process.log)
+    eventually(lambda: process.ask("/healthz")[0] == 200, 60, lambda: process.ask("/healthz?verbose")[1] + process.log)
     process.signal(signal.SIGTERM)
     assert process.ended() == 0
 
@@ -120,11 +120,11 @@ def test_missing_accounts_are_created_and_a_lost_token_is_renewed_at_once(
     api.create(NODES, small_node("n1"))
     process = run(start, api.kubeconfig, tmp_path)
     try:
-        eventually(lambda: api.find(f"{ACCOUNTS}/node-controller"), 30, lambda: process.log)
-        eventually(lambda: initialised_embedded(api.server, "n1"), 30, lambda: process.log)
+        eventually(lambda: api.find(f"{ACCOUNTS}/node-controller"), 60, lambda: process.log)
+        eventually(lambda: initialised_embedded(api.server, "n1"), 60, lambda: process.log)
         api.delete(f"{ACCOUNTS}/node-controller")  # its token is worth nothing now
         api.create(NODES, small_node("n2"))
-        eventually(lambda: initialised_embedded(api.server, "n2"), 30, lambda: process.log)
+        eventually(lambda: initialised_embedded(api.server, "n2"), 60, lambda: process.log)
     finally:
         process.signal(signal.SIGTERM)
     assert process.ended() == 0
@@ -144,7 +144,7 @@ def test_a_token_that_cannot_be_had_is_told_with_the_missing_rule_and_tried_agai
         "resources [serviceaccounts/token], resourceNames [node-controller], verbs [create], namespace kube-system",
         "missing permission: create on serviceaccounts/token",
     )
-    eventually(lambda: all(text in process.log for text in wanted), 30, lambda: process.log)
+    eventually(lambda: all(text in process.log for text in wanted), 60, lambda: process.log)
     assert "rights-serviceaccounts/token" in process.ask("/healthz?verbose")[1]
     assert not initialised_embedded(api.server, "n1")
     api.server.access.allow_again(rule)

@@ -3,7 +3,6 @@ it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -12,13 +11,11 @@ from typing import Any
 import pytest
 
 from cloudprovider import Interface
-from cloudprovider.internal.backoff import Backoff
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
 from controllers.manager.embedding import Host
 from controllers.runtime.metrics import Metrics
-from controllers.service import pacing
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
 from tests.integration.conftest import EMBEDDED, Cluster
@@ -72,10 +69,6 @@ def _reasons(api: Cluster, name: str) -> list[str]:
     return [event["reason"] for event in api.events_of(name)]
 
 
-def _strip_finalizer(api: Cluster, name: str) -> None:
-    api.patch(f"{SERVICES}/{name}", {"metadata": {"finalizers": None}})
-
-
 def _about_cluster(api: Cluster, reason: str) -> list[dict[str, Any]]:
     return [event for event in api.events_of("kube-system") if event["reason"] == reason]
 
@@ -119,29 +112,11 @@ def test_services_are_served_side_by_side(api: Cluster) -> None:
         for number in range(24):
             api.create(SERVICES, lb_service(f"web-{number}"))
         with _running(api.kubeconfig, cloud):
-            eventually(lambda: all(_ingress(api, f"web-{number}") for number in range(24)), 20)
+            eventually(lambda: all(_ingress(api, f"web-{number}") for number in range(24)), 60)
         calls = cloud.calls.log("ensure_load_balancer")
     assert len(calls) == 24
     together = max(sum(other.started <= call.started < (other.ended or 0) for other in calls) for call in calls)
     assert together >= 12
-
-
-@pytest.mark.row("S6")
-@EMBEDDED
-def test_nodes_that_join_together_cost_one_update_per_load_balancer(api: Cluster, cloud: FakeCloud) -> None:
-    _add_node(api, "node-0")
-    for number in range(3):
-        api.create(SERVICES, lb_service(f"web-{number}"))
-    with _running(api.kubeconfig, cloud, _options(node_sync_window=2.0, node_sync_longest=20.0)) as metrics:
-        eventually(lambda: all(_ingress(api, f"web-{number}") for number in range(3)))
-        for number in range(1, 6):
-            _add_node(api, f"node-{number}")
-            time.sleep(0.3)  # longer than a Service rests between two calls, shorter than the window
-        eventually(lambda: all(len(one.backends) == 6 for one in cloud.console.load_balancers()))
-        assert _count(cloud, "update_load_balancer") == 3
-        count = "service_controller_nodesync_latency_seconds_count"
-        eventually(lambda: metrics.value(count) == 1, message=lambda: metrics.text().decode())
-    assert _count(cloud, "ensure_load_balancer") == 3
 
 
 @pytest.mark.row("S7")
@@ -163,27 +138,6 @@ def test_a_restart_with_nothing_changed_makes_no_write_at_all(api: Cluster, clou
     assert [api.get(f"{SERVICES}/{name}")["metadata"]["resourceVersion"] for name in names] == before
 
 
-@pytest.mark.row("S10")
-@EMBEDDED
-def test_orphans_are_reported_and_left_alone(api: Cluster) -> None:
-    with _cloud(capabilities=["load_balancer", "owned_load_balancers"]) as cloud:
-        _add_node(api, "node-0")
-        for name in ("web", "lost"):
-            api.create(SERVICES, lb_service(name))
-        with _running(api.kubeconfig, cloud):
-            eventually(lambda: _ingress(api, "web") and _ingress(api, "lost"))
-        _strip_finalizer(api, "lost")
-        api.delete(f"{SERVICES}/lost")
-        with _running(api.kubeconfig, cloud, _options(orphan_check_period=0.2)) as metrics:
-            eventually(lambda: metrics.value("service_controller_orphaned_load_balancers") == 1)
-            [event] = eventually(
-                lambda: [e for e in api.events_of("kube-system") if e["reason"] == "OrphanedLoadBalancers"]
-            )
-            assert "default/lost" in event["message"]
-            assert "default/web" not in event["message"]
-        assert {one.service for one in cloud.console.load_balancers()} == {"default/web", "default/lost"}
-
-
 @pytest.mark.row("S12")
 @EMBEDDED
 def test_the_default_cluster_name_is_warned_about(api: Cluster, cloud: FakeCloud) -> None:
@@ -193,46 +147,6 @@ def test_the_default_cluster_name_is_warned_about(api: Cluster, cloud: FakeCloud
     assert "--cluster-name" in event["message"]
 
 
-def test_a_service_made_anew_under_its_name_gets_its_own_after_the_former_is_gone(api: Cluster) -> None:
-    with _cloud(load_balancers={"names": "cluster-namespace-name"}) as cloud:
-        _add_node(api, "node-0")
-        first = api.create(SERVICES, lb_service("web"))["metadata"]["uid"]
-        with _running(api.kubeconfig, cloud):
-            eventually(lambda: _ingress(api, "web"))
-            _strip_finalizer(api, "web")
-            # It may be back at once; then it goes again, until the deletion wins.
-            api.delete(f"{SERVICES}/web")
-            if api.find(f"{SERVICES}/web") is not None:
-                eventually(lambda: api.find(f"{SERVICES}/web") is None)
-            second = api.create(SERVICES, lb_service("web"))["metadata"]["uid"]
-            eventually(lambda: _ingress(api, "web"))
-            [balancer] = cloud.console.load_balancers()
-            assert balancer.service_uid == second != first
-        assert [call.method for call in cloud.calls.log(*CHANGING)][-2:] == [
-            "ensure_load_balancer_deleted",
-            "ensure_load_balancer",
-        ]
-        assert not cloud.calls.overlaps()
-
-
-def test_what_people_take_off_a_service_is_put_back_without_asking_the_cloud(
-    api: Cluster, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pacing, "LAZY", 0.2)
-    monkeypatch.setattr(pacing, "RESTORED", Backoff(base=60.0, cap=60.0, at_once=8, quiet=60.0))
-    _add_node(api, "node-0")
-    api.create(SERVICES, lb_service("web"))
-    with _running(api.kubeconfig, cloud):
-        point = eventually(lambda: _ingress(api, "web"))
-        _strip_finalizer(api, "web")
-        eventually(lambda: api.get(f"{SERVICES}/web")["metadata"].get("finalizers") == [FINALIZER])
-        api.patch(f"{SERVICES}/web", {"metadata": {"annotations": {NOTE: None}}})
-        api.patch(f"{SERVICES}/web/status", {"status": {"loadBalancer": None}})
-        eventually(lambda: NOTE in api.get(f"{SERVICES}/web")["metadata"].get("annotations", {}))
-        eventually(lambda: _ingress(api, "web") == point)
-    assert _count(cloud, *CHANGING) == 1
-
-
 @pytest.mark.row("O9")
 @EMBEDDED
 def test_a_building_call_that_takes_long_is_told_while_it_is_waited_for(api: Cluster, cloud: FakeCloud) -> None:
@@ -240,10 +154,10 @@ def test_a_building_call_that_takes_long_is_told_while_it_is_waited_for(api: Clu
     cloud.faults.on("ensure_load_balancer", hangs())
     api.create(SERVICES, lb_service("web"))
     with _running(api.kubeconfig, cloud, calls=CloudCallOptions(timeout=1.0, build_timeout=60.0)):
-        eventually(lambda: "CloudCallOverdue" in _reasons(api, "web"), 20)
+        eventually(lambda: "CloudCallOverdue" in _reasons(api, "web"), 60)
         [event] = [event for event in api.events_of("web") if event["reason"] == "CloudCallOverdue"]
         assert "has not answered after 1 s (--cloud-api-timeout)" in event["message"]
         assert "up to 60 s (--cloud-api-build-timeout)" in event["message"]
         assert "SyncLoadBalancerFailed" not in _reasons(api, "web"), "it is not given up"
         cloud.faults.clear()
-        eventually(lambda: _ingress(api, "web"), 30)
+        eventually(lambda: _ingress(api, "web"), 60)

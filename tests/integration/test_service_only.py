@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cloudprovider.testing.waiting import eventually
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 
@@ -51,7 +51,11 @@ def _balancers(folder: Path) -> list[dict[str, Any]]:
     return list(json.loads((folder / "state.json").read_text())["balancers"].values())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("api", "number"),
+    [("embedded", signal.SIGINT), pytest.param("real", signal.SIGTERM, marks=REAL.marks)],
+    indirect=["api"],
+)
 def test_a_service_gets_its_load_balancer_and_loses_it_and_a_signal_ends_it_with_0(
     api: Cluster, tmp_path: Path, number: int
 ) -> None:
@@ -73,14 +77,14 @@ def test_a_service_gets_its_load_balancer_and_loses_it_and_a_signal_ends_it_with
         web = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
         uid = api.create(SERVICES, {"metadata": {"name": "web"}, "spec": web})["metadata"]["uid"]
         [point] = eventually(
-            lambda: api.get(f"{SERVICES}/web")["status"].get("loadBalancer", {}).get("ingress"), 20, log
+            lambda: api.get(f"{SERVICES}/web")["status"].get("loadBalancer", {}).get("ingress"), 60, log
         )
         [balancer] = _balancers(tmp_path)
         assert point["ip"] == balancer["address"]
         assert (balancer["vpc"], balancer["subnet"], balancer["cluster"]) == ("vpc-1", "subnet-1", "blue")
         assert (balancer["service"], balancer["uid"], balancer["targets"]) == ("default/web", uid, ["i-1"])
         api.delete(f"{SERVICES}/web")
-        eventually(lambda: api.find(f"{SERVICES}/web") is None, 20, log)
+        eventually(lambda: api.find(f"{SERVICES}/web") is None, 60, log)
         assert _balancers(tmp_path) == []
         process.send_signal(number)
         assert process.wait(45) == 0, log()

@@ -1,15 +1,11 @@
 """Services on which others write too, over both API servers: what is not ours stays as it is, and
 nobody fights.
 
-They are watched while a marker comes and goes, and for SHOW_IDLE_SECONDS more: ten minutes (600)
-when somebody wants to see it once.
-"""
+They are watched while a marker comes and goes."""
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -24,7 +20,7 @@ from controllers.manager.embedding import Host
 from controllers.runtime.metrics import Metrics
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
 from tests.support.marker import pass_by
 from tests.support.nodes import small_node
@@ -33,7 +29,6 @@ from tests.support.services import FINALIZER, NOTE, SERVICES, addresses, lb_serv
 
 CLASS = "example.com/other"
 POINT = {"ip": "203.0.113.9"}
-IDLE = float(os.environ.get("SHOW_IDLE_SECONDS", "0"))
 
 
 @pytest.fixture
@@ -97,7 +92,6 @@ def test_a_service_with_a_class_is_left_to_the_controller_that_owns_it(api: Clus
         with _running(api.kubeconfig, cloud):
             eventually(lambda: addresses(api.get(path)))
             pass_by(api, cloud)
-            time.sleep(IDLE)
         with _running(api.kubeconfig, cloud):  # nor does the next process find reason
             pass_by(api, cloud)
             api.patch(path, {"metadata": {"annotations": {"example.com/a": "b"}}})
@@ -169,6 +163,7 @@ class _Agent(Interface):
 
 
 @pytest.mark.row("S15")
+@EMBEDDED
 def test_an_agent_that_fills_in_the_status_writes_it_once(api: Cluster) -> None:
     path, marker, writes, cloud = f"{SERVICES}/web", f"{SERVICES}/marker", [0], _Agent()
     ensured = cloud.announced.ensured
@@ -189,12 +184,12 @@ def test_an_agent_that_fills_in_the_status_writes_it_once(api: Cluster) -> None:
         for port in (80, 82, 83):
             api.patch(marker, {"spec": {"ports": [{"port": port, "protocol": "TCP"}]}})
             eventually(lambda port=port: ("marker", port) in ensured)  # type: ignore[misc]
-        time.sleep(IDLE)
     assert writes == [1]
     assert addresses(api.get(path)) == ["203.0.113.9"]
 
 
 @pytest.mark.row("S17")
+@EMBEDDED
 def test_an_operator_that_owns_all_annotations_gets_its_way(api: Cluster, cloud: FakeCloud) -> None:
     path, writes = f"{SERVICES}/web", [0]
 
@@ -206,8 +201,7 @@ def test_an_operator_that_owns_all_annotations_gets_its_way(api: Cluster, cloud:
     api.create(SERVICES, lb_service("web"))
     with _running(api.kubeconfig, cloud), _beside(operator):
         eventually(lambda: addresses(api.get(path)))
-        eventually(lambda: len(cloud.calls.log("get_load_balancer", key="default/web")) >= 4, 20, "four checks")
-        time.sleep(IDLE)
+        eventually(lambda: len(cloud.calls.log("get_load_balancer", key="default/web")) >= 4, 60, "four checks")
     # The claim, the note, and once what is put back after a minute.
     assert 1 <= writes[0] <= 3
     assert cloud.calls.count("ensure_load_balancer") == 1

@@ -42,16 +42,16 @@ def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_cha
             lambda host: SSHKeyController(host.clients, host.informers, host.cloud, options=options), kubeconfig, cloud
         ),
     ):
-        eventually(lambda: cloud.console.ssh_keys("node-0001") == [("ada", PUBLIC)], 30)
+        eventually(lambda: cloud.console.ssh_keys("node-0001") == [("ada", PUBLIC)], 60)
         for number in range(10):
             cloud.console.add_instance(f"late-{number}")
             api.create(NODES, small_node(f"late-{number}"))
-        eventually(lambda: all(cloud.console.ssh_keys(f"late-{number}") for number in range(10)), 30)
+        eventually(lambda: all(cloud.console.ssh_keys(f"late-{number}") for number in range(10)), 60)
         keys.write_text(f"{PUBLIC}\n{OTHER}\n")
-        eventually(lambda: ("ada", OTHER) in cloud.console.ssh_keys("late-0"), 30)
+        eventually(lambda: ("ada", OTHER) in cloud.console.ssh_keys("late-0"), 60)
         assert len(cloud.calls.log("add_ssh_key_to_all_instances")) <= 8, "ten nodes cost a call or two"
         keys.write_text(PRIVATE)
-        eventually(lambda: "InvalidSSHKeyFile" in events(api), 30)
+        eventually(lambda: "InvalidSSHKeyFile" in events(api), 60)
         assert "it is a private key" in events(api)["InvalidSSHKeyFile"]
     assert leaks(caplog.text, *events(api).values()) == []
 
@@ -78,9 +78,9 @@ def test_the_manager_shows_no_key_even_if_the_provider_does(
         "--v=6",
         command=MODULE,
     )
-    eventually(lambda: "FailedToInstallSSHKey" in events(api), 30, lambda: process.log)
+    eventually(lambda: "FailedToInstallSSHKey" in events(api), 60, lambda: process.log)
     assert f"The SSH key ssh-ed25519 {SHOWN} of user ada may be missing" in events(api)["FailedToInstallSSHKey"]
-    eventually(lambda: cloud.console.ssh_keys("node-0001") == [("ada", PUBLIC)], 30, lambda: process.log)
+    eventually(lambda: cloud.console.ssh_keys("node-0001") == [("ada", PUBLIC)], 60, lambda: process.log)
     told = f"installed the SSH key ssh-ed25519 {SHOWN} of user ada on all instances"
     eventually(lambda: told in process.log, 10, lambda: process.log)
     pages = [ask(port, path, token=api.server.token)[1] for path in ("/configz", "/flagz", "/metrics", "/statusz")]

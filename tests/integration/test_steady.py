@@ -83,7 +83,7 @@ def test_work_leaves_nothing_behind(api: Cluster, start: Start, tmp_path: Path) 
         "--health-bind-address=127.0.0.1:0",
         "--node-status-update-frequency=2s",
     )
-    eventually(lambda: process.ask("/readyz")[0] == 200, 30, lambda: process.log)
+    eventually(lambda: process.ask("/readyz")[0] == 200, 60, lambda: process.log)
     _work(api, 0, WARM)
     before = _at_rest(process)
     print(f"after {UPDATES * WARM:.0f} updates and {CHANGES * WARM:.0f} changes: {before}")
@@ -114,8 +114,8 @@ def _elect(api: Cluster, *, lose: bool) -> None:
 
         thread = threading.Thread(target=run)
         thread.start()
-        eventually(lambda: manager.metrics.value("leader_election_master_status", name="cloud-controller-manager"), 30)
-        eventually(lambda: (api.find(LEASE) or {}).get("spec", {}).get("holderIdentity"), 30)
+        eventually(lambda: manager.metrics.value("leader_election_master_status", name="cloud-controller-manager"), 60)
+        eventually(lambda: (api.find(LEASE) or {}).get("spec", {}).get("holderIdentity"), 60)
         if lose:
             api.patch(LEASE, {"spec": {"holderIdentity": "another"}})
         else:
@@ -153,5 +153,5 @@ def test_elections_leave_nothing_behind(api: Cluster) -> None:
     for number in range(warm, ELECTIONS):
         _elect(api, lose=number % 2 == 0)
     _settled(api)
-    eventually(lambda: not _grown(before), 30, lambda: _grown(before))
+    eventually(lambda: not _grown(before), 60, lambda: _grown(before))
     print(f"after {ELECTIONS} elections: {usage()}")

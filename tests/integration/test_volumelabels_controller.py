@@ -17,7 +17,7 @@ from cloudprovider.testing.waiting import eventually
 from controllers.runtime.metrics import Metrics
 from controllers.volumelabels.controller import VolumeLabelController
 from controllers.volumelabels.options import VolumeLabelOptions
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.process import MODULE, Start
 from tests.support.running import at_work
 
@@ -90,11 +90,11 @@ def test_volumes_of_this_cloud_are_labelled_once_and_all_others_left_alone(api: 
     api.create(VOLUMES, volume("foreign"))
     api.create(VOLUMES, volume("driven", csi={"driver": "csi.example.com", "volumeHandle": "d-1"}))
     with labelling(api, disks, tmp_path):
-        eventually(lambda: reasons(api, "bare") == ["LabelledVolume"], 30)
+        eventually(lambda: reasons(api, "bare") == ["LabelledVolume"], 60)
         api.create(VOLUMES, volume("spread"))
-        eventually(lambda: reasons(api, "spread") == ["LabelledVolume"], 30)
+        eventually(lambda: reasons(api, "spread") == ["LabelledVolume"], 60)
         api.patch(f"{VOLUMES}/bare", {"metadata": {"annotations": {"example.com/seen": "1"}}})
-        eventually(lambda: "foreign" in disks.asked, 30)
+        eventually(lambda: "foreign" in disks.asked, 60)
     written = {item["metadata"]["name"]: item for item in api.items(VOLUMES)}
     assert written["bare"]["metadata"]["labels"] == {ZONE: "z-1", REGION: "r-1"}
     assert zones_allowed(written["bare"]) == {ZONE: ["z-1"], REGION: ["r-1"]}
@@ -108,18 +108,19 @@ def test_volumes_of_this_cloud_are_labelled_once_and_all_others_left_alone(api: 
 
     versions = {name: item["metadata"]["resourceVersion"] for name, item in written.items()}
     with labelling(api, disks, tmp_path):  # the next process writes nothing, and asks about what lacks something
-        eventually(lambda: disks.asked.count("foreign") == 2, 30)
+        eventually(lambda: disks.asked.count("foreign") == 2, 60)
     assert {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in api.items(VOLUMES)} == versions
     assert disks.asked.count("bare") == 1
 
 
+@EMBEDDED
 def test_what_a_user_wrote_stays_and_a_contradiction_is_told(api: Cluster, tmp_path: Path) -> None:
     disks = Disks({"moved": {ZONE: "z-1", REGION: "r-1"}, "half": {ZONE: "z-1", REGION: "r-1"}})
     api.create(VOLUMES, volume("moved", {ZONE: "z-9"}))
     api.create(VOLUMES, volume("half", {ZONE: "z-1", "team": "blue"}))
     with labelling(api, disks, tmp_path):
-        eventually(lambda: reasons(api, "moved") == ["VolumeLabelsContradict"], 30)
-        eventually(lambda: reasons(api, "half") == ["LabelledVolume"], 30)
+        eventually(lambda: reasons(api, "moved") == ["VolumeLabelsContradict"], 60)
+        eventually(lambda: reasons(api, "half") == ["LabelledVolume"], 60)
         [event] = api.events_of("moved")
         assert f"its label {ZONE} is 'z-9', and the cloud says 'z-1'" in event["message"]
         assert api.get(f"{VOLUMES}/moved")["metadata"]["labels"] == {ZONE: "z-9"}
@@ -128,24 +129,26 @@ def test_what_a_user_wrote_stays_and_a_contradiction_is_told(api: Cluster, tmp_p
         assert told["message"] == f"Written, as the cloud says: {REGION}=r-1, node affinity"
         assert api.get(f"{VOLUMES}/half")["metadata"]["labels"] == {ZONE: "z-1", REGION: "r-1", "team": "blue"}
         api.patch(f"{VOLUMES}/moved", {"metadata": {"labels": {ZONE: "z-1"}}})  # as the Event advises
-        eventually(lambda: "LabelledVolume" in reasons(api, "moved"), 30)
+        eventually(lambda: "LabelledVolume" in reasons(api, "moved"), 60)
     assert zones_allowed(api.get(f"{VOLUMES}/moved")) == {ZONE: ["z-1"], REGION: ["r-1"]}
 
 
+@EMBEDDED
 def test_a_missing_disk_and_a_failing_cloud_are_told_and_asked_again(api: Cluster, tmp_path: Path) -> None:
     disks = Disks({"lost": DiskNotFound("no disk lost"), "sick": CloudProviderError("the cloud is ill")})
     api.create(VOLUMES, volume("lost"))
     api.create(VOLUMES, volume("sick"))
     with labelling(api, disks, tmp_path):
-        eventually(lambda: "DiskNotFound" in reasons(api, "lost"), 30)
-        eventually(lambda: "FailedToLabelVolume" in reasons(api, "sick"), 30)
+        eventually(lambda: "DiskNotFound" in reasons(api, "lost"), 60)
+        eventually(lambda: "FailedToLabelVolume" in reasons(api, "sick"), 60)
         disks.put("sick", {ZONE: "z-1"})
         disks.put("lost", {ZONE: "z-2"})
-        eventually(lambda: "LabelledVolume" in reasons(api, "sick"), 30)
-        eventually(lambda: "LabelledVolume" in reasons(api, "lost"), 30)
+        eventually(lambda: "LabelledVolume" in reasons(api, "sick"), 60)
+        eventually(lambda: "LabelledVolume" in reasons(api, "lost"), 60)
     assert api.get(f"{VOLUMES}/lost")["metadata"]["labels"] == {ZONE: "z-2"}
 
 
+@EMBEDDED
 def test_the_manager_runs_it_when_it_is_named(api: Cluster, start: Start, tmp_path: Path) -> None:
     (tmp_path / "cloud.yaml").write_text("volumes: [{id: data, zones: [z-1, z-2], region: r-1}]")
     api.create(VOLUMES, volume("data"))
@@ -157,6 +160,6 @@ def test_the_manager_runs_it_when_it_is_named(api: Cluster, start: Start, tmp_pa
         "--leader-elect=false",
         command=MODULE,
     )
-    eventually(lambda: api.get(f"{VOLUMES}/data")["metadata"].get("labels"), 30, lambda: process.log)
+    eventually(lambda: api.get(f"{VOLUMES}/data")["metadata"].get("labels"), 60, lambda: process.log)
     assert api.get(f"{VOLUMES}/data")["metadata"]["labels"] == {ZONE: "z-1__z-2", REGION: "r-1"}
     assert "labelled persistentvolume data" in process.log

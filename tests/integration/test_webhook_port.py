@@ -138,7 +138,7 @@ def test_forged_reviews_while_a_node_is_judged_and_the_node_stays(api: Cluster) 
     flags = ["--controllers=cloud-node-lifecycle-controller", "--webhooks=*", "--node-monitor-period=1s"]
     flags += ["--webhook-bind-address=127.0.0.1", f"--webhook-secure-port={port}"]
     with ManagerRun(api.kubeconfig, cloud, flags) as manager, strangers(port, forged) as statuses:
-        eventually(lambda: statuses.count(200) >= STRANGERS, 30, lambda: manager.log)
+        eventually(lambda: statuses.count(200) >= STRANGERS, 60, lambda: manager.log)
 
         def asked() -> int:
             return sum(method == "instance_exists" for method, _, _ in cloud.seen)
@@ -147,7 +147,7 @@ def test_forged_reviews_while_a_node_is_judged_and_the_node_stays(api: Cluster) 
             body = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": f"Beat{beat}"}]}}
             api.patch(f"{NODES}/n0/status", body, "application/strategic-merge-patch+json")
             before = asked()
-            eventually(partial(_more, asked, before), 30, lambda: f"{cloud.seen[-5:]}\n{manager.log}")
+            eventually(partial(_more, asked, before), 60, lambda: f"{cloud.seen[-5:]}\n{manager.log}")
     assert {name for method, _, name in cloud.seen if method == "instance_exists"} <= {"n0", "n1"}
     assert {kind for method, kind, _ in cloud.seen if method.startswith("instance")} == {"V1Node"}
     assert {kind for method, kind, _ in cloud.seen if method.startswith("get_labels")} == {"V1PersistentVolume"}

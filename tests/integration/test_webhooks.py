@@ -224,7 +224,7 @@ def permitted(admin: API, own: API) -> Iterator[None]:
             path = PATHS[document["kind"]].format(namespace=document["metadata"].get("namespace"))
             admin.create(path, document)
             ends.callback(admin.delete, f"{path}/webhook-test")
-        eventually(lambda: (own.request("GET", VOLUMES)[0], own.request("GET", SECRET)[0]) == (200, 404), 30)
+        eventually(lambda: (own.request("GET", VOLUMES)[0], own.request("GET", SECRET)[0]) == (200, 404), 60)
         assert own.request("GET", SECRET.rpartition("/")[0])[0] == 403
         yield
 
@@ -308,7 +308,7 @@ def _the_controller_does_it_while_the_webhook_is_down(hooked: Hooked) -> None:
     assert "nodeAffinity" not in api.create(VOLUMES, volume("later"))["spec"]
     with hooked.replicas(Disks(), webhooks="--webhooks=") as [manager]:
         eventually(lambda: is_labelled(api.get(f"{VOLUMES}/later")), 60, lambda: manager.log)
-        eventually(lambda: [event["reason"] for event in api.events_of("later")] == ["LabelledVolume"], 30)
+        eventually(lambda: [event["reason"] for event in api.events_of("later")] == ["LabelledVolume"], 60)
         assert manager.manager is not None
         assert manager.manager.webhook_address is None
 
@@ -343,20 +343,6 @@ def test_a_vendors_own_webhook_refuses_and_a_cloud_that_cannot_answer_is_what_th
             status, told = api.request("POST", VOLUMES, volume(name))
             assert (status, text in told["message"]) == (code, True), told
             assert api.find(f"{VOLUMES}/{name}") is None
-
-
-def test_without_the_right_to_the_secret_one_replica_still_serves_and_says_what_is_missing(hooked: Hooked) -> None:
-    role = f"{PATHS['Role'].format(namespace=NAMESPACE)}/webhook-test"
-    rules = [one for one in hooked.api.get(role)["rules"] if "secrets" not in one["resources"]]
-    hooked.api.patch(role, {"rules": rules})
-    eventually(lambda: hooked.own().request("GET", SECRET)[0] == 403, 30)
-    hooked.configure("mutatingwebhook", WEBHOOKS[0].webhook, hooked.ports[0])
-    with hooked.replicas(Disks()) as [manager]:
-        eventually(lambda: is_labelled(hooked.tried("probe")), 60, lambda: manager.log)
-        assert "BEGIN CERTIFICATE" in hooked.bundle()
-        assert "PRIVATE KEY" not in hooked.bundle(), "the pair in memory is one text with its key"
-        eventually(lambda: "missing permission: get, patch on secrets" in manager.log, 30, lambda: manager.log)
-        assert "replicas share no certificate for webhooks" in manager.log
 
 
 def ending_pair(monkeypatch: pytest.MonkeyPatch) -> str:

@@ -31,7 +31,7 @@ def pass_by(api: API, cloud: FakeCloud) -> None:
         return [port.port for one in found for port in one.ports]
 
     def has(port: int) -> None:
-        eventually(lambda: ports() == [port], 20, lambda: f"the marker has ports {ports()}, not {port}")
+        eventually(lambda: ports() == [port], 60, lambda: f"the marker has ports {ports()}, not {port}")
 
     api.create(SERVICES, lb_service(name, 1))
     has(1)
@@ -40,4 +40,4 @@ def pass_by(api: API, cloud: FakeCloud) -> None:
         api.patch(path, {"spec": {"ports": [{"port": port, "protocol": "TCP"}]}})
         has(port)
     api.delete(path)
-    eventually(lambda: api.find(path) is None, 20)
+    eventually(lambda: api.find(path) is None, 60)

@@ -75,7 +75,7 @@ class Process:
     def ask(self, path: str) -> tuple[int, str]:
         """Status and text of its health endpoint; for one started with
         ``--health-bind-address=127.0.0.1:0``."""
-        [url] = eventually(lambda: re.findall(r"on (http://127\.0\.0\.1:\d+)", self.log), 20, lambda: self.log)
+        [url] = eventually(lambda: re.findall(r"on (http://127\.0\.0\.1:\d+)", self.log), 60, lambda: self.log)
         try:
             with urllib.request.urlopen(url + path, timeout=10) as answer:
                 return answer.status, answer.read().decode()

@@ -50,7 +50,7 @@ class Restricted:
 def await_namespaces(admin: API) -> None:
     """Wait until a fresh server has made its system namespaces."""
     wanted = ("kube-system", "default")
-    eventually(lambda: all(admin.find(f"{NAMESPACES}/{name}") for name in wanted), 30, "no system namespaces")
+    eventually(lambda: all(admin.find(f"{NAMESPACES}/{name}") for name in wanted), 60, "no system namespaces")
 
 
 def apply_rbac(admin: API) -> None:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from controllers.runtime.metrics import Metrics
+from tests.support.clock import FakeClock
+
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> str:
@@ -16,3 +19,14 @@ def kubeconfig(tmp_path: Path) -> str:
         '"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}'
     )
     return str(path)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Stands still until the test moves it; begins at 1,000 s."""
+    return FakeClock()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()

@@ -35,11 +35,6 @@ class Worker:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def services(clock: FakeClock) -> Iterator[SharedServices]:
     metrics = Metrics()
     with ClientBuilder.from_options(master="http://127.0.0.1:1", metrics=metrics) as clients:

@@ -1,5 +1,4 @@
-"""What the product imports: only declared dependencies, and the provider's interfaces only where
-they are called.
+"""What the product imports: only declared dependencies.
 
 What import-linter can say stands in pyproject.toml; this is the rest.
 """
@@ -9,23 +8,15 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.metadata
-import inspect
 import re
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import cloudprovider
-
 ROOT = Path(__file__).parents[3]
 OURS = {"cloudprovider", "controllers"}
 TEST_KIT = ("cloudprovider/testing/", "controllers/testing/")
-CAPABILITIES = {
-    name
-    for name in cloudprovider.__all__
-    if inspect.isclass(found := getattr(cloudprovider, name)) and inspect.isabstract(found)
-}
 
 
 @functools.cache
@@ -79,16 +70,3 @@ def test_what_is_imported_is_declared() -> None:
 
 def test_what_is_declared_is_imported() -> None:
     assert declared() - third_party(test_kit=False) == set()
-
-
-def test_only_cloudcalls_knows_the_capabilities_of_a_provider() -> None:
-    """import-linter knows modules alone, and these names are imported from `cloudprovider` itself.
-    `Interface` is for the start, too."""
-    assert {"InstancesV2", "InstancesBatch", "LoadBalancer", "Routes"} <= CAPABILITIES
-    callers = ("controllers/cloudcalls/", "controllers/testing/")
-    hosts = (*callers, "controllers/manager/", "controllers/plan/", "controllers/registration/")
-    for names, allowed in ((CAPABILITIES - {"Interface"}, callers), ({"Interface"}, hosts)):
-        importers = {file for file, module, name in imports() if module.startswith("cloudprovider") and name in names}
-        importers = {file for file in importers if file.startswith("controllers/")}
-        assert importers
-        assert {file for file in importers if not file.startswith(allowed)} == set()

@@ -1,22 +1,14 @@
 """The system clock, the event over a clock, and the fake clock that every other unit test
 trusts."""
 
-import ast
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from controllers import runtime
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent, wait_for
 from tests.support.clock import FakeClock
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 def test_system_clock_reads_the_machine() -> None:
@@ -77,16 +69,3 @@ def test_event_wait_ends_by_time_or_by_set(clock: FakeClock) -> None:
         assert endless.result(5) is True
     assert stop.is_set()
     assert stop.wait(0) is True
-
-
-def test_who_reads_the_machines_clock_past_the_clock() -> None:
-    """The docstring of `controllers/runtime/clock.py` says why."""
-    root = Path(runtime.__file__).parent
-    readers = {
-        str(path.relative_to(root))
-        for path in root.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time"
-        if node.attr in ("monotonic", "time", "sleep", "monotonic_ns", "time_ns", "perf_counter")
-    }
-    assert readers == {"clock.py", "cache/factory.py", "cache/informer.py", "api/execplugin.py"}

@@ -6,9 +6,9 @@ import pytest
 
 from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
 from controllers.runtime.api import Forbidden
-from tests.support.controllers import Fault, Raw, Server
+from tests.support.controllers import Server
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import FINALIZER, raw_node, raw_service
+from tests.unit.service.objects import FINALIZER, raw_service
 
 KEY = "default/web"
 
@@ -80,19 +80,6 @@ def test_a_look_that_tells_nothing_leaves_the_deletions_error(bench: Bench, look
     assert [text for text in bench.recorder.messages() if "down" in text] == []
 
 
-def test_half_a_deletion_taken_back_is_built_anew(bench: Bench) -> None:
-    bench.cloud.fail["delete"] = CloudProviderError("halfway")
-    bench.server.set_type(KEY, "ClusterIP")
-    bench.settle(rounds=1)
-    (balancer,) = bench.cloud.balancers.values()
-    balancer.content = {}
-    bench.server.set_type(KEY, "LoadBalancer")
-    bench.settle()
-    assert bench.cloud.count("ensure") == 1
-    (balancer,) = bench.cloud.balancers.values()
-    assert balancer.content
-
-
 def test_a_cache_that_is_behind_our_own_write_has_nothing_deleted_twice(bench: Bench) -> None:
     bench.server.edit(KEY, lambda raw: raw["metadata"]["finalizers"].append("example.com/other"))
     bench.see()
@@ -108,40 +95,6 @@ def test_a_cache_that_is_behind_our_own_write_has_nothing_deleted_twice(bench: B
     assert len(bench.server.patches) == 1
     bench.settle()
     assert bench.cloud.methods() == ["delete"]
-
-
-def _half(bench: Bench, method: str) -> None:
-    bench.cloud.faults.append(Fault(CloudProviderError("halfway"), after=True))
-    bench.cloud.fail["get"] = CloudProviderError("down")
-    bench.settle(rounds=1)
-    assert bench.cloud.count(method) == 1
-    bench.cloud.fail.clear()
-
-
-def test_half_a_change_taken_back_is_made_undone_in_the_cloud(bench: Bench) -> None:
-    before = bench.server.services[KEY]["spec"]["ports"]
-
-    def ports(raw: Raw) -> None:
-        raw["spec"]["ports"] = [{"port": 8080, "protocol": "TCP"}]
-
-    bench.server.edit(KEY, ports)
-    _half(bench, "ensure")
-    bench.server.edit(KEY, lambda raw: raw["spec"].update(ports=before))
-    bench.settle()
-    assert bench.cloud.count("ensure") == 2
-    (balancer,) = bench.cloud.balancers.values()
-    assert balancer.content["ports"] == [{"name": "http", "port": 80, "protocol": "TCP"}]
-
-
-def test_half_an_update_taken_back_is_made_undone_in_the_cloud(bench: Bench) -> None:
-    bench.server.put(raw_node("n2", "10.0.0.2"))
-    bench.see()
-    bench.clock.advance(1.0)
-    _half(bench, "update")
-    bench.server.delete("n2")
-    bench.settle()
-    (balancer,) = bench.cloud.balancers.values()
-    assert balancer.nodes == bench.wanted_nodes()
 
 
 @pytest.mark.parametrize("known", [True, False])

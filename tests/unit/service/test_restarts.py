@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import CloudProviderError, RetryError, Throttled
 from controllers.cloudcalls import CallsClosed
 from controllers.runtime.api import ServerError
 from controllers.service.changes import APPLIED
@@ -52,47 +50,6 @@ def test_a_new_process_that_finds_all_in_order_asks_once_and_writes_nothing(benc
     assert bench.cloud.methods() == ["get"]
     assert bench.server.patches == []
     assert bench.recorder.events == []
-
-
-@pytest.mark.row("S7", "S13")
-@pytest.mark.parametrize("error", [CloudProviderError("bang"), RetryError("busy", 60.0), Throttled()])
-@pytest.mark.parametrize("looking", [True, False])
-def test_after_an_update_that_failed_halfway_a_new_process_trusts_nothing(
-    bench: Bench, error: Exception, looking: bool
-) -> None:
-    bench.serve()
-    bench.server.put(raw_node("n2", "10.0.0.2"))
-    bench.cloud.faults.append(Fault(error, after=True))
-    if not looking:
-        bench.cloud.fail["get"] = CloudProviderError("down")
-    bench.settle(rounds=2)
-    assert bench.cloud.count("update") == 1
-    bench.server.delete("n2")  # the targets are again those that the note told of
-    bench.cloud.fail.clear()
-    bench.start()
-    bench.settle()
-    assert [balancer.nodes for balancer in bench.cloud.balancers.values()] == [bench.wanted_nodes()]
-
-
-@pytest.mark.row("S7", "S13")
-def test_so_it_is_after_a_check_for_drift_that_brought_other_targets_and_failed(bench: Bench) -> None:
-    bench.serve()
-    bench.clock.advance(43200.0)
-    bench.server.put(raw_node("n2", "10.0.0.2"))
-    bench.see()
-
-    def fail_ensure(method: str, _: V1Service) -> None:
-        if method == "ensure":
-            bench.cloud.faults.append(Fault(CloudProviderError("bang"), after=True))
-
-    bench.cloud.during = fail_ensure
-    bench.work()
-    assert bench.cloud.methods() == ["get", "ensure"]
-    bench.cloud.during = lambda *_: None
-    bench.server.delete("n2")
-    bench.start()
-    bench.settle()
-    assert [balancer.nodes for balancer in bench.cloud.balancers.values()] == [bench.wanted_nodes()]
 
 
 def test_a_stopping_gateway_leaves_the_note_as_the_call_was_not_made(bench: Bench) -> None:

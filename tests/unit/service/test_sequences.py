@@ -436,7 +436,7 @@ def _check_rest(world: World) -> None:
 
 
 MANY = settings(
-    max_examples=int(os.environ.get("SERVICE_SEQUENCES", "350")),  # 700 and more are the long form
+    max_examples=int(os.environ.get("SERVICE_SEQUENCES", "150")),  # 700 and more are the long form
     print_blob=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

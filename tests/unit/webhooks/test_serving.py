@@ -25,6 +25,7 @@ from controllers.webhooks import AdmissionRequest, Answer, change
 from controllers.webhooks.options import WebhookOptions
 from controllers.webhooks.router import WebhookRouter
 from controllers.webhooks.serving import WebhookServing
+from tests.support.anyjson import json_values
 from tests.support.https import free_port
 from tests.support.pki import Authority
 from tests.unit.webhooks.support import WEBHOOK, Told, response, review
@@ -140,22 +141,14 @@ def test_what_is_no_review_gets_its_status(
     connection.close()
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
-)
-FIELDS = list(review()["request"])
 BODIES = (
     st.binary(max_size=200)
-    | st.dictionaries(st.sampled_from(list(review()["request"])), JSON).map(
+    | st.dictionaries(st.sampled_from(list(review()["request"])), json_values()).map(
         lambda one: json.dumps(review(**one)).encode()
     )
     | st.integers(0, len(GOOD)).map(lambda at: GOOD[:at])
     | st.sampled_from([b"[" * 100_000, b"{" * 50_000, b'{"a":' * 20_000, b"1" * 10_000])
 )
-VALUE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12)
-TARGETS = ["/volumes", "/volumes?timeout=1s", "/volumes?timeout=%00", "/volumes?timeout=-5s", "//", "/%"]
 HEADER = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=":"), min_size=1, max_size=12)
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudprovider.config.documents import DocumentError, parse
+from tests.support.anyjson import json_values
 
 NEITHER = 'is neither "[section]" nor "name = value"'
 INI = """
@@ -96,11 +97,8 @@ def test_any_text_is_a_document_or_a_mistake(text: str) -> None:
 
 
 _NAMES = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="utf-8", categories=["L", "N"])),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=3),
-    max_leaves=8,
-)
+_TEXT = st.text(st.characters(codec="utf-8", categories=["L", "N"]), max_size=8)
+_VALUES = json_values(st.none() | st.booleans() | st.integers() | _TEXT, _NAMES)
 
 
 @given(st.dictionaries(_NAMES, _VALUES, max_size=4))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from controllers.runtime.api import ApiError, from_status
 from controllers.runtime.api import errors as apierrors
 from controllers.runtime.api.errors import parse_retry_after
+from tests.support.anyjson import json_values
 
 
 def status_object(code: int, reason: str = "", message: str = "", **details: object) -> dict[str, Any]:
@@ -123,11 +124,7 @@ def test_whether_a_lost_request_was_sent() -> None:
     assert not apierrors.ClientClosed("x", sent=False).sent
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
+JSON = json_values()
 FIELDS = st.sampled_from(["kind", "code", "reason", "message", "details"])
 
 

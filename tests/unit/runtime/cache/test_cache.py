@@ -57,33 +57,12 @@ class TestLists:
         assert told(cache.replace([again], "6")) == []
         assert cache.get("a") is known
 
-    def test_a_recreated_object_is_deleted_then_added(self) -> None:
-        cache = make()
-        replace(cache, 5, raw_node("a", 1, "old"))
-        assert replace(cache, 9, raw_node("a", 8, "new")) == [("delete", "a", "1", ""), ("add", "a", "", "8")]
-
-    def test_an_item_older_than_an_event_has_shown_does_not_go_back(self) -> None:
-        cache = make()
-        replace(cache, 5, raw_node("a", 1))
-        apply(cache, "MODIFIED", raw_node("a", 8))
-        assert replace(cache, 9, raw_node("a", 4)) == []
-        assert version_of(cache.get("a") or V1Node()) == "8"
-
     def test_an_object_that_is_listed_twice_counts_once_in_its_newer_state(self) -> None:
         cache = make()
         assert replace(cache, 5, raw_node("a", 3), raw_node("a", 2)) == [("add", "a", "", "3")]
 
 
 class TestEvents:
-    def test_the_usual_life(self) -> None:
-        cache = make()
-        replace(cache, 5)
-        assert apply(cache, "ADDED", raw_node("a", 6)) == [("add", "a", "", "6")]
-        assert apply(cache, "MODIFIED", raw_node("a", 7)) == [("update", "a", "6", "7")]
-        assert apply(cache, "DELETED", raw_node("a", 8)) == [("delete", "a", "8", "")]
-        assert cache.keys() == []
-        assert cache.version == "8"
-
     def test_a_deletion_carries_the_last_state_or_else_the_one_known(self) -> None:
         cache = make()
         replace(cache, 5, raw_node("a", 1), raw_node("b", 2))
@@ -93,44 +72,15 @@ class TestEvents:
         assert changes is not None
         assert changes[0].old is known
 
-    def test_an_update_of_the_unknown_is_an_add_and_an_add_of_the_known_an_update(self) -> None:
-        cache = make()
-        replace(cache, 5, raw_node("a", 1))
-        assert apply(cache, "MODIFIED", raw_node("b", 6)) == [("add", "b", "", "6")]
-        assert apply(cache, "ADDED", raw_node("a", 7)) == [("update", "a", "1", "7")]
-
     def test_a_deletion_of_the_unknown_tells_nobody(self) -> None:
         cache = make()
         replace(cache, 5)
         assert apply(cache, "DELETED", raw_node("a", 6)) == []
 
-    def test_a_missed_deletion_shows_by_the_uid(self) -> None:
-        cache = make()
-        replace(cache, 5, raw_node("a", 1, "old"))
-        assert apply(cache, "ADDED", raw_node("a", 9, "new")) == [("delete", "a", "1", ""), ("add", "a", "", "9")]
-
     def test_a_deletion_of_a_successor_that_was_never_seen_deletes_the_predecessor(self) -> None:
         cache = make()
         replace(cache, 5, raw_node("a", 1, "old"))
         assert apply(cache, "DELETED", raw_node("a", 9, "new")) == [("delete", "a", "1", "")]
-
-    @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
-    def test_what_was_shown_before_is_stale(self, kind: str) -> None:
-        cache = make()
-        replace(cache, 5, raw_node("a", 4))
-        apply(cache, "MODIFIED", raw_node("a", 9))
-        assert apply(cache, kind, raw_node("a", 8)) is None
-        assert apply(cache, kind, raw_node("z", 9)) is None
-        assert cache.keys() == ["a"]
-        assert cache.version == "9"
-
-    def test_a_repeated_life_does_not_raise_the_dead(self) -> None:
-        cache = make()
-        replace(cache, 5)
-        life = [("ADDED", raw_node("a", 6)), ("MODIFIED", raw_node("a", 7)), ("DELETED", raw_node("a", 8))]
-        for kind, raw in life:
-            apply(cache, kind, raw)
-        assert [apply(cache, kind, raw) for kind, raw in life] == [None, None, None]
 
     def test_a_deletion_that_carries_the_objects_last_version_counts(self) -> None:
         cache = make()
@@ -165,38 +115,6 @@ class TestQuarantine:
         assert list(cache.quarantine.problems()) == ["a"]
         assert apply(cache, "MODIFIED", raw_node("a", 7)) == [("update", "a", "1", "7")]
         assert cache.quarantine.problems() == {}
-
-    def test_one_that_was_never_well_is_added_once_it_is(self) -> None:
-        cache = make()
-        assert replace(cache, 5, malformed(raw_node("a", 1)), raw_node("b", 2)) == [("add", "b", "", "2")]
-        assert cache.get("a") is None
-        assert apply(cache, "MODIFIED", raw_node("a", 6)) == [("add", "a", "", "6")]
-
-    def test_a_list_keeps_and_heals_alike(self) -> None:
-        cache = make()
-        replace(cache, 5, raw_node("a", 1))
-        assert replace(cache, 6, malformed(raw_node("a", 6))) == []
-        assert version_of(cache.get("a") or V1Node()) == "1"
-        assert replace(cache, 8, raw_node("a", 7)) == [("update", "a", "1", "7")]
-        assert cache.quarantine.problems() == {}
-
-    @pytest.mark.parametrize("by_list", [True, False])
-    def test_a_malformed_object_that_is_deleted_leaves(self, by_list: bool) -> None:
-        cache = make()
-        replace(cache, 5, raw_node("a", 1))
-        apply(cache, "MODIFIED", malformed(raw_node("a", 6)))
-        gone = replace(cache, 9) if by_list else apply(cache, "DELETED", malformed(raw_node("a", 8)))
-        assert gone == [("delete", "a", "1", "")]
-        assert cache.quarantine.problems() == {}
-
-    @pytest.mark.parametrize("by_list", [True, False])
-    def test_a_malformed_successor_ends_its_predecessor(self, by_list: bool) -> None:
-        cache = make()
-        replace(cache, 5, raw_node("a", 1, "old"))
-        successor = malformed(raw_node("a", 8, "new"))
-        gone = replace(cache, 9, successor) if by_list else apply(cache, "ADDED", successor)
-        assert gone == [("delete", "a", "1", "")]
-        assert list(cache.quarantine.problems()) == ["a"]
 
     @pytest.mark.parametrize("by_list", [True, False])
     def test_an_illegible_uid_is_no_other_uid(self, by_list: bool) -> None:
@@ -296,7 +214,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200)
 @given(STEPS, st.data())
 def test_any_mixture_of_lists_events_and_repetitions_ends_at_the_servers_state(
     steps: list[tuple[str, str]], data: st.DataObject

@@ -20,6 +20,7 @@ from controllers.runtime.cache.resources import EVENTS, LEASES, NAMESPACES, PERS
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.trimming import LAST_APPLIED, Compactor, trim_node
 from controllers.runtime.metrics import Metrics
+from tests.support.anyjson import json_values
 from tests.support.nodes import big_node as full_node
 from tests.unit.runtime.cache.informers import raw_node
 
@@ -138,7 +139,7 @@ class TestParsing:
         with pytest.raises(MalformedObject):
             NODES.parse({**raw_node("n1", 1), where: value})
 
-    @given(st.recursive(st.none() | st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v)))
+    @given(json_values())
     def test_no_other_exception_ever(self, value: Any) -> None:
         for field in ("metadata", "spec", "status"):
             for raw in (value, {field: value}, {**raw_node("n1", 1), field: {"labels": value, "conditions": value}}):

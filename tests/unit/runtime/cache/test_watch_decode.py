@@ -11,13 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers.runtime.cache.decoding import Garbled, ListMeta, read_list, read_watch_line
+from tests.support.anyjson import SCALARS, TEXT, json_values
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=20,
-)
-OBJECTS = st.dictionaries(st.text(), VALUES, max_size=5)
+VALUES = json_values(SCALARS | st.floats(allow_nan=False))
+OBJECTS = st.dictionaries(TEXT, VALUES, max_size=3)
 LAYOUTS = st.sampled_from([{"separators": (",", ":")}, {"indent": 2}, {}, {"ensure_ascii": False}])
 
 
@@ -28,7 +25,7 @@ def a_list(items: list[Any], others: dict[str, Any], first: bool) -> dict[str, A
     return {"items": items, **head, **rest} if first else {**rest, **head, "items": items}
 
 
-@given(st.lists(VALUES, max_size=6), OBJECTS, st.booleans(), LAYOUTS)
+@given(st.lists(VALUES, max_size=4), OBJECTS, st.booleans(), LAYOUTS)
 def test_a_list_is_read_item_by_item_as_json_would(
     items: list[Any], others: dict[str, Any], first: bool, layout: dict[str, Any]
 ) -> None:

@@ -1,14 +1,11 @@
 """What becomes of a key after its run: the table in ``outcomes.py``, row by row."""
 
 import logging
-import re
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import controllers
 from cloudprovider.errors import InstanceNotFound, RetryError, Throttled
 from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.api import TooManyRequests
@@ -109,23 +106,6 @@ def test_requeue_after_may_name_a_priority_and_else_keeps_that_of_the_run(bench:
         assert other is not None
         bench.queue.done(other)
         bench.take()
-
-
-def test_no_reconcile_requeues_its_own_key() -> None:
-    """It returns a Result. Who else has a key run after a delay is named here, with what for."""
-    allowed = {
-        "runtime/queue/outcomes.py",
-        "route/listing.py",  # a node's key asks for the list of all routes
-        "service/nodesync.py",  # a change of nodes is an event
-        "sshkeys/triggers.py",  # nodes that join are gathered
-    }
-    root = Path(controllers.__file__).parent
-    found = {
-        path.relative_to(root).as_posix()
-        for path in root.rglob("*.py")
-        if re.search(r"\.(add_after|add_rate_limited|hasten)\(|\.hasten\b", path.read_text())
-    }
-    assert found == allowed
 
 
 def test_an_exception_backs_off_each_time_longer(bench: Bench) -> None:

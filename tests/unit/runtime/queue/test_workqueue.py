@@ -14,11 +14,6 @@ START = 1_000.0
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock(START)
-
-
-@pytest.fixture
 def queue(clock: FakeClock) -> WorkQueue[str]:
     return WorkQueue("nodes", clock=clock, metrics=Metrics(), backoff=Backoff(1.0, 60.0, 0.0))
 

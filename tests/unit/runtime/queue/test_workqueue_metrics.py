@@ -12,16 +12,6 @@ from controllers.runtime.queue import WorkQueue
 from tests.support.clock import FakeClock
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
-
-
 def new(clock: FakeClock, metrics: Metrics, name: str = "Nodes", floor: float = 0.0) -> WorkQueue[str]:
     return WorkQueue(name, clock=clock, metrics=metrics, backoff=Backoff(1.0, 60.0, 0.0), floor=floor)
 

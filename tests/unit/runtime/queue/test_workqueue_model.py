@@ -273,4 +273,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueAgainstModel = QueueMachine.TestCase
-TestQueueAgainstModel.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestQueueAgainstModel.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

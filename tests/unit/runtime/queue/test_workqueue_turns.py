@@ -12,11 +12,6 @@ from tests.support.clock import FakeClock
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def queue(clock: FakeClock) -> WorkQueue[str]:
     lanes: TurnLanes[Any] = TurnLanes(lambda key: key.partition("/")[0], most=3)
     return WorkQueue("service", clock=clock, metrics=Metrics(), lanes=lanes)

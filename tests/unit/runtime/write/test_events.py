@@ -86,18 +86,8 @@ class FakeServer:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def server() -> FakeServer:
     return FakeServer()
-
-
-@pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
 
 
 Make = Callable[..., EventRecorder]

@@ -24,6 +24,7 @@ from controllers.runtime.write import (
     taints_changed,
 )
 from controllers.runtime.write.patches import merge_patch
+from tests.support.anyjson import in_order, json_values
 from tests.support.there import there
 
 NOW = "2026-11-21T00:00:00Z"
@@ -33,23 +34,14 @@ SCALARS = st.booleans() | st.integers(-2, 2) | st.floats(-2, 2).map(lambda f: f 
 KEYS = st.sampled_from(["a", "b", "c", "$patch", ""])
 
 
-def json_values(nulls: bool) -> st.SearchStrategy[Any]:
-    leaves = SCALARS | st.none() if nulls else SCALARS
-    return st.recursive(
-        leaves,
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
-        max_leaves=12,
-    )
-
-
 def without_nulls_in_maps(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_nulls_in_maps(inner) for key, inner in value.items() if inner is not None}
     return value
 
 
-OLD = st.dictionaries(KEYS, json_values(nulls=True), max_size=4)
-NEW = st.dictionaries(KEYS, json_values(nulls=True), max_size=4).map(without_nulls_in_maps)
+OLD = st.dictionaries(KEYS, json_values(SCALARS | st.none(), KEYS), max_size=4)
+NEW = OLD.map(without_nulls_in_maps)
 
 
 def rfc7386(target: Any, patch: Any) -> Any:
@@ -67,13 +59,7 @@ def rfc7386(target: Any, patch: Any) -> Any:
 
 def same_json(one: Any, other: Any) -> bool:
     """Equality in which true is not 1, nor 1 the same text as 1.0."""
-    return repr(_sorted(one)) == repr(_sorted(other))
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+    return repr(in_order(one)) == repr(in_order(other))
 
 
 class TestMergePatch:
