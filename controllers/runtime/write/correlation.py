@@ -10,6 +10,7 @@ those of client-go's EventCorrelator (tools/record/events_cache.go):
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -27,6 +28,9 @@ from controllers.runtime.metrics import Metrics
 COMBINED_PREFIX: Final = "(combined from similar events): "
 SIMILAR_LIMIT: Final = 10
 SIMILAR_SECONDS: Final = 600.0
+KEPT_SECONDS: Final = 3600.0
+"""An Event that did not happen again for so long is written anew: the API server deletes it after
+as long (--event-ttl)."""
 BURST: Final = 25
 REFILL_PER_SECOND: Final = 1 / 300
 MAX_MESSAGE: Final = 1024
@@ -207,7 +211,7 @@ class Correlator:
                 happening.first_at,
                 happening.last_at,
             )
-            self._entries.put(key, entry)
+        self._entries.put(key, entry, happening.at, happening.at + KEPT_SECONDS)
         entry.message = message
         entry.count += happening.count
         entry.last_at = happening.last_at
@@ -227,7 +231,7 @@ class Correlator:
         now = happening.at
         messages = known[0] if known is not None and now - known[1] <= SIMILAR_SECONDS else set()
         messages.add(hash(happening.message))  # only their number counts
-        self._similar.put(group, (messages, now))
+        self._similar.put(group, (messages, now), now, now + SIMILAR_SECONDS)
         if len(messages) < SIMILAR_LIMIT:
             return happening.key, happening.message
         messages.pop()
@@ -239,7 +243,9 @@ class Correlator:
         tokens, filled_at = self._budgets.get(owner) or (float(self._burst), now)
         tokens = min(float(self._burst), tokens + (now - filled_at) * self._refill)
         affordable = tokens >= 1
-        self._budgets.put(owner, (tokens - 1 if affordable else tokens, now))
+        tokens -= affordable
+        full = now + (self._burst - tokens) / self._refill if self._refill else math.inf
+        self._budgets.put(owner, (tokens, now), now, full)
         return affordable
 
     def _name(self, happening: Happening) -> str:
@@ -262,12 +268,13 @@ _Key = tuple[object, Hashable]
 
 
 class EventMemory(Collector):
-    """Shared memory: up to `size` Events, groups of similar ones, and budgets. Thread-safe."""
+    """Shared memory: up to `size` Events, groups of similar ones, and budgets, none for longer than
+    it is of use. Thread-safe."""
 
     def __init__(self, size: int = CACHE_SIZE) -> None:
         self._size = size
         self._lock = threading.Lock()
-        self._kinds: dict[str, OrderedDict[_Key, Any]] = {}
+        self._kinds: dict[str, OrderedDict[_Key, tuple[Any, float]]] = {}
 
     @classmethod
     def of(cls, metrics: Metrics) -> EventMemory:
@@ -277,17 +284,18 @@ class EventMemory(Collector):
     def get(self, kind: str, key: _Key) -> Any:
         with self._lock:
             items = self._kinds.setdefault(kind, OrderedDict())
-            value = items.get(key)
-            if value is not None:
-                items.move_to_end(key)
-            return value
+            if key not in items:
+                return None
+            items.move_to_end(key)
+            return items[key][0]
 
-    def put(self, kind: str, key: _Key, value: Any) -> None:
+    def put(self, kind: str, key: _Key, value: Any, now: float, until: float) -> None:
+        """Keep it until then; times are monotonic seconds."""
         with self._lock:
             items = self._kinds.setdefault(kind, OrderedDict())
-            items[key] = value
+            items[key] = value, until
             items.move_to_end(key)
-            if len(items) > self._size:
+            while len(items) > self._size or next(iter(items.values()))[1] <= now:
                 items.popitem(last=False)
 
     def drop(self, kind: str, key: _Key) -> None:
@@ -321,8 +329,8 @@ class Share(Generic[V]):
         found: V | None = self._memory.get(self._kind, (self._owner, key))
         return found
 
-    def put(self, key: Hashable, value: V) -> None:
-        self._memory.put(self._kind, (self._owner, key), value)
+    def put(self, key: Hashable, value: V, now: float, until: float) -> None:
+        self._memory.put(self._kind, (self._owner, key), value, now, until)
 
     def drop(self, key: Hashable) -> None:
         self._memory.drop(self._kind, (self._owner, key))

@@ -194,6 +194,24 @@ def test_memory_is_bounded_and_forgets_the_longest_unused() -> None:
     assert memory.sizes() == {"event": 3, "group": 1, "budget": 1}
 
 
+def test_nothing_is_remembered_for_longer_than_it_is_of_use() -> None:
+    memory = EventMemory()
+    correlator = Correlator(memory=memory)
+    for n in range(50):
+        correlator.observe(happening("m", ref=Reference("Node", f"n{n}"), at=n))
+    correlator.observe(happening("m", ref=Reference("Node", "late"), at=700))
+    assert memory.sizes() == {"event": 51, "group": 1, "budget": 1}
+    correlator.observe(happening("m", ref=Reference("Node", "later"), at=3620))
+    assert memory.sizes() == {"event": 31, "group": 1, "budget": 1}
+
+
+def test_an_object_that_used_up_its_writes_is_remembered_until_it_has_them_again() -> None:
+    correlator = Correlator(memory=EventMemory(), burst=2, refill_per_second=0.01)
+    assert [correlator.observe(happening(f"m{n}", at=n)) is not None for n in range(3)] == [True, True, False]
+    correlator.observe(happening("m", ref=Reference("Node", "other"), at=50))
+    assert correlator.observe(happening("again", at=50)) is None
+
+
 def test_the_messages_of_a_group_are_not_all_remembered() -> None:
     correlator = Correlator()
     for n in range(100):
