@@ -97,7 +97,6 @@ def apply_patch(target: Mapping[str, Any], patch: Any, content_type: str) -> JSO
 
 
 # -- JSON merge patch
-# ------------------------------------------------------------------------------------------------
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -116,7 +115,6 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 # -- strategic merge
-# ------------------------------------------------------------------------------------------------
 
 
 def strategic_merge(target: JSON, patch: JSON, types: Merging = BUILT_IN) -> JSON:

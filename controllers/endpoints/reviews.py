@@ -1,4 +1,5 @@
-"""Questions to the API server about users, each with a time limit, and a memory for the answers.
+"""Questions to the API server about users, each with a time limit, a memory for the answers, and
+the permissions that they need.
 
 TokenReviews and SubjectAccessReviews are posted, but write nothing: a manager that waits for its
 turn to lead asks too. Names and buckets of the metrics are those of k8s.io/apiserver

@@ -230,15 +230,15 @@ class NodeWriter:
         try:
             made = NODES.parse(self._rest.request("POST", NODES.path(), body=unfinished.new).json())
         except AlreadyExists:  # its kubelet was faster, or the answer got lost
-            del self._unfinished[key]
+            self._unfinished.pop(key, None)
             return
         except (Unreachable, ServerError):
             raise  # tried again by the queue, and by each sweep
         except ApiError:
-            del self._unfinished[key]
+            self._unfinished.pop(key, None)
             log.exception("node %s was deleted and cannot be created anew: restart its kubelet", key)
             raise
-        del self._unfinished[key]
+        self._unfinished.pop(key, None)  # a sweep may have seen the new node already
         self._shared.recorder.event(
             made,
             "Normal",

@@ -66,7 +66,6 @@ class Cluster:
         self.close()
 
     # -- what kubelets and people do
-    # ---------------------------------------------------------------------------------
 
     def join(
         self,
@@ -135,7 +134,6 @@ class Cluster:
         return handle
 
     # -- what came of it
-    # ---------------------------------------------------------------------------------------------
 
     def events(self, about: NodeHandle | ServiceHandle) -> list[Event]:
         """The Events about an object of that kind and name, oldest first."""

@@ -18,6 +18,7 @@ from cloudprovider import CloudProviderError
 from cloudprovider.testing import objects
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
+from cloudprovider.testing.kubelets import Kubelets
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from livedemo.manager import ManagerProcess
 from livedemo.screen import Failed, Screen
@@ -66,6 +67,7 @@ class Story:
         self.server = EmbeddedAPIServer()
         self.managers: list[ManagerProcess] = []
         self.screen = Screen(self._look, self._excuse)
+        self._kubelets = Kubelets(self.server)
         self._seen: dict[str, float] = {}
         self._spent: dict[str, float] = {}
         self._targets: dict[str, int] = {}
@@ -230,7 +232,7 @@ class Story:
         """A kubelet with --cloud-provider=external registers its node, and kube-controller-manager
         gives it a range for its pods."""
         self._seen[name] = self.screen.elapsed
-        self.server.create(objects.node(name, pod_cidrs=[f"10.244.{len(self._seen)}.0/24"]))
+        self._kubelets.join(name)
 
     def _sum_up(self, acts: int) -> None:
         longest = 0.0

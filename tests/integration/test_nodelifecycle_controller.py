@@ -303,8 +303,13 @@ def test_a_node_whose_kubelet_runs_on_the_new_machine_is_created_anew(api: Clust
         cloud.console.recreate_instance(name)
         _set_ready(api, name, ready)
         _run_on(api, name, "second")
-        eventually(lambda: api.find(path) and api.get(path)["metadata"]["uid"] != before["metadata"]["uid"])
-        after = api.get(path)
+
+        def anew() -> dict[str, Any] | None:
+            found = api.find(path)  # none between the deletion and the creation
+            return found if found is not None and found["metadata"]["uid"] != before["metadata"]["uid"] else None
+
+        after = eventually(anew, 60)
+        assert after is not None
         told = _event(api, "NodeCreatedAnew")
     assert "providerID" not in after["spec"]
     assert after["metadata"]["labels"] == before["metadata"]["labels"]

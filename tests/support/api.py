@@ -34,36 +34,54 @@ class Refused(Exception):
 
 
 class API:
-    """Requests to one API server with one token; a new connection each, so that it may be used from
-    any thread."""
+    """Requests to one API server with one token, from any thread. Connections with TLS are kept: a
+    handshake costs more than most requests."""
 
     def __init__(self, url: str, token: str, ca_file: Path | None = None) -> None:
         self.url, self.token, self.ca_file = url, token, ca_file
+        self._context: ssl.SSLContext | None = None
+        self._idle: list[http.client.HTTPConnection] = []
+
+    def __del__(self) -> None:
+        for connection in self._idle:
+            connection.close()
 
     def request(
         self, method: str, path: str, body: object = None, content_type: str = "application/json"
     ) -> tuple[int, JSON]:
         """Send one request; returns the status and the parsed body ({} where it is empty, or no
         JSON)."""
-        parsed = urllib.parse.urlsplit(self.url)
-        assert parsed.hostname is not None
-        if parsed.scheme == "https":
-            context = ssl.create_default_context(cafile=str(self.ca_file) if self.ca_file else None)
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                parsed.hostname, parsed.port, timeout=30, context=context
-            )
-        else:
-            connection = http.client.HTTPConnection(parsed.hostname, parsed.port, timeout=30)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type, "Accept": "application/json"}
+        sent = None if body is None else json.dumps(body)
         try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            connection, kept = self._idle.pop(), True
+        except IndexError:
+            connection, kept = self._connect(), False
+        try:
+            connection.request(method, path, sent, headers)
             response = connection.getresponse()
             data = response.read()
-            if response.status >= 400 and "json" not in (response.getheader("Content-Type") or ""):
-                return response.status, {}  # "404 page not found", of a group that is not served yet
-            return response.status, json.loads(data) if data else {}
-        finally:
+        except BaseException as error:
             connection.close()
+            if kept and isinstance(error, ConnectionError | ssl.SSLError):  # the server closed it meanwhile
+                return self.request(method, path, body, content_type)
+            raise
+        if self._context is not None and not response.will_close:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        if response.status >= 400 and "json" not in (response.getheader("Content-Type") or ""):
+            return response.status, {}  # "404 page not found", of a group that is not served yet
+        return response.status, json.loads(data) if data else {}
+
+    def _connect(self) -> http.client.HTTPConnection:
+        parsed = urllib.parse.urlsplit(self.url)
+        assert parsed.hostname is not None
+        if parsed.scheme != "https":
+            return http.client.HTTPConnection(parsed.hostname, parsed.port, timeout=30)
+        if self._context is None:
+            self._context = ssl.create_default_context(cafile=str(self.ca_file) if self.ca_file else None)
+        return http.client.HTTPSConnection(parsed.hostname, parsed.port, timeout=30, context=self._context)
 
     def _must(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> JSON:
         status, answer = self.request(method, path, body, content_type)

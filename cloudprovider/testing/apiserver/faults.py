@@ -10,8 +10,9 @@ from __future__ import annotations
 import enum
 import re
 import threading
-from collections.abc import Iterator
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 import attrs
 
@@ -89,17 +90,6 @@ class Fault:
         return self.path is None or re.search(self.path, path) is not None
 
 
-class OpenWatch(Protocol):
-    """What the handler registers for each open watch."""
-
-    @property
-    def path(self) -> str:
-        """The path with its query."""
-
-    def signal(self, value: object) -> None:
-        """Hand a fault to the watch."""
-
-
 class Faults:
     """The rules of one server. Safe from many threads. Each adding method returns the rule, to be
     given to `remove`.
@@ -108,7 +98,7 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rules: list[Fault] = []
-        self._watches: set[OpenWatch] = set()
+        self._watches: dict[object, tuple[str, Callable[[object], None]]] = {}
 
     def add(self, fault: Fault) -> Fault:
         """Add a rule; rules strike in the order in which they were added."""
@@ -228,31 +218,32 @@ class Faults:
                 struck.append(rule)
         return struck
 
-    def register(self, watch: OpenWatch) -> None:
-        """A watch was opened (called by the handler)."""
+    @contextmanager
+    def watching(self, path: str, signal: Callable[[object], None]) -> Iterator[None]:
+        """Around an open watch on this path (called by the handler): `signal` hands it a fault."""
+        watch = object()
         with self._lock:
-            self._watches.add(watch)
-
-    def unregister(self, watch: OpenWatch) -> None:
-        """A watch ended (called by the handler)."""
-        with self._lock:
-            self._watches.discard(watch)
+            self._watches[watch] = path, signal
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._watches[watch]
 
     def open_watches(self, path: str | None = None) -> int:
         """How many watches are open on paths that fit."""
-        return sum(1 for _ in self._fitting(path))
+        return len(self._fitting(path))
 
     def break_watches(self, action: Action = Action.RESET, *, path: str | None = None) -> int:
         """Strike the watches that are open now with RESET, TRUNCATE, EXPIRE, HALF_OPEN or CLOSE;
         returns how many there were.
         """
-        broken = 0
-        for watch in self._fitting(path):
-            watch.signal(Fault(action))
-            broken += 1
-        return broken
+        signals = self._fitting(path)
+        for signal in signals:
+            signal(Fault(action))
+        return len(signals)
 
-    def _fitting(self, path: str | None) -> Iterator[OpenWatch]:
+    def _fitting(self, path: str | None) -> list[Callable[[object], None]]:
         with self._lock:
-            watches = list(self._watches)
-        return (watch for watch in watches if path is None or re.search(path, watch.path))
+            watches = list(self._watches.values())
+        return [signal for watched, signal in watches if path is None or re.search(path, watched)]

@@ -90,7 +90,6 @@ class EmbeddedAPIServer:
         self.create(catalog.kubernetes_service())
 
     # -- life
-    # --------------------------------------------------------------------------------------------------------
 
     def start(self) -> EmbeddedAPIServer:
         """Listen and serve; returns once connections are accepted. Raises OSError when the port is
@@ -141,7 +140,6 @@ class EmbeddedAPIServer:
         self.stop()
 
     # -- addresses
-    # ---------------------------------------------------------------------------------------------------
 
     @property
     def port(self) -> int:
@@ -179,7 +177,6 @@ class EmbeddedAPIServer:
         return self._listener.connections() if self._listener else 0
 
     # -- the store, for setting up and looking
-    # ------------------------------------------------------------------------
 
     @property
     def version(self) -> int:

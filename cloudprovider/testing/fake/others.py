@@ -1,5 +1,5 @@
 """The fake cloud's smaller capabilities: zones, the machine that the program runs on, volumes'
-labels, and the account's clusters."""
+labels, the account's clusters, and routes, in one table for all clusters and other systems."""
 
 from __future__ import annotations
 

@@ -59,21 +59,13 @@ def test_injected_statuses_have_the_usual_reasons(code: int, reason: str) -> Non
 
 
 def test_open_watches_are_broken_by_path() -> None:
-    class Watch:
-        def __init__(self, path: str) -> None:
-            self.path = path
-            self.signals: list[object] = []
-
-        def signal(self, value: object) -> None:
-            self.signals.append(value)
-
     faults = Faults()
-    nodes, services = Watch("/api/v1/nodes?watch=1"), Watch("/api/v1/services?watch=1")
-    faults.register(nodes)
-    faults.register(services)
-    assert faults.open_watches() == 2
-    assert faults.break_watches(Action.TRUNCATE, path="nodes") == 1
-    assert [signal.action for signal in nodes.signals if isinstance(signal, Fault)] == [Action.TRUNCATE]
-    assert services.signals == []
-    faults.unregister(nodes)
-    assert faults.open_watches("nodes") == 0
+    nodes: list[object] = []
+    services: list[object] = []
+    with faults.watching("/api/v1/services?watch=1", services.append):
+        with faults.watching("/api/v1/nodes?watch=1", nodes.append):
+            assert faults.open_watches() == 2
+            assert faults.break_watches(Action.TRUNCATE, path="nodes") == 1
+        assert [signal.action for signal in nodes if isinstance(signal, Fault)] == [Action.TRUNCATE]
+        assert services == []
+        assert faults.open_watches("nodes") == 0

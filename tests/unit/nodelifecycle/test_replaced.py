@@ -11,7 +11,7 @@ import pytest
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState
 from controllers.nodelifecycle.replaced import SETTLED, Machines, registration
 from controllers.runtime.api import AlreadyExists, Forbidden, ServerError
-from tests.support.controllers import nothing, refuse
+from tests.support.controllers import nothing, parsed_node, refuse
 from tests.unit.nodelifecycle.support import OTHER, PERIOD, SHUTDOWN, UNINITIALIZED, Bench, node, raw_node
 
 GONE = InstanceState.GONE
@@ -153,6 +153,20 @@ def test_a_node_that_was_deleted_is_created_when_the_server_answers_again(lost: 
     assert bench.server.nodes["n0"]["spec"] == {"taints": [UNINITIALIZED]}
     assert "n0" not in bench.sweep()
     assert ("NodeCreatedAnew" in bench.recorder.reasons()) is not lost
+
+
+@pytest.mark.row("N16")
+def test_a_sweep_that_sees_the_new_node_before_its_creation_returns_takes_nothing_from_the_event() -> None:
+    bench = _bench()
+    _asked(bench, 0.0)
+
+    def seen(name: str, body: dict[str, Any]) -> None:
+        bench.lister.objects[name] = parsed_node(bench.server.nodes[name])
+        bench.sweep()
+
+    bench.server.after = seen
+    _asked(bench)
+    assert bench.recorder.reasons() == ["InstanceRecreated", "NodeCreatedAnew"]
 
 
 def test_a_node_that_was_not_deleted_after_all_and_then_by_somebody_else_stays_deleted() -> None:

@@ -12,7 +12,7 @@ import select
 import socket
 import socketserver
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 
@@ -35,21 +35,6 @@ class Dropped(Exception):
     def __init__(self, *, reset: bool) -> None:
         super().__init__("reset" if reset else "closed")
         self.reset = reset
-
-
-class _OpenWatch:
-    """A running watch as the faults see it."""
-
-    def __init__(self, path: str, signal: Callable[[object], None]) -> None:
-        self._path = path
-        self._signal = signal
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    def signal(self, value: object) -> None:
-        self._signal(value)
 
 
 class Handler(socketserver.StreamRequestHandler):
@@ -81,7 +66,6 @@ class Handler(socketserver.StreamRequestHandler):
         self.request.close()
 
     # -- reading
-    # -----------------------------------------------------------------------------------------------------
 
     def _read_request(self) -> Request | None:
         """The next request; None when the client closed the connection or sent no HTTP."""
@@ -132,7 +116,6 @@ class Handler(socketserver.StreamRequestHandler):
             self.rfile.readline(_LINE_LIMIT)
 
     # -- serving
-    # -----------------------------------------------------------------------------------------------------
 
     def _serve(self, request: Request) -> bool:
         """Handle one request; returns whether the connection stays open. Raises Dropped."""
@@ -190,19 +173,13 @@ class Handler(socketserver.StreamRequestHandler):
             self.connection.sendall(batch)
 
     # -- watches
-    # -----------------------------------------------------------------------------------------------------
 
     def _watch(self, path: str, stream: WatchStream, fault: Fault | None) -> None:
         """Send a watch until it ends. Raises Dropped."""
-        handle = _OpenWatch(path, stream.signal)
-        self.server.faults.register(handle)  # before the client can know that its watch is open
-        try:
+        with contextlib.closing(stream), self.server.faults.watching(path, stream.signal):
             self.connection.sendall(_head(200, "application/json", True, {}, "Transfer-Encoding: chunked"))
             self._stream(stream, fault)
             self.connection.sendall(b"0\r\n\r\n")
-        finally:
-            stream.close()
-            self.server.faults.unregister(handle)
 
     def _stream(self, stream: WatchStream, fault: Fault | None) -> None:
         left = fault.after_events if fault is not None else 0

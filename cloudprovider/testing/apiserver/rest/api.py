@@ -125,7 +125,6 @@ class API:
             raise errors.forbidden(kind.group, kind.plural, target.name, explain(user, asked))
 
     # -- outside the resources
-    # ---------------------------------------------------------------------------------------
 
     def _outside(self, request: Request, path: str, user: User, query: Mapping[str, str]) -> Response:
         plain = path.rstrip("/") or "/"
@@ -158,7 +157,6 @@ class API:
         return _json(201, reviews.token_request(self.store, self.access, target.namespace, target.name, body))
 
     # -- reads
-    # -------------------------------------------------------------------------------------------------------
 
     def _read(
         self, target: Target, query: Mapping[str, str], partial: bool, watching: bool, wrong: Wrong
@@ -182,7 +180,6 @@ class API:
         return _list(kind, page.metadata, page.items)
 
     # -- writes
-    # ------------------------------------------------------------------------------------------------------
 
     def _write(self, request: Request, target: Target, query: Mapping[str, str], partial: bool) -> Response:
         kind, method = target.kind, request.method

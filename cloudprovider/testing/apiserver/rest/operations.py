@@ -56,7 +56,6 @@ class Operations:
         self._now = now or (lambda: datetime.now(UTC))
 
     # -- create
-    # ------------------------------------------------------------------------------------------------------
 
     def create(self, kind: Kind, namespace: str, body: Any, options: Options = DEFAULTS) -> Outcome:
         """Store a new object. Raises StatusError."""
@@ -93,7 +92,6 @@ class Operations:
         return stored
 
     # -- update and patch
-    # --------------------------------------------------------------------------------------------
 
     def update(self, kind: Kind, namespace: str, name: str, body: Any, options: Options = DEFAULTS) -> Outcome:
         """Replace an object (PUT), or create it where the kind allows that. Raises StatusError."""
@@ -176,7 +174,6 @@ class Operations:
         return stored
 
     # -- delete
-    # ------------------------------------------------------------------------------------------------------
 
     def delete(self, kind: Kind, namespace: str, name: str, given: Mapping[str, Any] = MappingProxyType({})) -> Outcome:
         """Delete an object, or mark it where finalizers hold it; `given`: DeleteOptions."""
