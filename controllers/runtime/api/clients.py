@@ -18,6 +18,7 @@ from attrs.validators import in_, matches_re
 
 from controllers.runtime.api import kubeconfig as kubeconfigs
 from controllers.runtime.api.credentials import CertificateFiles, Credentials
+from controllers.runtime.api.doubts import Doubts
 from controllers.runtime.api.errors import CredentialsUnavailable, Forbidden, NotFound, Unreachable
 from controllers.runtime.api.identity import DEFAULT_TIMEOUT, Guard, Identity, NotSent, RequestMetrics, StandIn
 from controllers.runtime.api.kubeconfig import Access, ClientConfigError
@@ -156,7 +157,8 @@ class ClientBuilder:
                 self._tls.context()
             except OSError as error:
                 raise ClientConfigError(f"the TLS files cannot be used: {tls.describe(error)}") from error
-        self._transport = Transport(endpoint, self._tls, waits=self._waits)
+        self._doubts = Doubts(clock)
+        self._transport = Transport(endpoint, self._tls, waits=self._waits, doubts=self._doubts)
         self._apart: list[Transport] = []
         self._metrics = RequestMetrics(metrics or Metrics(), endpoint.authority)
         self._own = (self._transport, self._credentials, access.headers)
@@ -165,7 +167,9 @@ class ClientBuilder:
         if settings.service_accounts:
             if self._tls is not None and tls.cert_file:  # a certificate would tell another name than the token
                 bare = TLSFiles(tls.without_certificate(), clock=clock)
-                self._bare = Transport(endpoint, bare, waits=self._waits, reachability=self._transport.reachability)
+                self._bare = Transport(
+                    endpoint, bare, waits=self._waits, reachability=self._transport.reachability, doubts=self._doubts
+                )
             tokens, accounts = self.rest(_TOKENS, guarded=False), self.rest(_TOKENS)
             self._accounts = ServiceAccounts(settings.service_accounts, tokens, accounts, self._waits)
 
@@ -220,7 +224,7 @@ class ClientBuilder:
             if client is None:
                 transport, credentials, headers = self._own if apart else self._speaks_as(name)
                 if apart:
-                    transport = Transport(transport.endpoint, self._tls, waits=Waits(self._clock))
+                    transport = Transport(transport.endpoint, self._tls, waits=Waits(self._clock), doubts=self._doubts)
                     self._apart.append(transport)
                 guard = self._check_guard if guarded else self._check_stand_in
                 limiter = None if apart else self._bucket(name)

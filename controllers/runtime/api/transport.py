@@ -6,9 +6,7 @@ out to be dead, and either the request cannot have reached the server, or it is 
 byte of an answer came.
 
 When an answer does not come in time, the path to the server may be broken without a sign (a load
-balancer that was replaced, say), so every connection that was idle since before that request is
-closed too. Once a connection that is newer than that request brings an answer, the server is well:
-then streams on which nothing came since are interrupted, and are opened anew by who reads them."""
+balancer that was replaced, say): see `doubts.py`."""
 
 from __future__ import annotations
 
@@ -18,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from controllers.runtime.api.doubts import Doubts
 from controllers.runtime.api.errors import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
 from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.reachability import Reachability
@@ -36,10 +35,6 @@ MAX_IDLE: Final = 256
 IDLE_SECONDS: Final = 60.0
 """An idle connection is not reused after this time: kube-apiserver closes it after 90 s."""
 
-_DOUBTS_APART: Final = 60.0
-"""Seconds between two times that silent streams are interrupted. A healthy watch may be silent, and
-a server that answers late is not helped by many that are opened anew."""
-
 
 class Transport:
     """Exchanges requests for answers; thread-safe. After `close` every call, waiting ones too,
@@ -52,6 +47,7 @@ class Transport:
         *,
         waits: Waits | None = None,
         reachability: Reachability | None = None,
+        doubts: Doubts | None = None,
         max_idle: int = MAX_IDLE,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
@@ -70,9 +66,8 @@ class Transport:
         self._lock = threading.Lock()
         self._idle: deque[Connection] = deque()  # the most recently used last
         self._live: set[Connection] = set()
-        self._streams: set[Connection] = set()
-        self._doubted_since: float | None = None  # of a request that was not answered
-        self._trusted_until = 0.0
+        self._doubts = doubts or Doubts(self.clock)
+        self._doubts.join(self)
 
     @property
     def closed(self) -> bool:
@@ -113,7 +108,7 @@ class Transport:
                 if isinstance(error, ssl.SSLError):
                     self.recheck_tls()
                 if isinstance(error, TimeoutError) and sent:
-                    self._doubt(began)
+                    self._doubts.unanswered(began)
                 stale = connection.requests > 0 and not (sent and connection.reader.begun)
                 if stale and (not sent or method in READS) and not isinstance(error, (TimeoutError, Interrupted)):
                     connection = self._open(method, path, deadline, guard=guard)
@@ -124,8 +119,7 @@ class Transport:
                 raise
             self.reachability.answered(answer.status)
             connection.requests += 1
-            if self._doubted_since is not None:
-                self._interrupt_silent(connection.opened)
+            self._doubts.answered(connection.opened)
             if answer.keep_alive and not connection.reader.pending:
                 self._give_back(connection)
             else:
@@ -138,17 +132,29 @@ class Transport:
         `adopt` gets it before it is connected, so that another thread can interrupt the connecting.
         Raises Unreachable.
         """
-        connection = self._open(method, path, deadline, adopt=adopt)
-        with self._lock:
-            self._streams.add(connection)
-        return connection
+        return self._open(method, path, deadline, adopt=adopt)
 
     def discard(self, connection: Connection) -> None:
         """Close a connection that no thread reads."""
         with self._lock:
             self._live.discard(connection)
-            self._streams.discard(connection)
         connection.close()
+
+    def discard_idle(self, since: float) -> None:
+        """Close what was idle since then, or longer."""
+        with self._lock:
+            old = [connection for connection in self._idle if connection.idle_since <= since]
+            self._idle = deque(connection for connection in self._idle if connection.idle_since > since)
+        for connection in old:
+            self.discard(connection)
+
+    def interrupt_silent(self, since: float) -> None:
+        """End what waits on a connection on which nothing came since then: streams, and
+        requests."""
+        with self._lock:
+            silent = [one for one in self._live if one.heard <= since and one not in self._idle]
+        for connection in silent:
+            connection.interrupt()
 
     def recheck_tls(self) -> None:
         """A certificate was refused: look at the files at the next connection."""
@@ -244,31 +250,8 @@ class Transport:
             raise
         return connection
 
-    def _doubt(self, moment: float) -> None:
-        """A request that began then was not answered: any connection of that time may lead
-        nowhere."""
-        with self._lock:
-            if self.clock.monotonic() >= self._trusted_until:
-                self._doubted_since = moment
-            old = [connection for connection in self._idle if connection.idle_since <= moment]
-            self._idle = deque(connection for connection in self._idle if connection.idle_since > moment)
-        for connection in old:
-            self.discard(connection)
-
-    def _interrupt_silent(self, opened: float) -> None:
-        """The server answers on a connection that was opened then."""
-        with self._lock:
-            moment = self._doubted_since
-            if moment is None or opened <= moment:
-                return  # an older connection says nothing of the others
-            self._doubted_since = None
-            self._trusted_until = self.clock.monotonic() + _DOUBTS_APART
-            silent = [connection for connection in self._streams if connection.heard <= moment]
-        for connection in silent:
-            connection.interrupt()
-
     def _give_back(self, connection: Connection) -> None:
-        now = connection.idle_since = self.clock.monotonic()
+        now = connection.idle_since = connection.heard = self.clock.monotonic()
         surplus: list[Connection] = []
         with self._lock:
             if self.closed:

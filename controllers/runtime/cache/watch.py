@@ -28,7 +28,7 @@ Half-open connections: a watch may be quiet for hours, so its own timeout (5 to 
 slow a test. TCP keepalive finds a peer that is gone, but not a proxy or a server that hangs.
 kube-apiserver sends a bookmark about every 60 s to each watch that allows them, so 90 s without a
 byte mean a dead one. Without bookmarks it costs a request. It is found sooner, within seconds for
-the leader, when some other request is not answered (`transport.py`): the Lease is renewed all the
+the leader, when some other request is not answered (`api/doubts.py`): the Lease is renewed all the
 time.
 
 A server restored from a backup counts its versions from an earlier number. A watch from what is the

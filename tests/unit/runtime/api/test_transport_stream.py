@@ -12,6 +12,7 @@ import pytest
 
 from controllers.runtime.api import ClientClosed, Gone, HalfOpen, RestClient, TooManyRequests, Unreachable, pieces
 from controllers.runtime.api.credentials import Credentials, Fixed
+from controllers.runtime.api.doubts import Doubts
 from controllers.runtime.api.identity import Identity, RequestMetrics
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
@@ -22,6 +23,7 @@ from controllers.runtime.api.wire.http1 import ProtocolError, Reader
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
+from tests.support.there import there
 from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_none
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -39,10 +41,14 @@ def frame(data: bytes) -> bytes:
 
 
 def client_of(
-    url: str, tls: TLSSettings | None = None, limiter: TokenBucket | None = None, clock: Clock = SYSTEM_CLOCK
+    url: str,
+    tls: TLSSettings | None = None,
+    limiter: TokenBucket | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    doubts: Doubts | None = None,
 ) -> tuple[RestClient, Transport, Metrics]:
     metrics = Metrics()
-    transport = Transport(Endpoint.parse(url), TLSFiles(tls) if tls else None, waits=Waits(clock))
+    transport = Transport(Endpoint.parse(url), TLSFiles(tls) if tls else None, waits=Waits(clock), doubts=doubts)
     return RestClient(transport, identity_of(transport, metrics, limiter)), transport, metrics
 
 
@@ -380,9 +386,9 @@ class TestHalfOpen:
     def test_one_that_was_opened_since_is_kept(
         self, path: Callable[[], tuple[Transport, LineStream]], clock: FakeClock
     ) -> None:
-        transport, _ = path()
+        transport, stream = path()
         self.lose(transport, clock)
-        (connection,) = transport._streams
+        connection = there(stream._connection)
         connection.heard = clock.monotonic()  # something came on it meanwhile
         self.answered(transport, clock)
         assert not connection.interrupted
@@ -398,7 +404,7 @@ class TestHalfOpen:
         rest = RestClient(transport, identity_of(transport))
         with rest.stream("/watch", read_timeout=1000 * LONG) as second:
             assert next(second) == b"first"
-            (connection,) = transport._streams
+            connection = there(second._connection)
             self.lose(transport, clock)
             self.answered(transport, clock)
             assert not connection.interrupted
@@ -406,3 +412,30 @@ class TestHalfOpen:
             self.lose(transport, clock)
             self.answered(transport, clock)
             assert connection.interrupted
+
+    def test_a_request_that_waits_is_tried_again_by_who_sent_it(self, clock: FakeClock) -> None:
+        taken = threading.Event()
+
+        def handler(peer: Peer) -> None:
+            while request := peer.request():
+                if request.target == "/stuck":
+                    taken.set()
+                else:
+                    peer.answer()
+
+        doubts = Doubts(clock)
+        with Server(handler) as server:
+            _, transport, _ = client_of(server.url, clock=clock, doubts=doubts)
+            _, election, _ = client_of(server.url, clock=clock, doubts=doubts)
+            deadline = clock.monotonic() + 1000 * LONG
+            stuck = Call(lambda: transport.exchange("PATCH", "/stuck", self.GET.replace(b"plain", b"stuck"), deadline))
+            assert taken.wait(LIMIT)
+            clock.advance(1)
+            doubts.unanswered(clock.monotonic())
+            clock.advance(1)
+            self.answered(election, clock)
+            error = stuck.outcome()
+            assert isinstance(error, Unreachable)
+            assert error.sent
+            transport.close()
+            election.close()
