@@ -106,7 +106,10 @@ class World:
             self.cluster.wait_for_deployment("default", NAME)
             if not self.moved_from(self.second.name):
                 return
-        raise ClusterError("no pod of the pages is on the machine that goes")
+        pods = self.cluster.api.items(f"/api/v1/namespaces/default/pods?labelSelector=app%3D{NAME}")
+        where = [f"{one['metadata']['name']} on {one['spec'].get('nodeName')}" for one in pods]
+        taints = {one.name: sorted(_taints(self.node(one.name))) for one in (self.first, self.second)}
+        raise ClusterError(f"no pod of the pages is on the machine that goes: {where}; taints: {taints}")
 
     def serves(self, name: str, since: float) -> bool:
         """Whether a pod of the pages is Ready on this node whose container started since."""
