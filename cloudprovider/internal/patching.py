@@ -13,21 +13,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from cloudprovider.internal.jsonpatch import JSON, PatchError, json_patch
 
-__all__ = [
-    "apply_patch",
-    "merge_patch",
-    "json_patch",
-    "strategic_merge",
-    "PatchError",
-    "Merging",
-    "FieldMerging",
-    "BUILT_IN",
-    "MERGE_PATCH",
-    "STRATEGIC_PATCH",
-    "JSON_PATCH",
-    "go_print",
-]
-
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"

@@ -24,8 +24,6 @@ from controllers.manager.provider_host import ManagerError, NeverLed, log_failur
 from controllers.process.ending import LAST_WORDS, RELEASE, SIGNALS, Exit, exit_at_once, settled, within
 from controllers.runtime.api import ClientConfigError
 
-__all__ = ["Ended", "exit_at_once", "run_until_signal"]
-
 log = logging.getLogger(__name__)
 
 GRACE = 5.0

@@ -18,7 +18,8 @@ from urllib.parse import unquote
 
 from attrs import evolve, frozen
 
-from cloudprovider.internal.patching import PatchError, apply_patch
+from cloudprovider.internal.jsonpatch import PatchError
+from cloudprovider.internal.patching import apply_patch
 from controllers.plan.describing import written
 from controllers.registration.plan import Kind, Plan, Row, Subject
 from controllers.runtime.api import ApiError, NotFound, NotSent, Request

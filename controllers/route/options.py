@@ -24,13 +24,11 @@ from controllers.options.podnetwork import (
     cluster_cidrs_option,
     given_mask_sizes,
     mask_size_option,
-    parse_cluster_cidrs,
 )
 
 if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
 
-__all__ = ["RouteOptions", "parse_cluster_cidrs"]
 
 _SECTION: Final = "generic"
 

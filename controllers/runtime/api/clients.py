@@ -22,16 +22,10 @@ from controllers.runtime.api.doubts import Doubts
 from controllers.runtime.api.errors import CredentialsUnavailable, Forbidden, NotFound, Unreachable
 from controllers.runtime.api.identity import DEFAULT_TIMEOUT, Guard, Identity, NotSent, RequestMetrics, StandIn
 from controllers.runtime.api.kubeconfig import Access, ClientConfigError
-from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.official import configuration_of
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from controllers.runtime.api.reachability import Reachability
 from controllers.runtime.api.restclient import (
-    JSON_PATCH,
-    MERGE_PATCH,
-    METADATA_ONLY,
-    STRATEGIC_PATCH,
-    Response,
     RestClient,
 )
 from controllers.runtime.api.serviceaccounts import ServiceAccounts
@@ -45,19 +39,6 @@ if TYPE_CHECKING:
     from kubernetes.client.api_client import ApiClient
     from kubernetes.client.configuration import Configuration
 
-__all__ = [
-    "ClientBuilder",
-    "ClientConfigError",
-    "ClientSettings",
-    "Guard",
-    "JSON_PATCH",
-    "LineStream",
-    "MERGE_PATCH",
-    "METADATA_ONLY",
-    "Response",
-    "RestClient",
-    "STRATEGIC_PATCH",
-]
 
 log = logging.getLogger(__name__)
 

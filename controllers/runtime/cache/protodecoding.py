@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from google.protobuf.message import DecodeError
+
 from controllers.runtime.cache.decoding import Garbled, ListMeta, Unreadable, list_meta
 from controllers.runtime.cache.keeping import RawInBytes
 from controllers.runtime.protobuf.reading import object_in, read_object
-from controllers.runtime.protobuf.schema import DecodeError, message_class, unwrap
+from controllers.runtime.protobuf.schema import message_class, unwrap
 
 _STATUS: Final = "Status"
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from google.protobuf.message import DecodeError
 from pydantic_core import TzInfo
 
-from controllers.runtime.protobuf.schema import DecodeError, message_class, open_envelope
+from controllers.runtime.protobuf.schema import message_class, open_envelope
 
 Reader = Callable[[Any], Any]
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from controllers.runtime.protobuf.schema import DecodeError, message_class, seal
+from google.protobuf.message import DecodeError
+
+from controllers.runtime.protobuf.schema import message_class, seal
 
 _API_VERSION: Final = "v1"
 _KIND: Final = "Node"

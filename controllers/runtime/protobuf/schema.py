@@ -18,8 +18,6 @@ from google.protobuf.message_factory import GetMessageClass
 
 from controllers.runtime.protobuf import CONTENT_TYPE, MAGIC
 
-__all__ = ["DecodeError", "PACKAGE", "message_class"]
-
 PACKAGE: Final = "kubernetes"
 _COMPILED: Final = "kubernetes.binpb"
 _POOL: Final[Any] = DescriptorPool()

@@ -46,20 +46,6 @@ from controllers.runtime.queue.results import (
 )
 from controllers.runtime.queue.workqueue import WorkQueue
 
-__all__ = [
-    "DONE",
-    "Aborted",
-    "AskAgain",
-    "FailureHandling",
-    "Parked",
-    "OutageListener",
-    "Result",
-    "Requeuer",
-    "TerminalError",
-    "aborted",
-    "retry_after_of",
-]
-
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)

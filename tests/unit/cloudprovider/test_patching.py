@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloudprovider.internal.jsonpatch import PatchError, json_patch
 from cloudprovider.internal.patching import (
     BUILT_IN,
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
     Merging,
-    PatchError,
     apply_patch,
-    json_patch,
     merge_patch,
     strategic_merge,
 )

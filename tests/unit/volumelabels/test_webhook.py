@@ -13,7 +13,7 @@ import pytest
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
 from cloudprovider import CloudProviderError, DiskNotFound, Interface, NotImplementedByProvider, PVLabeler
-from cloudprovider.internal.patching import json_patch
+from cloudprovider.internal.jsonpatch import json_patch
 from controllers.app import CATALOG, Context
 from controllers.app import parse as parse_flags
 from controllers.cloudcalls import CloudCalls

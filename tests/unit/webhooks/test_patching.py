@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudprovider.internal.patching import json_patch
+from cloudprovider.internal.jsonpatch import json_patch
 from controllers.webhooks.review import patch_between
 from tests.support.anyjson import in_order, json_values
 

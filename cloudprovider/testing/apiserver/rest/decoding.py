@@ -10,13 +10,12 @@ from typing import Any, Final
 
 import attrs
 
+from cloudprovider.internal.jsonpatch import PatchError, json_patch
 from cloudprovider.internal.patching import (
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
-    PatchError,
     go_print,
-    json_patch,
     merge_patch,
     strategic_merge,
 )

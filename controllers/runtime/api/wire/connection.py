@@ -18,8 +18,6 @@ from controllers.runtime.api.wire.lifetime import Interrupted, Lifetime
 from controllers.runtime.api.wire.tunnel import TLSInTLS, open_tunnel
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
-__all__ = ["Connection", "Interrupted"]
-
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 _WRITE_SIZE: Final = 1 << 20

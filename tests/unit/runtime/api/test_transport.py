@@ -22,8 +22,9 @@ from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.tls import CHECK_SECONDS, TLSFiles, TLSSettings
 from controllers.runtime.api.transport import IDLE_SECONDS, Transport
 from controllers.runtime.api.wire import connection, dialing
-from controllers.runtime.api.wire.connection import Connection, Interrupted
+from controllers.runtime.api.wire.connection import Connection
 from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
+from controllers.runtime.api.wire.lifetime import Interrupted
 from controllers.runtime.clock import SYSTEM_CLOCK
 from tests.support.clock import FakeClock
 from tests.support.there import there

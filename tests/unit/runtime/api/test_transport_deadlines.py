@@ -17,8 +17,8 @@ import pytest
 
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, Unreachable
-from controllers.runtime.api.clients import Guard
 from controllers.runtime.api.credentials import Fixed
+from controllers.runtime.api.identity import Guard
 from controllers.runtime.api.kubeconfig import Access
 from controllers.runtime.api.official import ServerSettings
 from controllers.runtime.api.ratelimit import Waits
