@@ -15,7 +15,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.1
 
 def eventually(
     predicate: Callable[[], T],
-    timeout: float = 10.0,
+    timeout: float = 30.0,
     message: str | Callable[[], object] = "",
     *,
     changed: threading.Condition | None = None,

@@ -217,7 +217,7 @@ def test_all_problems_come_together_one_a_line_with_what_to_do(install: Install,
         ('print("hello")', "threading.Event().wait()", "initialize", "has not answered after 0.1 s"),
         (
             'print("hello")',
-            "threading.Thread(target=__import__('time').sleep, args=(2.5,), name='poller', daemon=False).start()",
+            "threading.Thread(target=__import__('time').sleep, args=(8,), name='poller', daemon=False).start()",
             "threads",
             "still run 2 s after stop was set: poller",
         ),
