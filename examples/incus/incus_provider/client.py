@@ -30,6 +30,12 @@ LEAST = 0.1
 
 _CONNECTIONS = 32
 
+_TAKEN = "UNIQUE constraint failed"
+"""In the error, with status 500, where two requests make one thing at the same time."""
+
+_BUSY = ("matching non-reusable operation", "Instance is busy")
+"""In the error, with status 500, where another request changes the instance: of LXD, of both."""
+
 T = TypeVar("T")
 
 
@@ -50,7 +56,7 @@ class Conflict(IncusError):
 
 
 class Outdated(IncusError):
-    """The thing was changed by somebody else since it was read."""
+    """The thing was changed by somebody else since it was read, or is being changed."""
 
 
 class _Answer(BaseModel):
@@ -88,8 +94,8 @@ class Client:
             raise CloudProviderError(f"the answer to GET {path} cannot be read: {_places(exc)}") from exc
 
     def check_project(self, *, calls: int = 1) -> None:
-        """Raises `CloudProviderError` where the project does not exist: of such a one, be it renamed
-        or misspelt, the server lists no instances, and gives no error."""
+        """Raises `ProjectNotFound` where the project does not exist. The server lists no instances
+        of such a one, be it renamed or misspelt, and calls that success."""
         try:
             self._ask("GET", path_of("projects", self.project), {}, calls=calls)
         except NotFound as exc:
@@ -178,6 +184,10 @@ def _checked(request: str, answer: urllib3.BaseHTTPResponse) -> _Answer:
             IncusError(f"{text}. Check that the server trusts `client_certificate`, for this project: incus config "
                        "trust list")
         )  # fmt: skip
+    if _TAKEN in said.error:  # the server looked before another request made it
+        return _raise(Conflict(text))
+    if any(words in said.error for words in _BUSY):
+        return _raise(Outdated(text))
     kinds: dict[int, type[IncusError]] = {404: NotFound, 409: Conflict, 412: Outdated} if said.type == "error" else {}
     return _raise(kinds.get(code, IncusError)(text))
 

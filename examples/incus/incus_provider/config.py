@@ -4,11 +4,10 @@ at once."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
-from typing_extensions import Self
 
 from cloudprovider.config import ProviderConfig
 from cloudprovider.helpers import parse_network
@@ -42,8 +41,8 @@ class Config(ProviderConfig):
     )
     load_balancer_addresses: tuple[str, ...] = Field(
         default=(),
-        description="IPv4 addresses and ranges for load balancers, outside the bridge's own subnet. Empty: there are "
-        "no load balancers.",
+        description="IPv4 ranges for load balancers, as `192.0.2.64/28`, outside the bridge's own subnet. Empty: there "
+        "are no load balancers.",
     )
     routes: bool = Field(default=False, description="Whether the provider offers routes for pod networks.")
     region: str = Field(default="", description="The nodes' region label. Empty: none.")

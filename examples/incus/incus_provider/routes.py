@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import override
 
-from cloudprovider import CloudProviderError, InstanceNotFound, Route, Routes
+from cloudprovider import CloudProviderError, InstanceNotFound, Route, Routes, current_call
 from cloudprovider.helpers import parse_network
 from incus_provider.client import Client, NotFound, Outdated, path_of
 from incus_provider.config import Config
@@ -24,7 +24,8 @@ from incus_provider.resources import Instance
 OWNED = "user.kubernetes-routes."
 """Before the cluster's name: which routes of the instance are the cluster's. Must never change."""
 
-_TRIES = 5
+_TRIES = 8
+_PAUSE = 0.05  # seconds, after the first of them; longer each time
 
 
 class IncusRoutes(Routes):
@@ -36,13 +37,12 @@ class IncusRoutes(Routes):
 
     @override
     def list_routes(self, cluster_name: str) -> Sequence[Route]:
-        found = []
-        for instance in listed(self._client):
-            device = self._device(instance)
-            for cidr in _texts(instance.config.get(OWNED + cluster_name)):
-                if cidr in _texts(instance.expanded_devices.get(device, {}).get(_key(cidr))):
-                    found.append(Route(name=cidr, target_node=instance.name, destination_cidr=cidr, owned=True))
-        return found
+        return [
+            Route(name=cidr, target_node=instance.name, destination_cidr=cidr, owned=True)
+            for instance in listed(self._client)
+            for cidr in _texts(instance.config.get(OWNED + cluster_name))
+            if cidr in _texts(instance.expanded_devices.get(self._device(instance), {}).get(_key(cidr)))
+        ]
 
     @override
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
@@ -59,7 +59,7 @@ class IncusRoutes(Routes):
         """Bring one route in line. Raises `InstanceNotFound` where the server has no such
         instance."""
         path = path_of("instances", name)
-        for _ in range(_TRIES):
+        for number in range(1, _TRIES + 1):
             try:
                 instance, state = self._client.read(Instance, path, calls=2)
             except NotFound as exc:
@@ -71,6 +71,7 @@ class IncusRoutes(Routes):
             try:
                 self._client.change("PATCH", path, body, state=state)
             except Outdated:
+                current_call().pause(number * _PAUSE)
                 continue
             return
         raise CloudProviderError(f"instance {name} was changed by others {_TRIES} times while its routes were changed")

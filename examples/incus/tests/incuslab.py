@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from incus_provider.forwards import NAME
 from incusserver import NETWORK, POOL, Server
@@ -62,10 +63,11 @@ class IncusLab(HTTPLab):
                 return BalancerFacts(ports=ports, targets=self._ids({port["target_address"] for port in one["ports"]}))
         return None
 
-    def _forwards(self) -> list[dict[str, object]]:
-        return self.server.ask("GET", f"/1.0/networks/{NETWORK}/forwards?recursion=1")
+    def _forwards(self) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = self.server.ask("GET", f"/1.0/networks/{NETWORK}/forwards?recursion=1")
+        return listed
 
-    def _ids(self, addresses: Collection[str]) -> list[str]:
+    def _ids(self, addresses: set[str]) -> list[str]:
         """The provider IDs of the instances with these addresses."""
         found = []
         for one in self.server.ask("GET", "/1.0/instances?recursion=2") if addresses else ():

@@ -52,6 +52,7 @@ mount --rbind "$1/cgroup" /sys/fs/cgroup
 umount -l "$1/cgroup"
 exec "$2" --group root --logfile "$1/log"
 """
+_UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--propagation", "private")
 _INIT = """#!/bin/busybox sh
 export PATH=/bin
 ip link set lo up
@@ -99,6 +100,7 @@ class Server:
         content = json.dumps(body).encode() if data is None and body is not None else data
         kind = "application/octet-stream" if data is not None else "application/json"
         headers = {"Content-Type": kind}
+        failure, found = "", {}
         for _ in range(100):
             answer = self.pool.request(method, path, body=content, headers=headers, timeout=60, retries=False)
             found = json.loads(answer.data)
@@ -193,8 +195,7 @@ def running(kind: str, folder: Path) -> Iterator[Server]:
     boot = _BOOT.format(client=CLIENT, pool=POOL)
     with (folder / "out").open("wb") as out:
         process = subprocess.Popen(
-            ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--propagation", "private"]
-            + ["sh", "-c", boot, "sh", str(folder), daemon],
+            [*_UNSHARE, "sh", "-c", boot, "sh", str(folder), daemon],
             env={**os.environ, "LXD_DIR": str(folder / "data"), "INCUS_DIR": str(folder / "data")},
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -235,7 +236,7 @@ def _furnish(server: Server) -> None:
         "root": {"type": "disk", "path": "/", "pool": "default"},
         "eth0": {"type": "nic", "network": NETWORK, "name": "eth0"},
     }
-    # Privileged: the file system needs no mapping of users, which takes a second for each container.
+    # Privileged: the file system needs no mapping of users, which takes a second each time.
     profile = {"devices": devices, "config": {"security.privileged": "true"}}
     server.ask("PUT", "/1.0/profiles/default", profile)
     found = server.ask("POST", "/1.0/images", data=image())

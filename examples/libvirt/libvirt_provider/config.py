@@ -50,7 +50,7 @@ class Config(ProviderConfig):
         for name, uri in hosts.items():
             problems += [f"{name}: {problem}" for problem in label_value_problems(name)]
             parts = urlsplit(uri)
-            if not parts.scheme or "://" not in uri and ":/" not in uri:
+            if not parts.scheme or ("://" not in uri and ":/" not in uri):
                 problems.append(f"{name}: must be a URI of libvirt's, such as qemu+tls://a.example/system")
             problems += [
                 f"{name}: give {OWN_PARAMETERS[key]} instead of {key} in the URI"

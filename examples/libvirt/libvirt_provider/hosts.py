@@ -1,8 +1,8 @@
 """The way to libvirt: one connection for each host, all asked at once, with a time limit.
 
-libvirt's calls have no time limits of their own. So each runs in a thread, which is left behind when
-the time is up; libvirt's keep-alive messages end it soon after. All that can go wrong becomes a
-`CloudProviderError` here, and nowhere else. Nothing is tried twice: the host does that.
+libvirt's calls have no time limits of their own. So each runs in a thread, which is left behind
+when the time is up; libvirt's keep-alive messages end it soon after. All that can go wrong becomes
+a `CloudProviderError` here, and nowhere else. Nothing is tried twice: the host does that.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import libvirt
 
@@ -44,7 +44,7 @@ class Host:
         self.uri = uri
         self._lock = threading.Lock()
         self._connection: Connection | None = None
-        self._lost: list[Task[object]] = []
+        self._lost: list[Task[Any]] = []
 
     def ask(self, question: Callable[[Connection], T]) -> T:
         """The answer, however long it takes. Raises `CloudProviderError`."""
@@ -67,7 +67,7 @@ class Host:
             if connection is None or self._connection is connection:
                 self._connection = None
 
-    def lose(self, task: Task[object]) -> None:
+    def lose(self, task: Task[Any]) -> None:
         """Remember a thread that did not end in time."""
         with self._lock:
             self._lost.append(task)
@@ -92,7 +92,8 @@ class Host:
             if exc.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:  # a driver in this process
                 raise
         with self._lock:
-            self._connection = self._connection or made
+            if self._connection is None:
+                self._connection = made
             return self._connection
 
 

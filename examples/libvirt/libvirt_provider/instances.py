@@ -146,7 +146,7 @@ def _find(node: V1Node, places: Sequence[Place], failed: Sequence[CloudProviderE
         hosts = ", ".join(sorted(one.host for one in found))
         raise CloudProviderError(f"several virtual machines are named {name}, on the hosts {hosts}: rename all but one")
     if found:
-        # After a migration the host before may still know it, switched off: the one that runs counts.
+        # After a migration the old host may still know it, switched off: the one that runs counts.
         return min(found, key=lambda one: one.machine.state is not InstanceState.RUNNING)
     if failed:
         raise failed[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from xml.etree import ElementTree
 
 import libvirt
@@ -67,7 +67,7 @@ def machines(connection: Connection) -> list[Machine]:
 
 
 def details(
-    connection: Connection, asked: Collection[str], sources: Sequence[str], families: Sequence[str]
+    connection: Connection, asked: Set[str], sources: Sequence[str], families: Sequence[str]
 ) -> tuple[list[Machine], Mapping[str, Details | CloudProviderError]]:
     """Every virtual machine, and what the nodes of those get whose UUID or name is asked for, by
     UUID. Raises as `machines` does."""

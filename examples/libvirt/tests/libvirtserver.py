@@ -22,9 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from typing_extensions import Self
+from typing import Any, Self
 
 _DISTRIBUTION = Path("/usr/lib/python3/dist-packages")
 """Where Debian and Ubuntu have libvirt-python, for the Python of the distribution."""
@@ -39,6 +37,7 @@ for folder in /run /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/lib
 done
 exec libvirtd --config "$1/libvirtd.conf" --pid-file "$1/pid"
 """
+_UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--propagation", "private")
 _CONFIG = """
 listen_tls = 0
 unix_sock_dir = "{folder}"
@@ -59,23 +58,25 @@ _DOMAIN = """
 """
 
 
-def find_libvirt(folder: Path) -> str:
+def find_libvirt() -> str:
     """Make `import libvirt` possible, by the distribution's package where this Python has none of
     its own. Returns why it is not, "" where it is.
 
-    Only the module itself becomes visible, through `folder`: its neighbours are other versions of
-    what is installed here.
+    Only the module itself is loaded: its neighbours are other versions of what is installed here.
     """
-    if importlib.util.find_spec("libvirt") is not None:
+    found = importlib.util.find_spec("libvirt")
+    if found is not None and found.origin:
         return ""
     version = f"cpython-{sys.version_info.major}{sys.version_info.minor}"
-    built = list(_DISTRIBUTION.glob(f"libvirtmod.{version}-*.so"))
-    if not built or not (_DISTRIBUTION / "libvirt.py").exists():
+    built = next(_DISTRIBUTION.glob(f"libvirtmod.{version}-*.so"), None)
+    if built is None or not (_DISTRIBUTION / "libvirt.py").exists():
         return "libvirt-python is not installed: README.md says how (section Tests)"
-    for path in (*built, _DISTRIBUTION / "libvirt.py"):
-        (folder / path.name).symlink_to(path)
-    sys.path.append(str(folder))
-    importlib.invalidate_caches()
+    for name, path in (("libvirtmod", built), ("libvirt", _DISTRIBUTION / "libvirt.py")):
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
     return ""
 
 
@@ -216,8 +217,7 @@ def running(folder: Path) -> Iterator[Server]:
     (folder / "libvirtd.conf").write_text(_CONFIG.format(folder=folder))
     with (folder / "out").open("wb") as out:
         process = subprocess.Popen(
-            ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--propagation", "private"]
-            + ["sh", "-c", _BOOT, "sh", str(folder)],
+            [*_UNSHARE, "sh", "-c", _BOOT, "sh", str(folder)],
             env={**os.environ, "LIBVIRT_DRIVER_DIR": str(folder / "drivers")},
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -21,7 +21,7 @@ def lab() -> Iterator[LibvirtLab]:
     # Not pytest's own folder: the path of a socket has 107 characters at most.
     folder = Path(tempfile.mkdtemp(prefix="libvirt-"))
     try:
-        if reason := find_libvirt(folder) or unavailable():
+        if reason := find_libvirt() or unavailable():
             pytest.skip(reason)
         from libvirt_provider.provider import new_provider
 
