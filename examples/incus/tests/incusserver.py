@@ -78,7 +78,10 @@ def unavailable(kind: str) -> str:
     if os.geteuid() != 0:
         return f"{kind} needs root"
     lacking = [tool for tool in _TOOLS if shutil.which(tool) is None]
-    return f"{kind} needs {', '.join(lacking)}" if lacking else ""
+    if lacking:
+        return f"{kind} needs {', '.join(lacking)}"
+    # In the containers there is nothing else, no dynamic linker either.
+    return "busybox is not linked statically" if b"/ld-linux" in _busybox() else ""
 
 
 @frozen
@@ -158,6 +161,10 @@ class Server:
         return subprocess.run(enter, input=input, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 
+def _busybox() -> bytes:
+    return Path(str(shutil.which("busybox"))).read_bytes()
+
+
 def _failure(answer: dict[str, Any]) -> str:
     """What the server says went wrong, with the request or with its operation."""
     operation = answer["metadata"] if isinstance(answer["metadata"], dict) else {}
@@ -177,7 +184,7 @@ def image() -> bytes:
         add("metadata.yaml", b'{"architecture": "x86_64", "creation_date": 1700000000, "properties": {}}')
         for folder in ("", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev", "/tmp", "/run"):
             add(f"rootfs{folder}", kind=tarfile.DIRTYPE)
-        add("rootfs/bin/busybox", Path(str(shutil.which("busybox"))).read_bytes())
+        add("rootfs/bin/busybox", _busybox())
         for applet in _APPLETS:
             add(f"rootfs/bin/{applet}", kind=tarfile.SYMTYPE, target="busybox")
         add("rootfs/sbin/init", _INIT.encode())

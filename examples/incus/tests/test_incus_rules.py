@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 from incus_provider.config import Config
 from incus_provider.forwards import PORTS, TARGET, chosen, free_addresses, marks, same, with_target
 from incus_provider.machine import instance_type, metadata, state, target_address, uuid_of
@@ -169,6 +171,18 @@ def test_the_configuration_that_is_shown_can_be_read(tmp_path: Path) -> None:
     pem.write_text("-----BEGIN CERTIFICATE-----\n")
     text = re.sub(r"/etc/incus/\S+", str(pem), shown)
     assert Config.load(CloudConfig(path="", data=text.encode()), environ={}).network == "incusbr0"
+
+
+def test_the_helm_values_are_the_charts_and_can_be_used(tmp_path: Path) -> None:
+    schema = json.loads((README.parents[1] / "deploy" / "chart" / "values.schema.json").read_text())
+    values = yaml.safe_load((README.parent / "helm-values.yaml").read_text())
+    assert values.keys() <= schema["properties"].keys()
+    [mount] = values["extraVolumeMounts"]
+    assert mount["name"] == values["extraVolumes"][0]["name"]
+    for name in ("client.crt", "client.key", "server.crt"):
+        (tmp_path / name).write_text("-----BEGIN CERTIFICATE-----\n")
+    content = values["cloudConfig"]["content"].replace(mount["mountPath"], str(tmp_path))
+    assert Config.load(CloudConfig(path="", data=content.encode()), environ={}).project == "kubernetes"
 
 
 if __name__ == "__main__":

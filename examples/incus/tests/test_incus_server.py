@@ -24,7 +24,7 @@ from incus_provider import machine
 from incus_provider.client import ProjectNotFound
 from incus_provider.provider import new_provider
 from incuslab import IncusLab, config_of
-from incusserver import DAEMONS, SUBNET, Server, running, unavailable
+from incusserver import DAEMONS, NETWORK, POOL, SUBNET, Server, running, unavailable
 
 from cloudprovider import InvalidConfig, Route
 from cloudprovider.helpers import parse_ip, parse_network
@@ -179,7 +179,7 @@ def test_a_missing_project_never_makes_an_instance_gone(server: Server, pair: tu
 _OVER_HTTPS = """
 import json, sys
 from cloudprovider import CloudConfig
-from cloudprovider.testing.conformance import new_node
+from cloudprovider.testing.conformance import new_node, new_service
 from cloudprovider.testing.conformance.cluster import NoCluster
 from incus_provider.provider import new_provider
 import threading
@@ -188,7 +188,11 @@ for what, settings in json.load(sys.stdin).items():
     provider = new_provider(CloudConfig(path="", data=json.dumps(settings).encode()))
     try:
         provider.initialize(NoCluster(), threading.Event())
-        told[what] = provider.instances_v2().instance_exists(new_node("pair-a"))
+        found = provider.instances_v2().instance_metadata(new_node("pair-a"))
+        service = new_service("web", "1b4e28ba-2fa1-11d2-883f-0016d3cca428")
+        provider.load_balancer().ensure_load_balancer("blue", service, [new_node("pair-a", found.provider_id)])
+        provider.load_balancer().ensure_load_balancer_deleted("blue", service)
+        told[what] = provider.instances_v2().instance_exists(new_node("no-such"))
     except Exception as error:
         told[what] = f"{type(error).__name__}: {error}"
 print(json.dumps(told))
@@ -199,27 +203,31 @@ def test_https_with_a_client_certificate(server: Server, pair: tuple[str, str], 
     """In the server's network; the wrong certificates, of the server and of the client, are
     refused."""
     server.ask("PATCH", "/1.0", {"config": {"core.https_address": "127.0.0.1:8443"}})
-    for name in ("trusted", "stranger"):
+    for name in ("trusted", "restricted", "stranger"):
         _make_certificate(tmp_path / name)
-    der = ssl.PEM_cert_to_DER_cert((tmp_path / "trusted.crt").read_text())
-    trusted = {"type": "client", "name": "ccm", "certificate": base64.b64encode(der).decode()}
-    server.ask("POST", "/1.0/certificates", trusted)
+    for name, rights in (("trusted", {}), ("restricted", {"restricted": True, "projects": ["default"]})):
+        der = ssl.PEM_cert_to_DER_cert((tmp_path / f"{name}.crt").read_text())
+        content = base64.b64encode(der).decode()
+        server.ask("POST", "/1.0/certificates", {"type": "client", "name": name, "certificate": content, **rights})
 
-    def settings(client: str, pinned: str) -> dict[str, str]:
+    def settings(client: str, pinned: str) -> dict[str, object]:
         files = {"client_certificate": tmp_path / f"{client}.crt", "client_key": tmp_path / f"{client}.key"}
         files["server_certificate"] = Path(pinned)
-        return {"url": "https://127.0.0.1:8443", **{key: str(path) for key, path in files.items()}}
+        paths = {key: str(path) for key, path in files.items()}
+        return {"url": "https://127.0.0.1:8443", "network": NETWORK, "load_balancer_addresses": [POOL], **paths}
 
     own = str(server.folder / "data" / "server.crt")
     asked = {
         "right": settings("trusted", own),
+        "restricted": settings("restricted", own),
         "unknown client": settings("stranger", own),
         "other server": settings("trusted", str(tmp_path / "stranger.crt")),
     }
     done = server.as_client(sys.executable, "-c", _OVER_HTTPS, input=json.dumps(asked))
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["right"] is True
+    assert told["right"] is False
+    assert told["restricted"] is False
     assert told["unknown client"].startswith("InvalidConfig: the server does not trust client_certificate")
     assert "Fingerprints did not match" in told["other server"]
 

@@ -39,9 +39,10 @@ T = TypeVar("T")
 class Host:
     """One libvirt daemon. Thread-safe; its connection is made when it is needed."""
 
-    def __init__(self, name: str, uri: str) -> None:
+    def __init__(self, name: str, uri: str, *, read_only: bool = False) -> None:
         self.name = name
         self.uri = uri
+        self._flags = libvirt.VIR_CONNECT_RO if read_only else 0
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._lost: list[Task[Any]] = []
@@ -85,7 +86,9 @@ class Host:
                 return self._connection
         # Without the lock: this may hang, and others shall find out for themselves.
         _prepare()
-        made: Connection = libvirt.open(self.uri)
+        # With somebody to ask, libvirt looks for names and passwords in the file first.
+        asks = [[libvirt.VIR_CRED_AUTHNAME, libvirt.VIR_CRED_PASSPHRASE], _refuse, None]
+        made: Connection = libvirt.openAuth(self.uri, asks, self._flags)
         try:
             made.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
         except libvirt.libvirtError as exc:
@@ -101,7 +104,8 @@ class Hosts:
     """All hosts, asked at once. Thread-safe."""
 
     def __init__(self, config: Config) -> None:
-        self._hosts = [Host(name, config.uri(name)) for name in config.hosts]
+        read_only = "agent" not in config.address_sources  # the only question that needs more
+        self._hosts = [Host(name, config.uri(name), read_only=read_only) for name in config.hosts]
 
     def ask(self, question: Callable[[Connection], T]) -> Mapping[str, T | CloudProviderError]:
         """Each host's answer by its name, an error where it gave none in time. Raises
@@ -129,6 +133,11 @@ class Hosts:
                     f"libvirt on host {host.name} ({host.uri}) did not answer within {limit:.3g} s"
                 )
         return answers
+
+
+def _refuse(credentials: object, data: object) -> int:
+    """Nobody can be asked for a password."""
+    return -1
 
 
 def _is_alive(connection: Connection) -> bool:

@@ -41,8 +41,8 @@ _UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL
 _CONFIG = """
 listen_tls = 0
 unix_sock_dir = "{folder}"
-auth_unix_ro = "none"
-auth_unix_rw = "none"
+auth_unix_ro = "{login}"
+auth_unix_rw = "{login}"
 log_outputs = "3:stderr"
 """
 _DOMAIN = """
@@ -189,7 +189,6 @@ class Server:
         self.uri = f"test+unix:///default?socket={relay.path}"
         # Behind the relay's back. The machines are there as long as somebody is connected.
         self.connection: Any = libvirt.open(f"test+unix:///default?socket={folder / 'libvirt-sock'}")
-        self.version: int = self.connection.getLibVersion()
 
     def create(self, name: str) -> Any:
         """A machine that runs."""
@@ -213,12 +212,25 @@ class Server:
 @contextmanager
 def running(folder: Path) -> Iterator[Server]:
     """A daemon. `folder` is empty, and short: a socket's path has 107 characters at most."""
+    with daemon(folder) as path, Relay(folder / "relay", path) as relay:
+        server = Server(folder, relay)
+        yield server
+        server.connection.close()
+
+
+@contextmanager
+def daemon(folder: Path, password: str = "") -> Iterator[Path]:
+    """A daemon's socket. With a password, only the user "ccm" may come in, with that."""
     (folder / "drivers").mkdir()  # none: the daemon would not start without their users and devices
-    (folder / "libvirtd.conf").write_text(_CONFIG.format(folder=folder))
+    (folder / "libvirtd.conf").write_text(_CONFIG.format(folder=folder, login="sasl" if password else "none"))
+    if password:
+        (folder / "libvirt.conf").write_text(f"mech_list: scram-sha-256\nsasldb_path: {folder / 'sasldb'}\n")
+        command = ["saslpasswd2", "-p", "-a", "libvirt", "-f", str(folder / "sasldb"), "ccm"]
+        subprocess.run(command, input=password.encode(), check=True, timeout=30)
     with (folder / "out").open("wb") as out:
         process = subprocess.Popen(
             [*_UNSHARE, "sh", "-c", _BOOT, "sh", str(folder)],
-            env={**os.environ, "LIBVIRT_DRIVER_DIR": str(folder / "drivers")},
+            env={**os.environ, "LIBVIRT_DRIVER_DIR": str(folder / "drivers"), "SASL_CONF_PATH": str(folder)},
             stdout=out,
             stderr=subprocess.STDOUT,
         )
@@ -229,10 +241,7 @@ def running(folder: Path) -> Iterator[Server]:
             assert process.poll() is None, f"libvirtd ended: {said}"
             assert time.monotonic() < until, f"libvirtd does not answer: {said}"
             time.sleep(0.05)
-        with Relay(folder / "relay", folder / "libvirt-sock") as relay:
-            server = Server(folder, relay)
-            yield server
-            server.connection.close()
+        yield folder / "libvirt-sock"
     finally:
         process.kill()  # and with it, by --kill-child, the daemon
         process.wait(20)

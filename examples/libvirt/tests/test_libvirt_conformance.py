@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from libvirtlab import LibvirtLab
-from libvirtserver import find_libvirt, running, unavailable
+from libvirtserver import daemon, find_libvirt, running, unavailable
 
+from cloudprovider import CloudConfig, CloudProviderError
 from cloudprovider.loading import registry
-from cloudprovider.testing.conformance import EndToEndConformance, Feature, ProviderConformance
+from cloudprovider.testing.conformance import EndToEndConformance, Feature, ProviderConformance, new_node
 
 pytestmark = pytest.mark.xdist_group("libvirt")
 
@@ -31,6 +32,32 @@ def lab() -> Iterator[LibvirtLab]:
             yield LibvirtLab(server)
     finally:
         shutil.rmtree(folder)
+
+
+def test_the_password_is_that_of_the_file() -> None:
+    """libvirtd lets nobody in without, and the error does not show it."""
+    if reason := find_libvirt() or unavailable():
+        pytest.skip(reason)
+    if shutil.which("saslpasswd2") is None or not list(Path("/usr/lib").glob("*/sasl2/libscram.so")):
+        pytest.skip("needs saslpasswd2 and SASL's SCRAM: apt install sasl2-bin libsasl2-modules")
+    from libvirt_provider.provider import new_provider
+
+    with tempfile.TemporaryDirectory(prefix="libvirt-") as name, daemon(Path(name), "Gu7-rIght") as path:
+        authfile = Path(name) / "auth.conf"
+        text = f"authfile: {authfile}\nhosts: {{host-a: 'test+unix:///default?socket={path}'}}"
+        for password, is_right in (("Gu7-rIght", True), ("Gu7-wrong", False)):
+            authfile.write_text(
+                f"[credentials-ccm]\nauthname=ccm\npassword={password}\n\n[auth-libvirt-default]\ncredentials=ccm\n"
+            )
+            instances = new_provider(CloudConfig(path="", data=text.encode())).instances_v2()
+            assert instances is not None
+            if is_right:
+                assert instances.instance_exists(new_node("test"))  # the test driver's own machine
+                assert not instances.instance_exists(new_node("no-such"))
+            else:
+                with pytest.raises(CloudProviderError, match="authentication failed") as raised:
+                    instances.instance_exists(new_node("test"))
+                assert password not in str(raised.value)
 
 
 class TestLibvirt(ProviderConformance, EndToEndConformance):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -62,18 +62,21 @@ _NETWORK = """
       </network>"""
 
 
-def cloud(folder: Path, machines: Mapping[str, str], **more: str) -> LibvirtInstances:
+def cloud(
+    folder: Path, machines: Mapping[str, str], sources: Sequence[str] = ("agent", "lease"), **more: str
+) -> LibvirtInstances:
     """Hosts with these machines, and others by their URIs."""
     uris = dict(more)
     for host, domains in machines.items():
         (folder / f"{host}.xml").write_text(f"<node>{_NETWORK}{domains}</node>")
         uris[host] = f"test://{folder / host}.xml"
-    config = Config(hosts=uris, region="lab", address_sources=("agent", "lease"))
+    config = Config.model_validate({"hosts": uris, "region": "lab", "address_sources": sources})
     return LibvirtInstances(hosts.Hosts(config), config)
 
 
-def test_each_machine_is_found_on_its_host(tmp_path: Path) -> None:
-    instances = cloud(tmp_path, {"a": domain("n1", 1), "b": domain("n2", 2, OFF)})
+@pytest.mark.parametrize("sources", [("agent", "lease"), ("lease",)])  # to change something, to read
+def test_each_machine_is_found_on_its_host(tmp_path: Path, sources: Sequence[str]) -> None:
+    instances = cloud(tmp_path, {"a": domain("n1", 1), "b": domain("n2", 2, OFF)}, sources)
     nodes = [new_node("n1"), new_node("n2", provider_id(uuid(2))), new_node("n3")]
     found = instances.instances_metadata(nodes)
     one, two = found["n1"], found["n2"]
