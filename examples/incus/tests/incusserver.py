@@ -36,7 +36,7 @@ DAEMONS = {
     "incus": ("/usr/libexec/incus/incusd", "/opt/incus/bin/incusd"),
     "lxd": ("/usr/bin/lxd", "/snap/lxd/current/bin/lxd"),
 }
-_TOOLS = ("unshare", "nsenter", "ip", "busybox", "dnsmasq", "nft")
+_TOOLS = ("setpriv", "unshare", "nsenter", "ip", "busybox", "dnsmasq", "nft")
 
 # With the network namespace comes a /sys of its own, or the daemon would look for its bridge among
 # this machine's devices. A new /sys has no control groups in it: those are carried over.
@@ -52,7 +52,10 @@ mount --rbind "$1/cgroup" /sys/fs/cgroup
 umount -l "$1/cgroup"
 exec "$2" --group root --logfile "$1/log"
 """
-_UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--propagation", "private")
+_UNSHARE = (
+    *("setpriv", "--pdeathsig", "KILL"),  # whatever happens to the tests, their server ends
+    *("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--propagation", "private"),
+)
 _INIT = """#!/bin/busybox sh
 export PATH=/bin
 ip link set lo up
@@ -211,9 +214,11 @@ def running(kind: str, folder: Path) -> Iterator[Server]:
     try:
         _wait(server)
         _furnish(server)
-        yield server
-        for one in server.ask("GET", "/1.0/instances?recursion=1"):
-            server.delete(one["name"])
+        try:
+            yield server
+        finally:  # with a container goes its control group, which has no namespace
+            for one in server.ask("GET", "/1.0/instances?recursion=1"):
+                server.delete(one["name"])
     finally:
         server.pool.close()
         process.kill()  # and with it, by --kill-child, the first process of the namespace

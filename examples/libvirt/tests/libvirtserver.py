@@ -37,7 +37,10 @@ for folder in /run /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/lib
 done
 exec libvirtd --config "$1/libvirtd.conf" --pid-file "$1/pid"
 """
-_UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--propagation", "private")
+_UNSHARE = (
+    *("setpriv", "--pdeathsig", "KILL"),  # whatever happens to the tests, their server ends
+    *("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--propagation", "private"),
+)
 _CONFIG = """
 listen_tls = 0
 unix_sock_dir = "{folder}"
@@ -86,7 +89,7 @@ def unavailable() -> str:
         return "libvirtd is not installed: README.md says how (section Tests)"
     if os.geteuid() != 0:
         return "libvirtd in namespaces of its own needs root"
-    lacking = [tool for tool in ("unshare", "ip", "mount") if shutil.which(tool) is None]
+    lacking = [tool for tool in ("setpriv", "unshare", "ip", "mount") if shutil.which(tool) is None]
     return f"libvirtd needs {', '.join(lacking)}" if lacking else ""
 
 
