@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from cryptography import x509
@@ -30,7 +31,6 @@ from cloudprovider import InvalidConfig, Route
 from cloudprovider.helpers import parse_ip, parse_network
 from cloudprovider.loading import registry
 from cloudprovider.testing.conformance import EndToEndConformance, Feature, ProviderConformance, new_node, new_service
-from cloudprovider.testing.conformance.cluster import NoCluster
 
 pytestmark = pytest.mark.xdist_group("incus")
 
@@ -156,7 +156,7 @@ def test_a_route_carries_packets_to_a_pod(server: Server, pair: tuple[str, str])
 def test_what_does_not_exist_keeps_the_manager_from_starting(server: Server) -> None:
     for wrong, said in (({"project": "nowhere"}, "project"), ({"network": "nowhere"}, "network")):
         with pytest.raises(InvalidConfig, match=f"{said}: the server has no 'nowhere'"):
-            new_provider(config_of(server, **wrong)).initialize(NoCluster(), threading.Event())
+            new_provider(config_of(server, **wrong)).initialize(Mock(), threading.Event())
 
 
 def test_a_missing_project_never_makes_an_instance_gone(server: Server, pair: tuple[str, str]) -> None:
@@ -180,14 +180,14 @@ _OVER_HTTPS = """
 import json, sys
 from cloudprovider import CloudConfig
 from cloudprovider.testing.conformance import new_node, new_service
-from cloudprovider.testing.conformance.cluster import NoCluster
+from unittest.mock import Mock
 from incus_provider.provider import new_provider
 import threading
 told = {}
 for what, settings in json.load(sys.stdin).items():
     provider = new_provider(CloudConfig(path="", data=json.dumps(settings).encode()))
     try:
-        provider.initialize(NoCluster(), threading.Event())
+        provider.initialize(Mock(), threading.Event())
         found = provider.instances_v2().instance_metadata(new_node("pair-a"))
         service = new_service("web", "1b4e28ba-2fa1-11d2-883f-0016d3cca428")
         provider.load_balancer().ensure_load_balancer("blue", service, [new_node("pair-a", found.provider_id)])
