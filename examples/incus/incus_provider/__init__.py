@@ -1,0 +1,1 @@
+"""A cloud provider for Incus and LXD servers. Start reading at `provider`."""

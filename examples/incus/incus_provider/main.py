@@ -1,0 +1,15 @@
+"""The cloud-controller-manager with Incus as its default provider."""
+
+import sys
+
+from controllers.app import main
+
+
+def run() -> None:
+    """The console script `incus-controller-manager`. Ends the process with the manager's exit
+    code."""
+    sys.exit(main(default_provider="incus"))
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,1 @@
+"""A cloud provider for virtual machines that libvirt runs. Start reading at `provider`."""
