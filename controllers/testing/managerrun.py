@@ -40,7 +40,7 @@ QUICK: Final = (
 """The flags of every run, before the test's own."""
 ROUTES: Final = ("--allocate-node-cidrs", f"--cluster-cidr={CLUSTER_CIDR}")
 """Further ones for a provider with routes."""
-_START: Final = 30.0  # seconds until it is ready
+_START: Final = 90.0  # seconds until it is ready
 _END: Final = 30.0  # seconds beyond its own limit until it counts as stuck
 
 
