@@ -100,7 +100,7 @@ class World:
 
     def spread(self) -> None:
         """Put the pods on both workers: they do not come back by themselves."""
-        for _ in range(6):  # a node that a busy machine starves is NotReady for a while, and gets none
+        for _ in range(3):  # a node that a busy machine starves is NotReady for a while, and gets none
             self.cluster.wait_for_nodes([self.first.name, self.second.name])
             self.cluster.kubectl("rollout", "restart", f"deployment/{NAME}")
             self.cluster.wait_for_deployment("default", NAME)

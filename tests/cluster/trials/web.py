@@ -94,7 +94,8 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
             yield Pair(ours, beside)
     finally:
         cluster.cloud.call("DELETE", path)
-        cluster.kubectl("delete", "service,deployment", NAME, BESIDE, "--ignore-not-found")
+        # With its pods: the next trial's have the same labels, and the garbage collector may be late.
+        cluster.kubectl("delete", "service,deployment", NAME, BESIDE, "--ignore-not-found", "--cascade=foreground")
 
 
 def _balancer(cluster: Cluster) -> dict[str, Any]:

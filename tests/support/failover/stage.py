@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -158,8 +159,23 @@ class Stage:
             assert not problem, problem
             return True
 
-        eventually(agree, timeout, self.logs)
+        eventually(agree, timeout, lambda: f"{self.history()}\n{self.logs()}")
         return time.monotonic() - began
+
+    def history(self) -> str:
+        """What was done about the load balancers on which cloud and cluster do not agree, by
+        whom."""
+        wrong = disagreement(self.api, self.cloud.cloud.config.provider, self.cloud.cloud.console)
+        who = self.ground.names(self.supervisor.candidates())
+        lines = []
+        for name, service in sorted(set(re.findall(r"load balancer (\S+) of (\S+)", wrong))):
+            lines += [(one.began, f"{one.caller} {one.method}") for one in self.cloud.calls if name in one.key]
+            lines += [
+                (one.began, f"{who.get(one.who, 'a user')} {one.verb} {one.resource} {one.code}")
+                for one in self.requests()
+                if one.resource.startswith("services") and f"{one.namespace}/{one.name}" == service and one.writes
+            ]
+        return "\n".join(f"{began:.3f} {what}" for began, what in sorted(lines))
 
     def verdict(self, slack: float = 0.0) -> Verdict:
         """What the audit log and the cloud's journal say of all that was done so far."""
