@@ -94,7 +94,7 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
             yield Pair(ours, beside)
     finally:
         cluster.cloud.call("DELETE", path)
-        # With its pods: the next trial's have the same labels, and the garbage collector may be late.
+        # With its pods: the next trial's have the same labels, and garbage collection may be late.
         cluster.kubectl("delete", "service,deployment", NAME, BESIDE, "--ignore-not-found", "--cascade=foreground")
 
 
