@@ -34,7 +34,7 @@ _HEREDOC = re.compile(r"<<-?'?(\w+)'?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _SUBSTITUTION = re.compile(r"\$\(([^()]*)\)")
 
-OTHERS = {"apt-get", "cat", "cd", "curl", "export", "git", "mkdir", "cp", "docker", "source", "."}
+OTHERS = {"apt-get", "incus", "openssl", "cat", "cd", "curl", "export", "git", "mkdir", "cp", "docker", "source", "."}
 """Programs of which only the files of this repository that they are given are checked."""
 
 

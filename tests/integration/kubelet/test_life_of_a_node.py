@@ -68,6 +68,7 @@ def test_a_node_is_shut_down_comes_back_is_deleted_and_joins_again(real_node: Re
     real_node.stop()
     console.remove_instance(NAME)
     real_node.until(lambda: real_node.cluster.find(real_node.path) is None)
+    real_node.until(lambda: "DeletingNode" in real_node.events())  # written beside the deletion
     told = real_node.events()["DeletingNode"]
     assert told["source"]["component"] == "cloud-node-lifecycle-controller"
     real_node.until(real_node.deleted_by)
