@@ -97,6 +97,9 @@ def look(buildah: Buildah, container: str) -> None:
     allowed = {"/tmp", "/var/tmp", "/run/lock", "/var/lock"}
     assert set(written.split()) <= allowed, f"the user may write to {set(written.split()) - allowed}"
     assert "pip" not in shell(buildah, container, "ls /opt/python/bin /opt/python/lib/*/site-packages").split()
+    slow = "from controllers.runtime.protobuf import unusable; print(unusable())"
+    why = shell(buildah, container, f"/opt/python/bin/python -I -c '{slow}'").strip()
+    assert not why, f"Protobuf is not used in this image: {why}"
 
 
 def run_flags(buildah: Buildah, container: str) -> None:

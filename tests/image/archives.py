@@ -26,7 +26,8 @@ __all__ = ["DOCKERFILE", "ROOT", "ManagerImage", "debian", "debian_is_cached", "
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "examples" / "deploy" / "image" / "Dockerfile"
 SUITE = "bookworm"
-BASES = {"base": ("python3", "ca-certificates"), "build-base": ("python3", "ca-certificates", "python3-venv")}
+_ALWAYS = ("python3", "ca-certificates", "libstdc++6")  # the last for protobuf's part in C
+BASES = {"base": _ALWAYS, "build-base": (*_ALWAYS, "python3-venv")}
 """The packages of the Dockerfile's BASE and BUILD_BASE."""
 _SOURCES = (
     "requirements.txt", "requirements-build.txt", "pyproject.toml", "README.md", "LICENSE", "cloudprovider",

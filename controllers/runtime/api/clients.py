@@ -33,7 +33,7 @@ from controllers.runtime.api.tls import TLSFiles
 from controllers.runtime.api.transport import Transport
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.protobuf import CONTENT_TYPE, JSON, is_protobuf
+from controllers.runtime.protobuf import CONTENT_TYPE, JSON, is_protobuf, unusable
 
 if TYPE_CHECKING:
     from kubernetes.client.api_client import ApiClient
@@ -120,6 +120,15 @@ class ClientBuilder:
         self._buckets: dict[str, TokenBucket] = {}
         self._identity: str | None = None
         self._identity_warned = False
+        self._protobuf = is_protobuf(settings.content_type)
+        if self._protobuf and (why := unusable()):
+            self._protobuf = False
+            log.warning(
+                "the API server is asked in JSON, which costs it and this process more than Protobuf: the package "
+                "protobuf is without its part in C (%s). Fix: install what is missing (libstdc++6 on Debian); "
+                "--kube-api-content-type=application/json avoids this line",
+                why,
+            )
         self._waits = Waits(clock)
         self._certificates = CertificateFiles() if access.makes_certificates else None
         if self._certificates is not None:
@@ -341,7 +350,7 @@ class ClientBuilder:
             limiter=limiter,
             timeout=self._settings.timeout,
             headers=headers,
-            protobuf=is_protobuf(self._settings.content_type),
+            protobuf=self._protobuf,
             stand_in=lambda: self.stand_in,
         )
 

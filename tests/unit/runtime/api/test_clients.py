@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,7 @@ from controllers.runtime.api.credentials import Fixed, TokenFile
 from controllers.runtime.api.kubeconfig import Access
 from controllers.runtime.api.official import ServerSettings
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.protobuf import unusable
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Call, Peer, Server, answer_none, settings_from
 
@@ -656,3 +658,23 @@ def test_the_mapped_error_names_the_request() -> None:
 
 def _host(server: Server) -> str:
     return f"127.0.0.1:{server.port}"
+
+
+class TestProtobuf:
+    def test_it_is_used_where_its_part_in_c_is_there(self) -> None:
+        with Answers().server as server, builder_for(server) as clients:
+            assert clients.rest("nodes").protobuf
+
+    def test_without_that_all_is_json_and_a_line_says_how_to_mend_it(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "google._upb._message", None)
+        with Answers().server as server, builder_for(server) as clients:
+            assert not clients.rest("nodes").protobuf
+        (line,) = [one.getMessage() for one in caplog.records if "Protobuf" in one.getMessage()]
+        assert "google._upb._message" in line
+        assert "libstdc++6" in line
+
+    def test_an_implementation_that_is_chosen_by_hand_counts_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("google.protobuf.internal.api_implementation.Type", lambda: "python")
+        assert unusable() == "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python"
