@@ -125,7 +125,10 @@ class API:
             event
             for event in self.items(EVENTS)
             if event["involvedObject"].get("name") == name
-            and not str(event.get("source", {}).get("component", "")).endswith("allocator-repair-controller")
+            and not any(
+                str(who).endswith("allocator-repair-controller")
+                for who in (event.get("source", {}).get("component"), event.get("reportingComponent"))
+            )
         ]
         return sorted(about, key=lambda event: str(event.get("firstTimestamp")))
 
