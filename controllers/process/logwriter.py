@@ -75,11 +75,11 @@ class LineWriter:
                 self._characters -= sum(map(len, some))
                 self._writing = len(some)
             self._put("".join(some))
-            if not self._lines:
-                with self._news:
-                    lost, self._lost = self._lost, 0
-                if lost:
-                    self._put(self._lost_line(lost))
+            with self._news:  # looked at with the lock held: else the line comes before what was kept
+                lost = 0 if self._lines else self._lost
+                self._lost -= lost
+            if lost:
+                self._put(self._lost_line(lost))
 
     def _put(self, text: str) -> None:
         try:
