@@ -196,8 +196,8 @@ class Planner:
             if net.prefixlen != self._scope.usual_sizes.get(net.version) and self._scope.inside(net):
                 self._own.add((net, name))
 
-    def is_another(self, name: str, node: V1Node) -> bool:
-        """Whether another Node had this name the last time, here or at a listing."""
+    def take_recreated(self, name: str, node: V1Node) -> bool:
+        """Whether another Node had this name before; told once."""
         before, self._known[name] = self._known.get(name), uid_of(node)
         return before not in (None, uid_of(node))
 

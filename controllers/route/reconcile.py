@@ -92,7 +92,7 @@ class RouteReconciler:
         if node is None:
             self._condition.forget(name)
         else:
-            if self._planner.is_another(name, node):
+            if self._planner.take_recreated(name, node):
                 # Its machine may be another too, though name and pod CIDR are the same: only the
                 # cloud knows whether the route leads there, or nowhere.
                 self._listing.refresh()

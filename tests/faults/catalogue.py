@@ -67,7 +67,7 @@ FAULTS: Final = (
         "half-open connections",
         "All open connections lead nowhere from one moment on, without a sign, watches included; new ones work.",
         apiserver.half_open,
-        within=150.0,
+        within=30.0,
         without_go="the proxy speaks HTTP/1.1, on which Go sends no pings as it does on HTTP/2",
         tests=("tests/integration/test_connections.py",),
     ),

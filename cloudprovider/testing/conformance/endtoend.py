@@ -283,6 +283,9 @@ class EndToEndConformance(ConformanceBase):
             service = cluster.expose(trial.bench.name("svc"), annotations=trial.lab.service_annotations)
             self._wait(trial, cluster, lambda: service.finalizers, "the controller has begun to build")
             trial.adopt(service.object)
+            # Else the outage could be over before the node was asked about, and show nothing.
+            refused = "the node has a Warning, as the cloud fails"
+            self._wait(trial, cluster, lambda: any(one.type == "Warning" for one in cluster.events(node)), refused)
             assert not node.is_initialized
             assert not service.addresses
         self._wait(trial, cluster, lambda: node.is_initialized, "the node is initialised after the outage")

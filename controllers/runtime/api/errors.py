@@ -131,6 +131,8 @@ class HalfOpen(Unreachable):
     """A stream was given up: nothing came on it since a request that was not answered, while a new
     connection works."""
 
+    WHY: Final = "given up: nothing came since another request was not answered, and a newer connection works"
+
 
 class CredentialsUnavailable(Unreachable):
     """A token file is empty, a credential plugin failed, or no certificate: nothing was sent."""

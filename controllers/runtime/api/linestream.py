@@ -159,7 +159,6 @@ class LineStream:
             raise
         self._opened("200", clock.monotonic() - began)
         connection.deadline, connection.timeout = None, self._read_timeout
-        connection.heard = clock.monotonic()
         self._answer = answer
         if is_protobuf(self.content_type):
             self._pieces = Frames()
@@ -172,8 +171,6 @@ class LineStream:
         try:
             data = answer.piece()
             ended = not data
-            if self._connection is not None:
-                self._connection.heard = self._transport.clock.monotonic()
             if data:
                 self._whole.extend(self._pieces.cut(data))
             elif self._pieces.partial:
@@ -190,7 +187,7 @@ class LineStream:
             text = f"{self._transport.endpoint.url}: nothing came for {self._read_timeout:g} s"
             return Unreachable(text, method="GET", path=self._path)
         if isinstance(error, Interrupted) and self._answer is not None and not self._transport.closed:
-            text = f"{self._transport.endpoint.url}: given up: nothing came, and another request was not answered"
+            text = f"{self._transport.endpoint.url}: {HalfOpen.WHY}"
             return HalfOpen(text, method="GET", path=self._path)
         answered = self._answer is not None
         return self._transport.unreachable(error, sent=True, method="GET", path=self._path, answered=answered)

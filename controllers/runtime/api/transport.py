@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from controllers.runtime.api.doubts import Doubts
-from controllers.runtime.api.errors import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
+from controllers.runtime.api.errors import ApiError, ClientClosed, CredentialsUnavailable, HalfOpen, Unreachable
 from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.reachability import Reachability
 from controllers.runtime.api.tls import TLSFiles
@@ -141,10 +141,10 @@ class Transport:
         connection.close()
 
     def discard_idle(self, since: float) -> None:
-        """Close what was idle since then, or longer."""
+        """Close what is idle, and was then."""
         with self._lock:
-            old = [connection for connection in self._idle if connection.idle_since <= since]
-            self._idle = deque(connection for connection in self._idle if connection.idle_since > since)
+            old = [connection for connection in self._idle if connection.heard <= since]
+            self._idle = deque(connection for connection in self._idle if connection.heard > since)
         for connection in old:
             self.discard(connection)
 
@@ -152,7 +152,7 @@ class Transport:
         """End what waits on a connection on which nothing came since then: streams, and
         requests."""
         with self._lock:
-            silent = [one for one in self._live if one.heard <= since and one not in self._idle]
+            silent = [connection for connection in self._live if connection.heard <= since]
         for connection in silent:
             connection.interrupt()
 
@@ -186,6 +186,8 @@ class Transport:
             text = f"{where}: TLS: {getattr(error, 'verify_message', '') or error.reason or error}"
         elif isinstance(error, OSError):
             text = f"{where}: {error.strerror or error}"
+        elif isinstance(error, Interrupted):
+            text = f"{where}: {HalfOpen.WHY}"
         else:
             text = f"{where}: {error}" if str(error) else f"{where}: connection ended"
         lost = Unreachable(text, sent=sent, method=method, path=path)
@@ -200,7 +202,7 @@ class Transport:
                 if self.closed or not self._idle:
                     return None
                 connection = self._idle.pop()
-            idle = now - connection.idle_since
+            idle = now - connection.heard
             # Looked at however short it was idle: a server may close right after an answer, and a
             # write that is sent into the closing connection fails without telling whether it was
             # applied.
@@ -251,14 +253,14 @@ class Transport:
         return connection
 
     def _give_back(self, connection: Connection) -> None:
-        now = connection.idle_since = connection.heard = self.clock.monotonic()
+        now = self.clock.monotonic()
         surplus: list[Connection] = []
         with self._lock:
             if self.closed:
                 surplus.append(connection)
             else:
                 self._idle.append(connection)
-                while len(self._idle) > self._max_idle or now - self._idle[0].idle_since >= self._idle_seconds:
+                while len(self._idle) > self._max_idle or now - self._idle[0].heard >= self._idle_seconds:
                     surplus.append(self._idle.popleft())
         for old in surplus:
             self.discard(old)

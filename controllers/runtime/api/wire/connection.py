@@ -39,7 +39,6 @@ class Connection:
         "_tls",
         "context",
         "heard",
-        "idle_since",
         "opened",
         "reader",
         "requests",
@@ -54,8 +53,7 @@ class Connection:
         self._poll_write = select.poll()
         self.context = context
         self.opened = clock.monotonic()
-        self.heard = self.opened  # when the last piece of a stream came
-        self.idle_since = 0.0
+        self.heard = self.opened  # when the last byte came
         self.requests = 0
         self.reader = Reader(self.recv)
 
@@ -134,6 +132,7 @@ class Connection:
                 continue
             if not data and self._life.interrupted:
                 raise Interrupted
+            self.heard = self._life.clock.monotonic()
             return data
 
     def quiet(self) -> bool:

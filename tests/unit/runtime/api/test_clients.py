@@ -24,6 +24,7 @@ from controllers.runtime.api import (
     ClientClosed,
     Conflict,
     CredentialsUnavailable,
+    HalfOpen,
     RestClient,
     ServerError,
     TooManyRequests,
@@ -678,3 +679,27 @@ class TestProtobuf:
     def test_an_implementation_that_is_chosen_by_hand_counts_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("google.protobuf.internal.api_implementation.Type", lambda: "python")
         assert unusable() == "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python"
+
+
+@pytest.mark.row("K4")
+def test_the_election_finds_it_for_all_clients_of_the_server() -> None:
+    clock = FakeClock()
+
+    def handler(peer: Peer) -> None:
+        while request := peer.request():
+            if request.target.startswith("/watch"):
+                peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n")
+            elif request.target != "/lost":
+                peer.answer()
+
+    with Server(handler) as server, builder_for(server, clock=clock) as clients:
+        election, stream = clients.rest("lease", apart=True), clients.rest("nodes").stream("/watch", read_timeout=9e9)
+        with stream:
+            assert next(stream) == b"first"
+            clock.advance(1)
+            lost = Call(lambda: election.request("GET", "/lost", timeout=0.05))
+            lost.wait_until_blocked()
+            clock.advance(1)
+            assert "timed out" in str(lost.outcome())
+            election.get("/lease")
+            assert isinstance(Call(lambda: next(stream)).outcome(), HalfOpen)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientClosed, Gone, HalfOpen, RestClient, TooManyRequests, Unreachable, pieces
 from controllers.runtime.api.credentials import Credentials, Fixed
 from controllers.runtime.api.doubts import Doubts
@@ -330,7 +331,12 @@ class TestHalfOpen:
         return FakeClock()
 
     @pytest.fixture
-    def path(self, clock: FakeClock) -> Iterator[Callable[[], tuple[Transport, LineStream]]]:
+    def watched(self) -> list[Peer]:
+        """The server's sides of the streams."""
+        return []
+
+    @pytest.fixture
+    def path(self, clock: FakeClock, watched: list[Peer]) -> Iterator[Callable[[], tuple[Transport, LineStream]]]:
         """A transport with a stream that has brought its first line. Plain requests are answered
         but for those to /lost."""
         opened: list[tuple[Server, Transport, LineStream]] = []
@@ -338,6 +344,7 @@ class TestHalfOpen:
         def handler(peer: Peer) -> None:
             while request := peer.request():
                 if request.target.startswith("/watch"):
+                    watched.append(peer)
                     peer.send(HEAD + chunk(b"first\n"))
                 elif request.target != "/lost":
                     peer.answer()
@@ -383,15 +390,47 @@ class TestHalfOpen:
         assert "another request was not answered" in str(error)
         assert transport.connections() == (1, 1)
 
-    def test_one_that_was_opened_since_is_kept(
-        self, path: Callable[[], tuple[Transport, LineStream]], clock: FakeClock
+    def test_one_on_which_something_came_since_is_kept(
+        self, path: Callable[[], tuple[Transport, LineStream]], clock: FakeClock, watched: list[Peer]
     ) -> None:
         transport, stream = path()
         self.lose(transport, clock)
-        connection = there(stream._connection)
-        connection.heard = clock.monotonic()  # something came on it meanwhile
+        watched[0].send(chunk(b"second\n"))
+        assert next(stream) == b"second"
         self.answered(transport, clock)
-        assert not connection.interrupted
+        watched[0].send(chunk(b"third\n"))
+        assert next(stream) == b"third"
+
+    def test_an_answer_that_is_under_way_is_kept(self, clock: FakeClock) -> None:
+        go_on = threading.Event()
+
+        def handler(peer: Peer) -> None:
+            while request := peer.request():
+                if request.target != "/plain":
+                    peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+                    assert go_on.wait(LIMIT)
+                    peer.send(b"a")
+                    assert went.wait(LIMIT)
+                    peer.send(b"b")
+                else:
+                    peer.answer()
+
+        went, doubts = threading.Event(), Doubts(clock)
+        with Server(handler) as server:
+            _, transport, _ = client_of(server.url, clock=clock, doubts=doubts)
+            deadline = clock.monotonic() + 1000 * LONG
+            slow = Call(lambda: transport.exchange("GET", "/slow", self.GET.replace(b"plain", b"slow"), deadline))
+            server.wait_for_connections(1)
+            (connection,) = transport._live
+            clock.advance(1)
+            doubts.unanswered(clock.monotonic())
+            clock.advance(1)
+            go_on.set()
+            eventually(lambda: connection.heard == clock.monotonic())
+            self.answered(transport, clock)
+            went.set()
+            assert slow.outcome()[2] == b"ab"
+            transport.close()
 
     def test_streams_are_given_up_once_a_minute_at_most(
         self, path: Callable[[], tuple[Transport, LineStream]], clock: FakeClock
