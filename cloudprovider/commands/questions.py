@@ -238,11 +238,9 @@ def _count(answer: Any) -> str:
 
 def _other(answer: object) -> str:
     """For answers that need no more words. A secret could be in a text, so it is not shown."""
-    return (
-        _told(answer)
-        if isinstance(answer, BaseException)
-        else f"answered{f' {answer}' if isinstance(answer, bool) else ''}"
-    )
+    if isinstance(answer, BaseException):
+        return _told(answer)
+    return f"answered {answer}" if isinstance(answer, bool) else "answered"
 
 
 def _told(error: BaseException) -> str:

@@ -20,8 +20,6 @@ from typing import Any, NoReturn, Self, TypeVar
 from uuid import uuid4
 
 import pytest
-from kubernetes.client.api_client import ApiClient
-from kubernetes.client.configuration import Configuration
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_spec import V1NodeSpec
@@ -35,6 +33,7 @@ from cloudprovider.interface import Interface
 from cloudprovider.loadbalancer import LoadBalancer
 from cloudprovider.routes import Route
 from cloudprovider.testing.conformance.calls import attempt, mended, shown
+from cloudprovider.testing.conformance.cluster import NoCluster
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import Lab, can, new_node, new_service
 
@@ -393,25 +392,3 @@ def declared(capability: R | None, accessor: str) -> R:
     """The capability that an accessor of the provider returned. Fails where it returned None."""
     assert capability is not None, f"{accessor}() returns None, although the feature is declared"
     return capability
-
-
-CLUSTER_IDENTITY = "c0f0a1ce-0000-4000-8000-000000000001"
-"""The UID of the namespace kube-system, as the suite tells it."""
-
-
-class NoCluster:
-    """A `cloudprovider.ClientBuilder` without a cluster behind it."""
-
-    def config(self, name: str) -> Configuration:
-        """A configuration whose server does not exist."""
-        return Configuration(host="https://no-cluster.invalid")
-
-    def client(self, name: str) -> ApiClient:
-        """A client whose every request fails."""
-        made = ApiClient(self.config(name))
-        made.user_agent = name
-        return made
-
-    def cluster_identity(self) -> str:
-        """The same every time."""
-        return CLUSTER_IDENTITY
