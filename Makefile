@@ -9,7 +9,7 @@ PYTEST_WORKERS ?= 4
 export REQUIRE_HELM
 # Where a container's image sets it, each of the many processes that a test run starts would compile all sources anew.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help run test coverage lint docs format bench mutants envtest faults generate conformance lock dist image cluster e2e trials scale soak clean
+.PHONY: help run test coverage lint docs format bench mutants envtest faults generate conformance lock dist image cluster e2e trials scale soak week clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ scale: $(READY) envtest  ## measure 1,000, 5,000 and 20,000 nodes, and write the
 SOAK ?= 7200
 soak: $(READY) envtest  ## run two managers for SOAK=7200 seconds, with changes, faults and fail-overs, and see if anything grows
 	$(BIN)/python -m tests.bench.scale.soak --seconds $(SOAK) $(SOAK_ARGS)
+
+week: $(READY) envtest  ## let a manager live through a simulated week, and see if anything grows (10 minutes); WEEK_ARGS="--days 3": fewer days
+	$(BIN)/python -m tests.bench.scale.week $(WEEK_ARGS)
 
 faults: $(READY) envtest  ## every fault that must be survived, by ID, beside the Go manager; writes docs/reference/faults.md (50 minutes); FAULTS="F3 F7": only these
 	@$(BIN)/python -m tests.faults $(FAULTS) $(FAULTS_ARGS)
