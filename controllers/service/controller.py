@@ -26,6 +26,7 @@ from controllers.service.orphans import KUBE_SYSTEM, OrphanReport
 from controllers.service.pacing import Schedule
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
+from controllers.service.secondlook import SecondLook
 from controllers.service.targets import TargetSet
 from controllers.service.triggers import NodeTriggers, ServiceTriggers
 
@@ -77,6 +78,7 @@ class ServiceController(ControllerBase):
         # Workers are the queue before the gateway's: one namespace must not have all of them.
         turns: TurnLanes[Any] = TurnLanes(_namespace, max(1, syncs - syncs // 4))
         queue, node_queue = self._queue("service", backoff=_BACKOFF, floor=_FLOOR, lanes=turns), self._queue("node")
+        again = self._queue("second-look", backoff=_BACKOFF)
         records = Records()
         own_metrics = ServiceMetrics(self._metrics, records)
         targets = TargetSet(nodes.lister, options.ready_nodes_only)
@@ -94,26 +96,24 @@ class ServiceController(ControllerBase):
         self._watch(services, AddressWatch(self._metrics, services.lister, clock))
         api = ServiceAPI(self._rest, options.ready_nodes_only, clock)
         side = ServiceCloud(balancers, records, self._recorder, options.cluster_name, clock)
+        self._second_look = SecondLook(again, api, side, clock)
         self._identity = KubeSystemUID(clients.cluster_identity, clock)
         schedule = Schedule(options.drift_check_period, options.ensure_period)
         reconciler = ServiceReconciler(
             services.lister,
             records,
-            Executor(api, side, sync.given, records, own_metrics, schedule, clock),
+            Executor(api, side, sync.given, self._second_look.deleted, records, own_metrics, schedule, clock),
             sync,
             lambda: Scope(options.cluster_name, self._identity.get(), balancers.revision()),
             schedule,
             clock,
         )
-        self._add_worker(
-            queue,
-            reconciler.reconcile,
-            threads=syncs,
-            failures=FailureHandling(
-                expected=(CloudCallError, CacheBehind), noun="service", controller=self.NAME, outage=cloud.outage
-            ),
+        failures: FailureHandling[str] = FailureHandling(
+            expected=(CloudCallError, CacheBehind), noun="service", controller=self.NAME, outage=cloud.outage
         )
+        self._add_worker(queue, reconciler.reconcile, threads=syncs, failures=failures)
         self._add_worker(node_queue, sync.sync, threads=1)
+        self._add_worker(again, self._second_look.look, threads=1, failures=failures)
         if options.orphan_check_period and balancers.can_list_owned:
             period = options.orphan_check_period
             report = OrphanReport(
@@ -138,6 +138,7 @@ class ServiceController(ControllerBase):
             self._recorder.event(service, "Warning", "CloudCallOverdue", text)
 
     def _begin(self) -> None:
+        self._second_look.begin()
         if self._options.cluster_name != DEFAULT_CLUSTER_NAME:
             return
         message = (

@@ -39,13 +39,17 @@ _VISIBLE: Final = OwnedField.FINALIZER | OwnedField.ADDRESS
 
 
 class Executor:
-    """Carries steps out. Thread-safe: the work queue keeps two threads off one key."""
+    """Carries steps out. Thread-safe: the work queue keeps two threads off one key.
+
+    `targets` gives what load balancers get now; `deleted` is told of each that the cloud deleted.
+    """
 
     def __init__(
         self,
         api: ServiceAPI,
         cloud: ServiceCloud,
         targets: Callable[[], Targets],
+        deleted: Callable[[V1Service], None],
         records: Records,
         metrics: ServiceMetrics,
         schedule: Schedule,
@@ -54,6 +58,7 @@ class Executor:
         self._api = api
         self._cloud = cloud
         self._targets = targets
+        self._deleted = deleted
         self._records = records
         self._recorder = cloud.recorder
         self._metrics = metrics
@@ -293,6 +298,7 @@ class Executor:
                 raise
             log.info("Service %s: its deletion failed (%s), but the cloud has no load balancer any more", key, error)
         self._recorder.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
+        self._deleted(service)
         return evolve(view, record=self._records.put(key, evolve(record, state=State.GONE)))
 
     def _forget(self, key: str, view: ServiceView, step: Step) -> ServiceView:

@@ -24,6 +24,7 @@ from controllers.service.nodesync import NodeSync, Window
 from controllers.service.pacing import Schedule
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
+from controllers.service.secondlook import SecondLook
 from controllers.service.targets import TargetSet, describe
 from controllers.service.triggers import NodeTriggers, ServiceTriggers
 from tests.support.clock import FakeClock
@@ -68,6 +69,7 @@ class Bench:
             "service", clock=clock, metrics=self.metrics, backoff=Backoff(1.0, 60.0), floor=0.2, chance=lambda: 0.0
         )
         self.node_queue: WorkQueue[str] = WorkQueue("node", clock=clock, metrics=self.metrics)
+        self.again: WorkQueue[str] = WorkQueue("second-look", clock=clock, metrics=self.metrics)
         measures = ServiceMetrics(self.metrics, self.records)
         self.targets = TargetSet(cast(Any, self.nodes), bool(settings["ready_only"]))
         self.sync = NodeSync(
@@ -83,12 +85,15 @@ class Bench:
         self.node_triggers = NodeTriggers(self.targets, self.sync)
         self.api = ServiceAPI(cast(Any, self.server), bool(settings["ready_only"]), clock)
         side = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
+        self.second_look = SecondLook(self.again, self.api, side, clock)
         self.known = KubeSystemUID(self._identity, clock)
         schedule = Schedule(settings["drift_period"], settings["ensure_period"], lambda: 1.0)
         self.reconciler = ServiceReconciler(
             cast(Any, self.services),
             self.records,
-            Executor(self.api, side, self.sync.given, self.records, measures, schedule, clock),
+            Executor(
+                self.api, side, self.sync.given, self.second_look.deleted, self.records, measures, schedule, clock
+            ),
             self.sync,
             lambda: Scope(CLUSTER, self.known.get(), self.cloud.revision()),
             schedule,
@@ -96,6 +101,9 @@ class Bench:
         )
         expected = (CloudCallError, CacheBehind)
         self._requeuer = Requeuer(self.queue, FailureHandling(expected=expected), metrics=self.metrics, clock=clock)
+        self._again_requeuer = Requeuer(
+            self.again, FailureHandling(expected=expected), metrics=self.metrics, clock=clock
+        )
         self._node_requeuer = Requeuer(self.node_queue, FailureHandling(), metrics=self.metrics, clock=clock)
         self.server.log.clear()
         for name, raw in sorted(self.server.nodes.items()):
@@ -130,6 +138,8 @@ class Bench:
             elif (key := self.queue.get(timeout=0)) is not None:
                 ran.append(key)
                 self._requeuer.run(key, self.reconciler.reconcile, key)
+            elif (key := self.again.get(timeout=0)) is not None:
+                self._again_requeuer.run(key, self.second_look.look, key)
             else:
                 return ran
         return ran

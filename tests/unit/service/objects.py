@@ -128,6 +128,8 @@ class Cloud(Calls):
     can_list_owned: bool = True
     during: Callable[[str, V1Service], object] = field(default=lambda method, service: None)
     unfinished: bool = False
+    named_by_key: bool = False
+    """Whether a new Service of the same name would have the same load balancer."""
     outdated: V1LoadBalancerStatus | None = None
     """What `get` shows where nothing is: a list in the cloud that lags behind."""
 
@@ -183,6 +185,10 @@ class Cloud(Calls):
         fault = self._enter("delete", cluster_name, service, priority)
         self.balancers.pop(uid_of(service), None)
         self.leave(fault)
+
+    def name(self, cluster_name: str, service: V1Service) -> str:
+        assert cluster_name == CLUSTER
+        return key_of(service) if self.named_by_key else uid_of(service)
 
     def writes(self) -> int:
         return sum(called != "get" for called, _ in self.calls)
