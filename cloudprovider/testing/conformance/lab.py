@@ -70,7 +70,8 @@ class Lab:
     least that `cloudprovider.helpers.time_limit` leaves, or no request would be sent and nothing
     would be proved."""
     grace: float = 1.0
-    """Seconds after a call's deadline at which it must have ended."""
+    """Seconds after a call's deadline at which it must have ended. A call that is late is made once
+    more, with three times the deadline and the grace."""
 
     def config(self) -> CloudConfig | None:
         """What the provider's factory gets. Called again for a second provider over the same
