@@ -194,9 +194,9 @@ class Week:
         calls = 0
         for _ in range(int(DAY / HOUR)):
             for _ in range(int(HOUR / ACT_EVERY)):
-                self.mover.to(self.clock.monotonic() + ACT_EVERY)
                 if churn is not None:
-                    churn.act()
+                    churn.act()  # first: what follows from a day's last act is not the next day's
+                self.mover.to(self.clock.monotonic() + ACT_EVERY)
             self.mover.settle()
             # Each hour, so that this process holds little of it.
             asked.update(f"{one.verb} {one.resource}" for one in self._audit.read() if one.who == self._name)
