@@ -337,9 +337,13 @@ def _silent(provider: Interface, offered: Mapping[str, Any]) -> Iterator[Problem
 def _misspelt(provider: Interface) -> Iterator[Problem]:
     """Methods of the provider whose names are nearly those of accessors that it does not have."""
     missing = [accessor for accessor in ACCESSORS if not _overridden(provider, accessor)]
-    for name, method in inspect.getmembers_static(type(provider), inspect.isfunction):
+    # Not `inspect.getmembers_static`, which took 8 ms of each start.
+    members = {name: value for kind in reversed(type(provider).__mro__) for name, value in vars(kind).items()}
+    for name, method in sorted(members.items()):
+        if not inspect.isfunction(method) or name.startswith("_") or hasattr(Interface, name):
+            continue
         close = nearest(name, missing, _NEARLY)
-        if close and _takes(method, ["self"]) and not name.startswith("_") and not hasattr(Interface, name):
+        if close and _takes(method, ["self"]):
             yield Problem(
                 f"{type(provider).__name__}.{name}() ({code_place(method)}) is no accessor: the host does not call it",
                 f"name it {close}, if that is what it should be",

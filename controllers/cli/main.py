@@ -8,23 +8,18 @@ asked for the first lists while the rest is imported."""
 
 from __future__ import annotations
 
-import argparse
 import gc
 import logging
 import os
 import sys
-import textwrap
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
-import importlib_metadata
-
 from controllers.catalog import CATALOG, WEBHOOKS
-from controllers.flags.parse import NO_PROVIDER, Outcome, by_section, parse, table
-from controllers.options import BOOL, VERSION
+from controllers.flags.parse import NO_PROVIDER, Outcome, parse, table
 from controllers.options.declare import Flag
 from controllers.process import logs
 from controllers.process.clientpackage import import_lightly
@@ -45,12 +40,6 @@ PROGRAM = "cloud-controller-manager"
 BAD_FLAGS = 2
 _COLLECT_AFTER = 100_000  # allocations
 FAILED = 1
-
-_ABOUT = (
-    "Runs the controllers that connect a Kubernetes cluster to a cloud, through the provider named by "
-    "--cloud-provider. Flags are those of the Go cloud-controller-manager: --flag=value or --flag value, booleans "
-    "--flag or --flag=false, durations such as 1m30s, underscores equal dashes."
-)
 
 
 def run() -> None:
@@ -97,6 +86,8 @@ def _main(
     outcome = parse(args, catalog, default_provider, flags=flags, defaults=defaults, webhooks=webhooks)
     rows = table(catalog, default_provider, flags, defaults, webhooks)
     if outcome.help:
+        from controllers.cli.helptext import help_text
+
         print(help_text(program, rows), end="")
         return 0
     if outcome.version != "false":
@@ -135,46 +126,6 @@ def _for_the_plan(wanted: bool) -> Iterator[TextIO | None]:
 
     with results_only() as out:
         yield out
-
-
-class _Formatter(argparse.HelpFormatter):
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
-
-
-def _default(row: Flag[Any]) -> str:
-    shown = row.kind.show(row.default)
-    if row.kind in (BOOL, VERSION):
-        return " (default true)" if row.default is True else ""
-    if isinstance(row.default, str | tuple):
-        return f' (default "{shown}")' if shown else ""
-    return f" (default {shown})"
-
-
-def help_text(program: str, flags: Sequence[Flag[Any]]) -> str:
-    """The text of --help: every flag under its named set, with its default. Pure."""
-    parser = argparse.ArgumentParser(
-        prog=program,
-        usage="%(prog)s [flags]",
-        description=_ABOUT,
-        add_help=False,
-        allow_abbrev=False,
-        formatter_class=lambda prog: _Formatter(prog, max_help_position=8, width=100),
-    )
-    for section, rows in by_section(flags).items():
-        group = parser.add_argument_group(f"{section[:1].upper()}{section[1:]} flags")
-        for row in rows:
-            names = [f"-{row.shorthand}"] if row.shorthand else []
-            names.append(f"--{row.name}")
-            text = row.help + _default(row)
-            if row.deprecated:
-                text += f" Deprecated: {row.deprecated}."
-            text = text.replace("%", "%%")
-            if row.kind.bare is not None:
-                group.add_argument(*names, help=text, action="store_true", dest=row.name)
-            else:
-                group.add_argument(*names, help=text, metavar=row.kind.metavar, dest=row.name)
-    return parser.format_help()
 
 
 def _log_flags(options: Options, flags: Sequence[Flag[Any]]) -> None:
@@ -255,8 +206,10 @@ def _built(
         if clients is None:
             pass  # what is wrong with both is told at once
         elif given.plan.enabled:
+            from controllers.manager.provider_host import warn_of_intruders
             from controllers.plan.run import PlanRun
 
+            warn_of_intruders(given.cloud_provider)
             return PlanRun(options, provider, clients, config=config, catalog=catalog, metrics=metrics)
         else:
             return Manager(
@@ -365,9 +318,11 @@ def _program(path: str) -> str:
 
 
 def _version(form: str) -> str:
+    from importlib import metadata
+
     try:
-        version = importlib_metadata.version(DISTRIBUTION)
-    except importlib_metadata.PackageNotFoundError:  # run from a source tree that is not installed
+        version = metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
         version = "unknown"
     if form == "raw":
         return f"distribution={DISTRIBUTION} version={version} python={sys.version.split()[0]}"

@@ -25,7 +25,7 @@ from controllers.manager.assembly import Assembly
 from controllers.manager.leadership import LISTEN, Leadership, lease_lost
 from controllers.manager.migration import MigrationLease
 from controllers.manager.permissions import election_rules, migration_rules, required_permissions
-from controllers.manager.provider_host import ManagerError
+from controllers.manager.provider_host import ManagerError, warn_of_intruders
 from controllers.manager.shared_services import LOG_SECONDS
 from controllers.registration.entry import ControllerEntry, Rule, enabled
 from controllers.registration.options import Options
@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 _LOOK = 1.0  # seconds between two looks at what ends the process
 _LOOK_MIGRATING = 0.25  # the same while controllers wait for the second lease of a leader migration
 _LISTEN_AT_FIRST = 0.01  # seconds between two looks whether this process leads, until it stands by
+_FILES_AFTER = 5.0  # seconds until the installed files are looked at: the first writes go first
 _FRESH = 2.0  # seconds after which a candidate that knows of no leader does what a standby does
 
 
@@ -141,6 +142,7 @@ class Manager:
         """True when everything runs; False when it was time to end before that."""
         parts, services = self._parts, self._parts.services
         services.in_background("serving", "health watch", self.health.run)
+        services.in_background("serving", "installed files", self._look_at_files)
         migration = parts.migration
         serving = services.serve(self._catalog, None if migration is None else migration.as_configz())
         self.address, self.secure_address = serving.plain_address, serving.secure_address
@@ -189,6 +191,10 @@ class Manager:
                 return
             if fatal := self.health.fatal():
                 self._parts.fail(ManagerError(f"{fatal}; only a restart frees them"), None)
+
+    def _look_at_files(self, stop: StopSignal) -> None:
+        if not stop.wait(_FILES_AFTER):
+            warn_of_intruders(self._options.manager.cloud_provider)
 
     def _may_write(self, *_about: str) -> float:
         """The guard of all clients and cloud calls: seconds that it holds. Raises LeaseLost."""

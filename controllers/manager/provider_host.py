@@ -68,7 +68,7 @@ def load_provider(name: str, config_path: str, options: Sequence[object] = ()) -
     whose = f"cloud provider {name}"
     provider = get_cloud_provider(name, config, imported=lambda: logs.keep(whose))
     logs.keep(whose)
-    refuse(name, [*intruders(), *interface_problems(provider, name)])
+    refuse(name, interface_problems(provider, name))
     return provider, config
 
 
@@ -82,6 +82,12 @@ def refuse(name: str, problems: Sequence[Problem]) -> None:
         several = "\n".join(["", *(f"  {problem}" for problem in fatal)])
         shown = f" {fatal[0]}" if len(fatal) == 1 else several
         raise ProviderUnusable(f"cloud provider {name} cannot be used:{shown}")
+
+
+def warn_of_intruders(name: str) -> None:
+    """Log what other distributions have put among our own files; `name` is the provider's. Reads
+    the list of files of everything that is installed: 10 to 20 ms."""
+    refuse(name, intruders())
 
 
 def log_failure(error: Exception) -> None:

@@ -13,7 +13,8 @@ from cloudprovider import register_cloud_provider
 from cloudprovider.interface import Interface
 from controllers.catalog import CATALOG
 from controllers.cli import main as cli
-from controllers.cli.main import help_text, main
+from controllers.cli.helptext import help_text
+from controllers.cli.main import main
 from controllers.flags.parse import table
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from cloudprovider import CloudConfig, Interface, register_cloud_provider
 from controllers.catalog import CATALOG
-from controllers.cli.main import help_text, main
+from controllers.cli.helptext import help_text
+from controllers.cli.main import main
 from controllers.cli.reference import page
 from controllers.flags.parse import parse, table
 from controllers.manager.provider_host import load_provider

@@ -1,0 +1,59 @@
+"""The text of --help, made of the flags' declarations. Imported by who asks for it: argparse is not
+needed to read flags."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from controllers.flags.parse import by_section
+from controllers.options import BOOL, VERSION
+from controllers.options.declare import Flag
+
+_ABOUT = (
+    "Runs the controllers that connect a Kubernetes cluster to a cloud, through the provider named by "
+    "--cloud-provider. Flags are those of the Go cloud-controller-manager: --flag=value or --flag value, booleans "
+    "--flag or --flag=false, durations such as 1m30s, underscores equal dashes."
+)
+
+
+class _Formatter(argparse.HelpFormatter):
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
+
+
+def _default(row: Flag[Any]) -> str:
+    shown = row.kind.show(row.default)
+    if row.kind in (BOOL, VERSION):
+        return " (default true)" if row.default is True else ""
+    if isinstance(row.default, str | tuple):
+        return f' (default "{shown}")' if shown else ""
+    return f" (default {shown})"
+
+
+def help_text(program: str, flags: Sequence[Flag[Any]]) -> str:
+    """The text of --help: every flag under its named set, with its default. Pure."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        usage="%(prog)s [flags]",
+        description=_ABOUT,
+        add_help=False,
+        allow_abbrev=False,
+        formatter_class=lambda prog: _Formatter(prog, max_help_position=8, width=100),
+    )
+    for section, rows in by_section(flags).items():
+        group = parser.add_argument_group(f"{section[:1].upper()}{section[1:]} flags")
+        for row in rows:
+            names = [f"-{row.shorthand}"] if row.shorthand else []
+            names.append(f"--{row.name}")
+            text = row.help + _default(row)
+            if row.deprecated:
+                text += f" Deprecated: {row.deprecated}."
+            text = text.replace("%", "%%")
+            if row.kind.bare is not None:
+                group.add_argument(*names, help=text, action="store_true", dest=row.name)
+            else:
+                group.add_argument(*names, help=text, metavar=row.kind.metavar, dest=row.name)
+    return parser.format_help()
