@@ -19,7 +19,7 @@ from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
 
-_POLL = 0.01
+_POLL = 0.002  # seconds; the first write waits for it
 
 
 class _FirstRound:

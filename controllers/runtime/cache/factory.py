@@ -19,7 +19,7 @@ from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-_SYNC_POLL: Final = 0.02
+_SYNC_POLL: Final = 0.005  # seconds
 
 
 class InformerFactory:

@@ -89,6 +89,7 @@ INLINE: Final = ("PersistentVolumeSpec", "persistentVolumeSource")
 """The one message whose fields JSON shows among those of the message that holds it."""
 
 _UTC: Final = TzInfo(0)  # pydantic's own, as in a model that was read from JSON
+_MOMENTS: Final = 1024  # a node's conditions share most of their times
 _INT, _STRING = 0, 1  # IntOrString.type
 
 # What is done with a field's value; all but the first two have a reader of their own.
@@ -148,11 +149,11 @@ def _reader(descriptor: Any) -> Reader:
             elif how == _MESSAGES:
                 out[shown] = [read(one) for one in value]
             elif how == _MAP:
-                out[shown] = {key: _text(one) for key, one in value.items()}
+                out[shown] = {key: _text(value[key]) for key in value}  # its items() takes half as long again
             elif how == _LIST:
                 out[shown] = [_text(one) for one in value]
             elif how == _MESSAGE_MAP:
-                out[shown] = {key: read(one) for key, one in value.items()}
+                out[shown] = {key: read(value[key]) for key in value}
             else:
                 out.update(read(value))
         return out
@@ -214,7 +215,8 @@ def _repaired(value: bytes) -> str:
 
 def _time(message: Any) -> datetime | str | None:
     # Go writes the zero time as a message without fields, and reads no fractions of a second here.
-    return _moment(message.seconds) if message.ListFields() else None
+    seconds = message.seconds
+    return _moment(seconds) if seconds or message.ListFields() else None
 
 
 def _micro_time(message: Any) -> datetime | str | None:
@@ -224,6 +226,7 @@ def _micro_time(message: Any) -> datetime | str | None:
     return moment if isinstance(moment, str) else moment.replace(microsecond=message.nanos // 1000)
 
 
+@functools.lru_cache(_MOMENTS)
 def _moment(seconds: int) -> datetime | str:
     try:
         return datetime.fromtimestamp(seconds, _UTC)
