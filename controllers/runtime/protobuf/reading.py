@@ -175,7 +175,7 @@ def _way(field: Any, holder: str, *, kept: bool) -> tuple[int, Reader]:
     kind = field.message_type
     if kind is None:
         return (_LIST if _is_repeated(field) else _KEEP if kept else _SKIP_EMPTY), _unread
-    if kind.GetOptions().map_entry:
+    if kind.has_options:  # a map's entry, and nothing else; GetOptions() would import 5 ms of classes to say so
         value = kind.fields_by_name["value"].message_type
         return (_MAP, _unread) if value is None else (_MESSAGE_MAP, reader_of(value.name))
     if (holder, field.name) == INLINE:

@@ -61,6 +61,18 @@ def test_the_compiled_schema_is_that_of_the_source() -> None:
     ), "run `make generate`"
 
 
+def test_only_the_entries_of_maps_have_options() -> None:
+    """`reading.py` tells maps so: asking for the options themselves imports what it costs."""
+    todo = [message_class("Node").DESCRIPTOR.file.message_types_by_name]
+    found = 0
+    while todo:
+        for message in todo.pop().values():
+            assert message.has_options == message.GetOptions().map_entry, message.full_name
+            found += message.has_options
+            todo.append(message.nested_types_by_name)
+    assert found
+
+
 @pytest.mark.parametrize("resource", [NODES, SERVICES, PERSISTENT_VOLUMES, LEASES], ids=lambda one: one.kind)
 def test_every_field_of_a_model_is_there(resource: Resource[Any]) -> None:
     """What the models of the official client know, and trimming does not drop, is read."""
