@@ -209,7 +209,7 @@ def _built(
             from controllers.manager.provider_host import warn_of_intruders
             from controllers.plan.run import PlanRun
 
-            warn_of_intruders(given.cloud_provider)
+            warn_of_intruders()
             return PlanRun(options, provider, clients, config=config, catalog=catalog, metrics=metrics)
         else:
             return Manager(

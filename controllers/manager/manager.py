@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 _LOOK = 1.0  # seconds between two looks at what ends the process
 _LOOK_MIGRATING = 0.25  # the same while controllers wait for the second lease of a leader migration
 _LISTEN_AT_FIRST = 0.002  # seconds between two looks whether this process leads, until it stands by
-_FILES_AFTER = 5.0  # seconds until the installed files are looked at: the first writes go first
 _FRESH = 2.0  # seconds after which a candidate that knows of no leader does what a standby does
 
 
@@ -142,7 +141,7 @@ class Manager:
         """True when everything runs; False when it was time to end before that."""
         parts, services = self._parts, self._parts.services
         services.in_background("serving", "health watch", self.health.run)
-        services.in_background("serving", "installed files", self._look_at_files)
+        services.in_background("serving", "installed files", warn_of_intruders)
         migration = parts.migration
         serving = services.serve(self._catalog, None if migration is None else migration.as_configz())
         self.address, self.secure_address = serving.plain_address, serving.secure_address
@@ -191,10 +190,6 @@ class Manager:
                 return
             if fatal := self.health.fatal():
                 self._parts.fail(ManagerError(f"{fatal}; only a restart frees them"), None)
-
-    def _look_at_files(self, stop: StopSignal) -> None:
-        if not stop.wait(_FILES_AFTER):
-            warn_of_intruders(self._options.manager.cloud_provider)
 
     def _may_write(self, *_about: str) -> float:
         """The guard of all clients and cloud calls: seconds that it holds. Raises LeaseLost."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_FILES_AFTER = 5.0  # seconds until the installed files are looked at
 _LOG_SECONDS = 5.0  # seconds between two lines about a provider that is waited for
 _CANCELLED = 2.0  # seconds for provider calls that nothing waits for any more to notice that they are cancelled
 
@@ -84,10 +85,14 @@ def refuse(name: str, problems: Sequence[Problem]) -> None:
         raise ProviderUnusable(f"cloud provider {name} cannot be used:{shown}")
 
 
-def warn_of_intruders(name: str) -> None:
-    """Log what other distributions have put among our own files; `name` is the provider's. Reads
-    the list of files of everything that is installed: 10 to 20 ms."""
-    refuse(name, intruders())
+def warn_of_intruders(stop: StopSignal | None = None) -> None:
+    """Log what other distributions have put among our own files. Reads the list of files of
+    everything that is installed, which takes 10 to 20 ms.
+
+    With `stop` after five seconds, as the first writes go first; not where it was set before."""
+    if stop is None or not stop.wait(_FILES_AFTER):
+        for problem in intruders():
+            log.warning("%s", problem)
 
 
 def log_failure(error: Exception) -> None:

@@ -1,0 +1,53 @@
+"""Files of other distributions among ours are told by a manager too, but not before its first
+writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controllers.manager.provider_host import warn_of_intruders
+from tests.support.plugins import write_distribution
+
+TOLD = "other-thing 1.0 brings files into the top-level package 'controllers'"
+
+
+class Stop:
+    """A stop signal that is set, or not, when somebody waits for it."""
+
+    def __init__(self, comes: bool) -> None:
+        self.comes = comes
+        self.waited: list[float | None] = []
+
+    def is_set(self) -> bool:
+        return self.comes and bool(self.waited)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited.append(timeout)
+        return self.comes
+
+
+@pytest.fixture(autouse=True)
+def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_distribution(tmp_path, "other-thing", "x = y:z")
+    (tmp_path / "other_thing-1.0.dist-info" / "RECORD").write_text("controllers/__init__.py,,\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_a_plan_tells_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_intruders()
+    assert TOLD in caplog.text
+    assert "Fix: uninstall it" in caplog.text
+
+
+def test_a_manager_waits_first(caplog: pytest.LogCaptureFixture) -> None:
+    stop = Stop(comes=False)
+    warn_of_intruders(stop)
+    assert stop.waited == [5.0]
+    assert TOLD in caplog.text
+
+
+def test_a_manager_that_ends_before_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_intruders(Stop(comes=True))
+    assert caplog.text == ""
