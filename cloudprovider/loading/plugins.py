@@ -1,6 +1,6 @@
 """Finds installed provider plugins by their entry points, without importing any of them.
 
-Reads the metadata of installed distributions (`importlib.metadata`) and hands the registry what it
+Reads the metadata of installed distributions (`importlib_metadata`) and hands the registry what it
 found. Entry points are read distribution by distribution, so that one with broken metadata costs
 only itself.
 """
@@ -21,7 +21,7 @@ from attrs import field, frozen
 from cloudprovider.internal.problem import Problem
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution
+    from importlib_metadata import IDistribution
 
 ENTRY_POINT_GROUP = "cloudprovider.providers"
 """The entry-point group of plugins' factories: `acme = "acme_provider:new_provider"`."""
@@ -41,7 +41,7 @@ class Plugin:
     project: str
     """The distribution's name."""
     version: str
-    _installed: Distribution = field(repr=False, eq=False)
+    _installed: IDistribution = field(repr=False, eq=False)
 
     @property
     def distribution(self) -> str:
@@ -56,13 +56,10 @@ class Plugin:
     @property
     def target(self) -> tuple[str, str]:
         """The module, and the object in it ("" for itself). Raises ValueError for a bad `value`."""
-        from importlib.metadata import EntryPoint
+        from importlib_metadata import EntryPoint
 
         entry = EntryPoint(self.name, self.value, ENTRY_POINT_GROUP)
-        try:
-            return entry.module, entry.attr or ""
-        except AttributeError as error:  # how Python's own class says it
-            raise ValueError(f"not of the form module:object: {self.value!r}") from error
+        return entry.module, entry.attr or ""
 
     def load(self) -> Any:
         """Import the module and return the object; raises its errors, or ValueError for `value`."""
@@ -117,12 +114,12 @@ def find_plugins() -> Found:
     """Look through every installed distribution. Reads files, imports no plugin; any thread.
 
     A distribution that is found twice on sys.path counts once, as the first one."""
-    from importlib import metadata
+    import importlib_metadata
 
-    return _collect(metadata.distributions(), metadata.distribution)
+    return _collect(importlib_metadata.distributions(), importlib_metadata.distribution)
 
 
-def _collect(distributions: Iterable[Distribution], active: Callable[[str], Distribution]) -> Found:
+def _collect(distributions: Iterable[IDistribution], active: Callable[[str], IDistribution]) -> Found:
     """`active` gives the distribution of a name that import would use: the first on sys.path."""
     plugins: dict[tuple[str, str, str], Plugin] = {}
     broken: list[str] = []
@@ -140,10 +137,10 @@ def intruders() -> list[Problem]:
     """Other distributions that bring files into our packages `cloudprovider` and `controllers`: pip
     overwrites ours with theirs without a word, and deletes ours when they are uninstalled. Reads
     lists of installed files, no code."""
-    from importlib import metadata
+    import importlib_metadata
 
     problems = {}
-    for distribution in metadata.distributions():
+    for distribution in importlib_metadata.distributions():
         try:
             record = distribution.read_text("RECORD") or ""
             # Almost all end here. A name is read from another file, by a parser of e-mail: for a
@@ -166,17 +163,17 @@ def intruders() -> list[Problem]:
     return list(problems.values())
 
 
-def _first(distribution: Distribution, active: Callable[[str], Distribution]) -> Distribution:
+def _first(distribution: IDistribution, active: Callable[[str], IDistribution]) -> IDistribution:
     """The distribution of the same name that comes first on sys.path, which may be a newer one."""
-    from importlib import metadata
+    import importlib_metadata
 
     try:
         return active(distribution.name)
-    except metadata.PackageNotFoundError:  # its directory is named in a way that a look-up does not find
+    except importlib_metadata.PackageNotFoundError:  # its directory is named in a way that a look-up does not find
         return distribution
 
 
-def _plugins_of(distribution: Distribution) -> list[Plugin]:
+def _plugins_of(distribution: IDistribution) -> list[Plugin]:
     project, version = distribution.name, distribution.version
     return [
         Plugin(entry.name, entry.value, project, version, distribution)
@@ -184,6 +181,6 @@ def _plugins_of(distribution: Distribution) -> list[Plugin]:
     ]
 
 
-def _location(distribution: Distribution) -> str:
+def _location(distribution: IDistribution) -> str:
     """Where a distribution's metadata lies."""
     return str(getattr(distribution, "_path", None) or distribution.locate_file(""))

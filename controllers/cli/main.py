@@ -318,11 +318,11 @@ def _program(path: str) -> str:
 
 
 def _version(form: str) -> str:
-    from importlib import metadata
+    import importlib_metadata
 
     try:
-        version = metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
+        version = importlib_metadata.version(DISTRIBUTION)
+    except importlib_metadata.PackageNotFoundError:  # run from a source tree that is not installed
         version = "unknown"
     if form == "raw":
         return f"distribution={DISTRIBUTION} version={version} python={sys.version.split()[0]}"

@@ -139,7 +139,7 @@ def test_importing_the_contract_leaves_the_official_client_alone() -> None:
         "    for name in package.__all__: getattr(package, name)"
     )
     assert "cloudprovider.helpers.addresses" in modules
-    heavy = {"kubernetes", "pydantic", "urllib3", "importlib.metadata", "asyncio", "controllers"}
+    heavy = {"kubernetes", "pydantic", "urllib3", "importlib_metadata", "asyncio", "controllers"}
     assert not heavy & modules
     assert "cloudprovider.testing" not in modules
 
