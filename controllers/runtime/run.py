@@ -5,21 +5,24 @@ them here when it runs."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from attrs import frozen
 
 from cloudprovider.host import StopSignal
+from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.cache import Registration
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
 
-_POLL = 0.002  # seconds; the first write waits for it
+_POLL: Final = Backoff(base=0.002, cap=0.05, factor=1.1)
+"""Between two looks whether all is listed. The first write waits for it, an outage may be long."""
 
 
 class _FirstRound:
@@ -106,8 +109,9 @@ def run_until(
     started = False
     try:
         registered.extend(registrations())
+        looks = itertools.count()
         while not all(registration.has_synced() for registration in registered):
-            if stop.wait(_POLL):
+            if stop.wait(_POLL.delay(next(looks))):
                 return
         if begin is not None:
             begin()
