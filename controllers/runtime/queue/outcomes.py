@@ -192,6 +192,10 @@ class Requeuer(Generic[K]):
             self.settle(key, aborted(error))
             raise
         self.settle(key, DONE if outcome is None else outcome)
+        if isinstance(outcome, Exception):
+            # Its stack holds this call, which holds it: objects, answers and all would stay until
+            # the garbage collector comes.
+            outcome.__traceback__ = None
 
     def settle(self, key: K, outcome: object, *, stack: bool = True) -> None:
         """Requeue, count, log and report, then end the key's work. Once per key handed out.

@@ -48,6 +48,10 @@ class Reader:
         self._position = 0
         self.begun = False  # a byte of the answer asked for has come
 
+    def end(self) -> None:
+        """Receive nothing any more, and let go of `recv`, and so of whom it belongs to."""
+        self._recv = _nothing
+
     @property
     def pending(self) -> bool:
         """Tell whether bytes were received that no answer has consumed."""
@@ -217,3 +221,7 @@ class Answer:
             raise Truncated("connection closed inside a chunk")
         self._left -= len(data)
         return data
+
+
+def _nothing(size: int) -> bytes:
+    return b""
