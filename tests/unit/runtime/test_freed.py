@@ -83,8 +83,25 @@ def test_a_page_that_failed() -> None:
     assert freed(lambda: PageRequest(send).fetch(), Unreachable)
 
 
+def no_answer() -> Exception:
+    """Of a server that does not listen, with its cause, which has a stack of its own."""
+
+    def connect() -> None:
+        raise ConnectionRefusedError
+
+    try:
+        try:
+            connect()
+        except ConnectionRefusedError as error:
+            raise Unreachable("away") from error
+    except Unreachable as lost:
+        return lost
+    raise AssertionError("it was raised")
+
+
+@pytest.mark.parametrize("caused", [False, True])
 @pytest.mark.parametrize("answered", [False, True])
-def test_a_reconcile_that_failed(answered: bool) -> None:
+def test_a_reconcile_that_failed(answered: bool, caused: bool) -> None:
     """Also with an error of the cloud, which is an argument of those who raise it."""
     metrics, clock = Metrics(), FakeClock()
     queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics)
@@ -94,15 +111,18 @@ def test_a_reconcile_that_failed(answered: bool) -> None:
     assert key is not None
     seen: list[weakref.ref[Held]] = []
 
+    def failure() -> Exception:
+        return no_answer() if caused else NotFound("gone")
+
     def reconcile(answer: Exception | None) -> None:
         held = Held()
         seen.append(weakref.ref(held))
-        raise answer or NotFound("gone")
+        raise answer or failure()
 
-    def work() -> None:
-        settler.run(key, reconcile, NotFound("gone") if answered else None)
+    def work(answer: Exception | None) -> None:
+        settler.run(key, reconcile, answer)
 
-    work()
+    work(failure() if answered else None)
     assert seen[0]() is None
 
 
