@@ -44,8 +44,8 @@ DISTRIBUTION = "kubernetes-cloud-provider"
 PROGRAM = "cloud-controller-manager"
 BAD_FLAGS = 2
 _COLLECT_AFTER = 20_000
-"""Objects more than at the last collection. Garbage in circles waits for that, and a heap that it has
-made larger stays so: its last places are taken by what lives on."""
+"""Objects more than at the last collection. Garbage that holds itself waits for it, and the heap
+keeps the size that it had with that garbage: objects that live on are scattered over it."""
 FAILED = 1
 
 _ABOUT = (

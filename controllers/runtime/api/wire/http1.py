@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Final
 
 RECV_SIZE: Final = 16384
-"""Bytes asked for at once, as many as a TLS record has at most. Python takes that much memory before
-it knows how many come, and gives the rest back in the middle of the heap."""
+"""Bytes asked for at once, as many as a TLS record has at most. Python takes that much memory
+before it knows how many come, and leaves a hole where few came and are kept."""
 MAX_HEAD: Final = 65536
 MAX_CHUNK_LINE: Final = 4096
 MAX_TRAILERS: Final = 100
