@@ -38,7 +38,9 @@ log = logging.getLogger(__name__)
 DISTRIBUTION = "kubernetes-cloud-provider"
 PROGRAM = "cloud-controller-manager"
 BAD_FLAGS = 2
-_COLLECT_AFTER = 100_000  # allocations
+_COLLECT_AFTER = 20_000
+"""Objects more than at the last collection. Garbage that holds itself waits for it, and the heap
+keeps the size that it had with that garbage: objects that live on are scattered over it."""
 FAILED = 1
 
 

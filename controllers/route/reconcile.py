@@ -125,7 +125,10 @@ class RouteReconciler:
             except ApiError as error:
                 errors.append(error)
         if errors:
-            raise min(errors, key=_order)
+            try:
+                raise min(errors, key=_order)
+            finally:
+                errors.clear()  # the traceback holds this frame
         return Result(requeue_after=_BUSY) if busy else DONE
 
     def _clear(self, net: IPNetwork, key: str) -> Result:

@@ -92,7 +92,10 @@ class ServiceReconciler:
                 view = evolve(view, record=self._records.put(key, step.record))
             if step.action is Action.REST:
                 if failures:
-                    raise _soonest(key, failures, step.after)
+                    try:
+                        raise _soonest(key, failures, step.after)
+                    finally:
+                        failures.clear()  # the traceback holds this frame
                 return step.after
             view = evolve(view, tried=view.tried | {step.action})
             if step.action is Action.IDENTIFY:

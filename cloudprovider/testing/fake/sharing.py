@@ -119,7 +119,10 @@ class CloudClient:
             if connection is not None:
                 self._give_back(connection, reusable)
         if not good:
-            raise answer
+            try:
+                raise answer
+            finally:
+                del answer  # the traceback holds this frame
         return answer
 
     def close(self) -> None:

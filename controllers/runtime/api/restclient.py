@@ -149,14 +149,19 @@ class RestClient:
             if 200 <= status < 300:
                 return Response(status, headers, data if stand_in is None else stand_in.shown(path, data))
             error = self._refused(method, path, status, headers, data, authorization)
-            tries -= 1
-            wait = error.retry_after
-            repeatable = status == 429 or (status == 503 and not write)
-            if not tries or wait is None or not repeatable or self._clock.monotonic() + wait >= deadline:
-                raise error
-            log.debug("%s; retrying in %g s", error, wait)
-            if not self._waits.pause(wait):
-                raise ClientClosed("the client is closed", method=method, path=path) if self._waits.closed else error
+            try:
+                tries -= 1
+                wait = error.retry_after
+                repeatable = status == 429 or (status == 503 and not write)
+                if not tries or wait is None or not repeatable or self._clock.monotonic() + wait >= deadline:
+                    raise error
+                log.debug("%s; retrying in %g s", error, wait)
+                if not self._waits.pause(wait):
+                    raise (
+                        ClientClosed("the client is closed", method=method, path=path) if self._waits.closed else error
+                    )
+            finally:
+                del error  # the traceback holds this frame, and those of all callers
 
     def get(self, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None) -> Any:
         """GET and parse the JSON answer; raises as `request`."""

@@ -166,8 +166,12 @@ class PageRequest:
         """Send, wait, and return the answer; once. Raises what `send` raises, or Abandoned."""
         start(self._run, "informer-list")
         self._ended.wait()
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # the traceback holds this frame
         if self._answer is None:
             raise Abandoned
         return self._answer

@@ -192,6 +192,11 @@ class Requeuer(Generic[K]):
             self.settle(key, aborted(error))
             raise
         self.settle(key, DONE if outcome is None else outcome)
+        # An exception's stack, and that of its cause, hold this frame, and those of all that was
+        # called: would one of them hold the exception, all would stay until the collector comes.
+        if isinstance(outcome, Exception):
+            outcome.__traceback__ = None
+        del outcome
 
     def settle(self, key: K, outcome: object, *, stack: bool = True) -> None:
         """Requeue, count, log and report, then end the key's work. Once per key handed out.

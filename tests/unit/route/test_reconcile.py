@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +18,7 @@ from controllers.route.reconcile import RouteConflict, RouteRefused
 from controllers.route.triggers import LIST, LISTING, RouteTriggers
 from controllers.runtime.api import NotFound
 from controllers.runtime.queue import TerminalError
-from tests.unit.route.objects import PREFIX, Bench, addresses, raw_node, route
+from tests.unit.route.objects import PREFIX, Bench, Cloud, addresses, raw_node, route
 
 CREATED, MISSING = ("False", "RouteCreated"), ("True", "NoRouteCreated")
 
@@ -634,3 +636,28 @@ def test_a_listing_that_a_node_asked_for_is_the_nodes() -> None:
     bench.queue.add(LIST)
     bench.work()
     assert _syncs(bench)["changed", "node_change"] == 1
+
+
+def test_what_failed_is_free_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all that its stack holds would stay until the garbage collector comes."""
+    bench = Bench()
+    bench.add("n1", "10.244.1.0/24")
+    raised: list[weakref.ref[Exception]] = []
+
+    def failure() -> Exception:
+        made = CloudProviderError("quota")
+        raised.append(weakref.ref(made))
+        return made
+
+    def create(*_: object, **__: object) -> None:
+        raise failure()
+
+    monkeypatch.setattr(Cloud, "create", create)
+    bench.queue.add(LIST)
+    gc.disable()
+    try:
+        with suppress(CloudProviderError):
+            bench.work()
+        assert [one() for one in raised] == [None]
+    finally:
+        gc.enable()

@@ -4,6 +4,10 @@ test_sequences.py; over the decision alone: test_starving.py.
 
 from __future__ import annotations
 
+import gc
+import weakref
+from contextlib import suppress
+
 import pytest
 
 from cloudprovider import CloudProviderError, ImplementedElsewhere, InvalidService, RetryError, Throttled
@@ -179,3 +183,28 @@ def test_an_update_and_a_finalizer_that_somebody_removed_are_one_run(bench: Benc
     bench.work()
     assert bench.cloud.methods() == ["update"]
     assert bench.server.services[KEY]["metadata"]["finalizers"] == [FINALIZER]
+
+
+def test_what_failed_is_free_at_once(bench: Bench) -> None:
+    """Else all that its stack holds would stay until the garbage collector comes."""
+    raised: list[weakref.ref[Exception]] = []
+
+    def failure() -> Exception:
+        made = CloudProviderError("bang")
+        raised.append(weakref.ref(made))
+        return made
+
+    def fail(*_: object) -> None:
+        raise failure()
+
+    _move(bench, "192.0.2.77")
+    bench.see()
+    bench.cloud.during = fail
+    gc.disable()
+    try:
+        with suppress(CloudProviderError):
+            bench.reconciler.reconcile(KEY)
+        assert raised
+        assert not any(one() for one in raised)
+    finally:
+        gc.enable()

@@ -147,6 +147,7 @@ class Connection:
         """Give the socket back; for the thread that uses it, or any when none does."""
         self._stream = None
         self._life.close()
+        self.reader.end()  # else the two would hold each other until the garbage collector comes
 
     def _ready(self) -> socket.socket | TLSInTLS:
         if self._stream is None:

@@ -57,7 +57,10 @@ def dial(life: Lifetime, host: str, port: int) -> socket.socket:
         for loser in racing.values():
             life.drop(loser)
     assert failure is not None  # no address is left, so each has failed
-    raise failure
+    try:
+        raise failure
+    finally:
+        del failure  # the traceback holds this frame
 
 
 def forget_at_close(sock: socket.socket) -> None:

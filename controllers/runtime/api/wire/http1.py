@@ -12,7 +12,9 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-RECV_SIZE: Final = 65536
+RECV_SIZE: Final = 16384
+"""Bytes asked for at once, as many as a TLS record has at most. Python takes that much memory
+before it knows how many come, and leaves a hole where few came and are kept."""
 MAX_HEAD: Final = 65536
 MAX_CHUNK_LINE: Final = 4096
 MAX_TRAILERS: Final = 100
@@ -48,6 +50,10 @@ class Reader:
         self._position = 0
         self.begun = False  # a byte of the answer asked for has come
 
+    def end(self) -> None:
+        """Receive nothing any more, and let go of `recv`, and so of whom it belongs to."""
+        self._recv = _nothing
+
     @property
     def pending(self) -> bool:
         """Tell whether bytes were received that no answer has consumed."""
@@ -78,7 +84,7 @@ class Reader:
                 raise Truncated("connection closed inside the headers") if buffer else NoAnswer("connection closed")
             self.begun = True
             buffer = buffer + more if buffer else more
-        self._buffer, self._position = buffer, end + 4
+        self._keep(buffer, end + 4)
         lines = buffer[:end].decode("latin-1").split("\r\n")
         match = _STATUS_LINE.fullmatch(lines[0])
         if match is None:
@@ -96,12 +102,10 @@ class Reader:
         """Return at least one and at most `limit` bytes, or b"" at the end of the connection."""
         if self._position >= len(self._buffer):
             self._buffer, self._position = self._recv(RECV_SIZE), 0
-        start = self._position
-        size = min(limit, len(self._buffer) - start)
-        self._position = start + size
-        if size == len(self._buffer):
-            return self._buffer
-        return self._buffer[start : self._position]
+        buffer, start = self._buffer, self._position
+        end = min(start + limit, len(buffer))
+        self._keep(buffer, end)
+        return buffer[start:end]  # all of it is no copy
 
     def line(self, limit: int) -> bytes:
         """Return the bytes up to the next CRLF, which is consumed; raises Truncated, or
@@ -117,8 +121,13 @@ class Reader:
         if end - self._position > limit:
             raise ProtocolError(f"a line of more than {limit} bytes inside a chunked body")
         line = self._buffer[self._position : end]
-        self._position = end + 2
+        self._keep(self._buffer, end + 2)
         return line
+
+    def _keep(self, buffer: bytes, position: int) -> None:
+        """Keep what is still to be read. The rest is free at once: hundreds of connections may be
+        idle."""
+        self._buffer, self._position = (buffer, position) if position < len(buffer) else (b"", 0)
 
 
 class Answer:
@@ -217,3 +226,7 @@ class Answer:
             raise Truncated("connection closed inside a chunk")
         self._left -= len(data)
         return data
+
+
+def _nothing(size: int) -> bytes:
+    return b""

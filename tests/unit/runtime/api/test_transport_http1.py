@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -159,3 +160,23 @@ def test_what_is_malformed_is_refused(data: bytes) -> None:
     with pytest.raises(ProtocolError) as caught:
         reader_of(data).answer("GET").body()
     assert not isinstance(caught.value, Truncated)
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", b"{}"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"2\r\n{}\r\n0\r\n\r\n"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+    ],
+)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_was_read_is_not_kept(head: bytes, body: bytes, at_once: bool) -> None:
+    """It would stay for as long as its connection is idle."""
+    pieces = [head + body] if at_once or not body else [head, body]
+    before = [sys.getrefcount(piece) for piece in pieces]
+    left = pieces.copy()
+    reader = Reader(lambda _size: left.pop(0))
+    reader.answer("GET").body()
+    del left[:]
+    assert [sys.getrefcount(piece) for piece in pieces] == before
