@@ -28,7 +28,7 @@ PROVED: Final = {
     "linode": "a double; recorded answers",
     "maxihost": "recorded answers",
     "onapp": "recorded answers",
-    "openstack": "conformance over a double",
+    "openstack": "OpenStack's services; conformance over a double",
     "ovh": "recorded answers",
     "rackspace": "conformance over a double, with load balancers",
     "scaleway": "recorded answers",
@@ -36,6 +36,12 @@ PROVED: Final = {
     "vultr": "recorded answers",
 }
 """How the tests run a driver. Nobody has run one against its cloud yet."""
+SHOWN_ON: Final = "2026-11-23"
+SHOWN: Final = {
+    "ec2": "moto's server 5.2.5",
+    "openstack": "Keystone 30.0, Nova 34.0 with its fake hypervisor, Neutron 29.0, Placement 16.0, Glance 33.0",
+}
+"""What a manager ran against as a user runs it, on that day."""
 PROVED_BALANCERS: Final = {
     "cloudstack": "a double", "elb": "moto", "rackspace": "conformance over a double",
 }  # fmt: skip
@@ -61,7 +67,8 @@ was deleted is deleted too; with the others set `absent: gone` first. Of the dri
 
 libcloud has {balancers} drivers for load balancers. {usable_balancers} of them can be used here.
 
-**Run against the real cloud: none yet.** The column "proved by" says what the tests do instead: the
+**Run against the real cloud: none yet.** Run against server software of others, with the wheels
+alone, on {date}: {servers}. There nodes were initialised, and deleted with their machines. The column "proved by" says what the tests do instead: the
 [conformance suite](../../docs/guides/conformance.md) over a simulator, or the answers that libcloud
 recorded at these clouds. A driver with an empty cell works by the defaults alone: try it with `python
 -m cloudprovider check` first.
@@ -90,6 +97,8 @@ def page() -> str:
     usable = [(name, place, profile) for name, place, profile in machines if not profile.refused]
     balancers = [(name, balancer_profile_of(name)) for name in sorted(balancer_drivers())]
     head = _HEAD.format(
+        date=SHOWN_ON,
+        servers="; ".join(f"`{driver}` on {server}" for driver, server in SHOWN.items()),
         version=libcloud.__version__,
         all=len(machines),
         usable=len(usable),
