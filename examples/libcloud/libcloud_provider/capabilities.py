@@ -67,8 +67,12 @@ was deleted is deleted too; with the others set `absent: gone` first. Of the dri
 
 libcloud has {balancers} drivers for load balancers. {usable_balancers} of them can be used here.
 
-**Run against the real cloud: none yet.** Run against server software of others, with the wheels
-alone, on {date}: {servers}. There nodes were initialised, and deleted with their machines. The column "proved by" says what the tests do instead: the
+Run against the servers of others, from wheels alone, on {date}; nodes were initialised, and deleted
+with their machines:
+
+{servers}
+
+**Run against the real cloud: none yet.** The column "proved by" says what the tests do instead: the
 [conformance suite](../../docs/guides/conformance.md) over a simulator, or the answers that libcloud
 recorded at these clouds. A driver with an empty cell works by the defaults alone: try it with `python
 -m cloudprovider check` first.
@@ -98,7 +102,7 @@ def page() -> str:
     balancers = [(name, balancer_profile_of(name)) for name in sorted(balancer_drivers())]
     head = _HEAD.format(
         date=SHOWN_ON,
-        servers="; ".join(f"`{driver}` on {server}" for driver, server in SHOWN.items()),
+        servers="\n".join(f"- `{driver}`: {server}" for driver, server in SHOWN.items()),
         version=libcloud.__version__,
         all=len(machines),
         usable=len(usable),
