@@ -39,8 +39,8 @@ OTHERS = {
     "moto_server", "printf",
 }  # fmt: skip
 """Programs of which only the files of this repository that they are given are checked."""
-SIMULATORS = {"moto[server]"}
-"""What pages install beside our own distributions: clouds to try a provider on."""
+CLOUDS = {"moto[server]", "keystone", "openstack-placement", "glance", "neutron", "nova", "waitress"}
+"""What pages install beside our own distributions: servers to try a provider on."""
 
 
 _PREFIXES = {"env", "sudo"}
@@ -172,7 +172,7 @@ def _pip(arguments: Sequence[str]) -> list[str]:
         if name == project["name"]:
             wanted = [extra.strip() for extra in extras.rstrip("]").split(",") if extra]
             found += [f"no extra {extra}" for extra in wanted if extra not in project["optional-dependencies"]]
-        elif not word.startswith(("-", ".")) and word not in SIMULATORS:
+        elif not word.startswith(("-", ".")) and word not in CLOUDS:
             found.append(f"pip installs {word}, which is not ours")
     return found if arguments[:1] in (["install"], ["wheel"]) else [f"pip {' '.join(arguments[:1])}"]
 

@@ -11,8 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from libcloud.compute.drivers import ec2
-from libcloud.utils.py3 import ET
+from libcloud.utils import py3
 from typing_extensions import override
+
+_UNTYPED: Any = py3
+ET = _UNTYPED.ET
+"""libcloud's XML parser: lxml where it is installed, else Python's own."""
 
 
 class AnyNamespace(ec2.EC2Response):
