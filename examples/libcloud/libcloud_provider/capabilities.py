@@ -36,8 +36,8 @@ PROVED: Final = {
     "vultr": "recorded answers",
 }
 """How the tests run a driver. Nobody has run one against its cloud yet."""
-SHOWN_ON: Final = "2026-11-23"
-SHOWN: Final = {
+RUN_DATE: Final = "2026-11-23"
+RUN_AGAINST: Final = {
     "ec2": "moto's server 5.2.5",
     "openstack": "Keystone 30.0, Nova 34.0 with its fake hypervisor, Neutron 29.0, Placement 16.0, Glance 33.0",
 }
@@ -101,8 +101,8 @@ def page() -> str:
     usable = [(name, place, profile) for name, place, profile in machines if not profile.refused]
     balancers = [(name, balancer_profile_of(name)) for name in sorted(balancer_drivers())]
     head = _HEAD.format(
-        date=SHOWN_ON,
-        servers="\n".join(f"- `{driver}`: {server}" for driver, server in SHOWN.items()),
+        date=RUN_DATE,
+        servers="\n".join(f"- `{driver}`: {server}" for driver, server in RUN_AGAINST.items()),
         version=libcloud.__version__,
         all=len(machines),
         usable=len(usable),

@@ -12,7 +12,7 @@ import recorded
 import yaml
 from libcloud_provider.arguments import balancer_drivers, compute_drivers
 from libcloud_provider.balancers import BALANCERS
-from libcloud_provider.capabilities import PROVED, PROVED_BALANCERS, page
+from libcloud_provider.capabilities import PROVED, PROVED_BALANCERS, RUN_AGAINST, page
 from libcloud_provider.config import Config
 from libcloud_provider.profiles import PROFILES
 from libcloud_provider.provider import Libcloud
@@ -52,6 +52,8 @@ def test_what_is_said_to_be_proved_is_tested() -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     for driver in {driver for driver, how in PROVED.items() if "conformance" in how}:
         assert f"conformance_{driver}.py" in " ".join(map(str, Path(__file__).parent.iterdir())) or driver == "ec2"
+    assert {f"driver: {driver}\n" for driver in RUN_AGAINST} <= set(re.findall(r"driver: \w+\n", tests))
+    assert ("services" in PROVED["openstack"]) is (Path(__file__).parent / "openstackserver.py").exists()
     for driver in PROVED_BALANCERS:
         assert f"load_balancer: {{{{driver: {driver}}}}}" in tests or f'BALANCERS["{driver}"]' in tests
 
