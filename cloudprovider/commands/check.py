@@ -387,7 +387,8 @@ class _Checked:
         source = f"the cloud config {self.config.path!r}" if self.config else "the credentials (there is no config)"
         return Problem(
             f"{what} raised {text} ({where})",
-            f"check {source}, and that the cloud can be reached from here; if they are right, correct that line",
+            f"check {source}, and that the cloud can be reached from here; for a slow one give a longer --timeout; "
+            "if they are right, correct that line",
             details,
         )
 

@@ -88,6 +88,13 @@ def add_cluster(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="NAME",
         help="create a Service of type LoadBalancer with port 80; may be repeated",
     )
+    command.add_argument(
+        "--silence",
+        default="",
+        metavar="NAME",
+        help="start nothing; in the cluster that runs with this --kubeconfig the kubelet of this Node falls silent, so "
+        "that your program asks whether the Node's machine still exists",
+    )
     command.set_defaults(run=_cluster)
 
 
@@ -108,6 +115,9 @@ def _joining(text: str) -> _Joining:
 def _cluster(given: argparse.Namespace) -> int:
     stop = threading.Event()
     try:
+        if given.silence:
+            _silence(given)
+            return FINE
         with _ended_by_signals(stop):
             _serve(given, stop)
     except Failure as failure:
@@ -163,6 +173,21 @@ def _serve(given: argparse.Namespace, stop: threading.Event) -> None:
     print("The cluster has ended.", flush=True)
 
 
+def _silence(given: argparse.Namespace) -> None:
+    """Raises `Failure`; a cluster that this command did not start is never changed."""
+    path = Path(given.kubeconfig)
+    if not path.is_file():
+        problem = Problem(f"there is no kubeconfig {path}", "start the cluster first, or name its file by --kubeconfig")
+        raise Failure(problem)
+    if not _is_ours(path):
+        what = f"{path} is no kubeconfig of this command, and another cluster's nodes are not touched"
+        raise Failure(Problem(what, "give the file of a running `cluster` with --kubeconfig"), WRONG_USAGE)
+    from cloudprovider.commands.silence import silence
+
+    silence(str(path), given.silence)
+    print(f"The kubelet of node {given.silence} is silent: its condition Ready is Unknown.")
+
+
 def _wanted(given: argparse.Namespace) -> Sequence[_Joining]:
     """The Nodes to register. Raises `Failure` for too many, and for a name that is given twice."""
     from cloudprovider.testing.kubelets import MOST_NODES
@@ -197,19 +222,23 @@ def _filled(server: EmbeddedAPIServer, joining: Sequence[_Joining], services: Se
 
 def _check_place(path: Path) -> None:
     """Nobody's own kubeconfig is written over. Raises `Failure`."""
-    from cloudprovider.testing.apiserver.server import KUBECONFIG_NAME
-
     if not path.absolute().parent.is_dir():
         raise Failure(Problem(f"there is no folder {path.absolute().parent}", "create it, or give another file"))
     if not path.exists() and not path.is_symlink():
         return
-    try:
-        ours = json.loads(path.read_bytes())["current-context"] == KUBECONFIG_NAME
-    except (OSError, ValueError, KeyError, TypeError):
-        ours = False
-    if not ours:
+    if not _is_ours(path):
         what = f"{path} exists, and was not written by this command"
         raise Failure(Problem(what, "give another file with --kubeconfig, or remove it"), WRONG_USAGE)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether this command wrote the kubeconfig."""
+    from cloudprovider.testing.apiserver.server import KUBECONFIG_NAME
+
+    try:
+        return bool(json.loads(path.read_bytes())["current-context"] == KUBECONFIG_NAME)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _write(server: EmbeddedAPIServer, path: Path) -> bytes:
@@ -238,8 +267,7 @@ def _greeting(server: EmbeddedAPIServer, path: Path, names: Sequence[str]) -> st
             f"  {kubectl} describe nodes",
             f"  {kubectl} apply --validate=false --filename=SERVICE.yaml",
             "A kubelet falls silent, so that the manager asks for its machine:",
-            f"  {kubectl} patch node {names[0] if names else 'NAME'} --subresource=status \\",
-            '    --patch=\'{"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}\'',
+            f"  python -m cloudprovider cluster --kubeconfig={path} --silence={names[0] if names else 'NAME'}",
             "",
             "Ctrl-C ends the cluster. What changes in it:",
         ]

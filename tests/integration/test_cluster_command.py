@@ -3,18 +3,15 @@ starts them."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-from base64 import b64decode
 from pathlib import Path
 
 from cloudprovider.testing.fake import FakeCloud
 from cloudprovider.testing.waiting import eventually
-from tests.support.api import API, NODES, STRATEGIC
 from tests.support.process import Start
 
 PATIENCE = 60.0
@@ -77,11 +74,11 @@ def test_a_manager_beside_it_initialises_its_nodes(tmp_path: Path, start: Start)
             cluster.tells("Service default/web: ")
             # its kubelet falls silent as the machine goes
             cloud.console.remove_instance("node-2")
-            config = json.loads(kubeconfig.read_text())
-            (tmp_path / "ca.crt").write_bytes(b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]))
-            url, token = config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]
-            silent = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-            API(url, token, tmp_path / "ca.crt").patch(f"{NODES}/node-2/status", silent, STRATEGIC)
+            silencing = Command(tmp_path, "--silence=node-2")
+            try:
+                silencing.tells("The kubelet of node node-2 is silent")
+            finally:
+                silencing.close()
             cluster.tells("node node-2: deleted")
             manager.signal(signal.SIGTERM)
             assert manager.ended() == 0

@@ -28,7 +28,7 @@ PROVED: Final = {
     "linode": "a double; recorded answers",
     "maxihost": "recorded answers",
     "onapp": "recorded answers",
-    "openstack": "conformance over a double",
+    "openstack": "OpenStack's services; conformance over a double",
     "ovh": "recorded answers",
     "rackspace": "conformance over a double, with load balancers",
     "scaleway": "recorded answers",
@@ -36,6 +36,12 @@ PROVED: Final = {
     "vultr": "recorded answers",
 }
 """How the tests run a driver. Nobody has run one against its cloud yet."""
+RUN_DATE: Final = "2026-11-23"
+RUN_AGAINST: Final = {
+    "ec2": "moto's server 5.2.5",
+    "openstack": "Keystone 30.0, Nova 34.0 with its fake hypervisor, Neutron 29.0, Placement 16.0, Glance 33.0",
+}
+"""What a manager ran against as a user runs it, on that day."""
 PROVED_BALANCERS: Final = {
     "cloudstack": "a double", "elb": "moto", "rackspace": "conformance over a double",
 }  # fmt: skip
@@ -60,6 +66,11 @@ was deleted is deleted too; with the others set `absent: gone` first. Of the dri
 {locations} list locations and {sizes} list sizes.
 
 libcloud has {balancers} drivers for load balancers. {usable_balancers} of them can be used here.
+
+Run against the servers of others, from wheels alone, on {date}; nodes were initialised, and deleted
+with their machines:
+
+{servers}
 
 **Run against the real cloud: none yet.** The column "proved by" says what the tests do instead: the
 [conformance suite](../../docs/guides/conformance.md) over a simulator, or the answers that libcloud
@@ -90,6 +101,8 @@ def page() -> str:
     usable = [(name, place, profile) for name, place, profile in machines if not profile.refused]
     balancers = [(name, balancer_profile_of(name)) for name in sorted(balancer_drivers())]
     head = _HEAD.format(
+        date=RUN_DATE,
+        servers="\n".join(f"- `{driver}`: {server}" for driver, server in RUN_AGAINST.items()),
         version=libcloud.__version__,
         all=len(machines),
         usable=len(usable),

@@ -23,6 +23,7 @@ from libcloud.http import LibcloudConnection
 from typing_extensions import override
 
 from cloudprovider.helpers import time_limits
+from libcloud_provider.ec2answers import read_any_namespace
 
 MARGIN = 1.0
 """Seconds that are kept of each call for its end."""
@@ -110,13 +111,15 @@ def watched() -> Iterator[Watch]:
 
 def bound(driver_class: Any) -> None:
     """Have every connection of this driver bounded, also those of the sub-drivers that it chooses
-    by API version. libcloud's place for this is an attribute of the connection's class."""
+    by API version; and have answers of the EC2 API read whoever gave them. libcloud's place for
+    both are attributes of the connection's class."""
     classes = [driver_class]
     for one in classes:
         classes += one.__subclasses__()
     for kind in (Connection, *(one.connectionCls for one in classes)):
         if issubclass(getattr(kind, "conn_class", LibcloudConnection), LibcloudConnection):
             kind.conn_class = BoundedConnection
+        read_any_namespace(kind)
 
 
 class Drivers:

@@ -133,7 +133,10 @@ class Machines:
             if found:
                 ids = ", ".join(sorted(one.parts.id or one.parts.name for one in found))
                 return CloudProviderError(f"{len(found)} machines have the {way} of node {name}: {ids}")
-        return InstanceNotFound(f"the cloud lists no machine with the {' or '.join(self._match)} of node {name}")
+        way = " or ".join(self._match)
+        return InstanceNotFound(
+            f"no machine has the {way} of node {name} (machines that the cloud lists: {len(alive)})"
+        )
 
 
 class LibcloudInstances(InstancesV2, InstancesBatch):

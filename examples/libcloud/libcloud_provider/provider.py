@@ -70,7 +70,14 @@ class Libcloud(Interface):
         if os.environ.get(RETRY_VARIABLE):
             raise InvalidConfig(f"{RETRY_VARIABLE} is set: unset it, because the host retries, and knows how long")
         found = self.machines.listed()
-        logger.info("libcloud's driver %s lists %d machines", self._driver, len(found))
+        if found:
+            logger.info("libcloud's driver %s lists %d machines", self._driver, len(found))
+        else:
+            logger.warning(
+                "libcloud's driver %s lists no machines: if there are some, check region, project and rights in the "
+                "cloud config",
+                self._driver,
+            )
 
     @override
     def instances_v2(self) -> InstancesV2:

@@ -4,20 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import boto3
 import pytest
-from doubles import SECRET
+from doubles import SECRET, Double, served
 from kubernetes.client.models import V1Node
-from libcloud.compute.drivers import ec2
 from libcloud_provider import connections
 from libcloud_provider.provider import new_provider
 from moto.server import ThreadedMotoServer
 from typing_extensions import override
 
-from cloudprovider import CloudConfig, InstanceMetadata, InstanceNotFound, InstanceState
+from cloudprovider import CloudConfig, CloudProviderError, InstanceMetadata, InstanceNotFound, InstanceState
 from cloudprovider.loading import registry
 from cloudprovider.testing.conformance import Feature, HTTPLab, ProviderConformance, new_node
 
@@ -76,20 +77,6 @@ class EC2Lab(HTTPLab):
         return self._ids[str(node.metadata.name)]
 
 
-def _as_moto_writes(patch: pytest.MonkeyPatch) -> None:
-    """moto leaves out the last slash of the namespace that AWS writes, and puts one into errors,
-    which have none at AWS."""
-    namespace = ec2.NAMESPACE.rstrip("/")
-    parse_error: Any = ec2.EC2Response.parse_error
-
-    def without_namespace(response: Any) -> Any:
-        response.body = response.body.replace(f' xmlns="{namespace}"', "")
-        return parse_error(response)
-
-    patch.setattr(ec2, "NAMESPACE", namespace)
-    patch.setattr(ec2.EC2Response, "parse_error", without_namespace)
-
-
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EC2Lab]:
     secret = tmp_path_factory.mktemp("config") / "secret"
@@ -98,7 +85,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EC2Lab]:
         patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
         patch.setattr(connections, "MARGIN", 0.25)
         patch.setattr(connections, "LEAST", 0.1)
-        _as_moto_writes(patch)
         patch.setattr(registry, "_REGISTRY", registry.Registry())
         registry.register_cloud_provider("libcloud", new_provider)
         server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -148,3 +134,39 @@ def test_an_id_of_another_region_is_unknown_and_a_strange_one_is_gone_by_the_clo
     assert "us-east-1a" in str(found["elsewhere"])
     assert isinstance(found["never-was"], InstanceNotFound)
     assert isinstance(found["zoneless"], InstanceNotFound)
+
+
+LISTING = """<?xml version="1.0"?><!-- a server's own -->
+<DescribeInstancesResponse{namespace}><!-- one --><reservationSet><item><instancesSet><item>
+<instanceId>i-1</instanceId><instanceState><name>running</name></instanceState><privateIpAddress>10.0.0.7</privateIpAddress>
+<privateDnsName>web-1</privateDnsName><instanceType>m5.large</instanceType><imageId>ami-1</imageId>
+<launchTime>2026-01-02T03:04:05.000Z</launchTime><placement><availabilityZone>eu-west-1a</availabilityZone></placement>
+</item></instancesSet></item></reservationSet></DescribeInstancesResponse>"""
+REFUSAL = (
+    "<Response{namespace}><Errors><Error><Code>AuthFailure</Code><Message>no</Message></Error></Errors></Response>"
+)
+
+
+@pytest.mark.parametrize(
+    "namespace",
+    [
+        "",
+        ' xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"',
+        ' xmlns="http://ec2.amazonaws.com/doc/2016-11-15"',
+        ' xmlns="http://msgs.eucalyptus.com/2014-10-01"',
+    ],
+)
+def test_an_answer_in_any_namespace_is_read(namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    with served(Double()) as double:
+        config = CONFIG.format(region=REGION, port=urlsplit(double.url).port, secret=tmp_path / "secret")
+        instances = new_provider(CloudConfig(path="", data=config.encode())).instances_v2()
+        assert instances is not None
+        double.answers["GET /"] = (200, LISTING.format(namespace=namespace))
+        assert instances.instance_metadata(new_node("web-1")).provider_id == "aws:///eu-west-1a/i-1"
+        double.answers["GET /"] = (401, REFUSAL.format(namespace=namespace))
+        with pytest.raises(CloudProviderError, match="did not accept the credentials of driver ec2"):
+            instances.instance_exists(new_node("web-1"))
+        double.answers["GET /"] = (500, "no XML")
+        with pytest.raises(CloudProviderError, match="cannot be read by libcloud's driver ec2"):
+            instances.instance_exists(new_node("web-1"))

@@ -319,3 +319,16 @@ def test_the_start_lists_the_machines_and_refuses_libclouds_own_retries(
     monkeypatch.setenv(RETRY_VARIABLE, "1")
     with pytest.raises(InvalidConfig, match=RETRY_VARIABLE):
         droplets.initialize(client, threading.Event())
+
+
+def test_no_machines_are_a_warning_that_says_where_to_look(
+    double: Double, droplets: Libcloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    client: Any = None
+    droplets.initialize(client, threading.Event())
+    assert "lists no machines: if there are some, check region, project and rights" in caplog.text
+    [error] = droplets.instances_batch().instances_metadata([new_node("web-1")]).values()
+    assert str(error) == "no machine has the name or address of node web-1 (machines that the cloud lists: 0)"
+    double.create("web-2")
+    [error] = droplets.instances_batch().instances_metadata([new_node("web-1")]).values()
+    assert str(error) == "no machine has the name or address of node web-1 (machines that the cloud lists: 1)"

@@ -12,7 +12,7 @@ import recorded
 import yaml
 from libcloud_provider.arguments import balancer_drivers, compute_drivers
 from libcloud_provider.balancers import BALANCERS
-from libcloud_provider.capabilities import PROVED, PROVED_BALANCERS, page
+from libcloud_provider.capabilities import PROVED, PROVED_BALANCERS, RUN_AGAINST, page
 from libcloud_provider.config import Config
 from libcloud_provider.profiles import PROFILES
 from libcloud_provider.provider import Libcloud
@@ -52,6 +52,8 @@ def test_what_is_said_to_be_proved_is_tested() -> None:
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     for driver in {driver for driver, how in PROVED.items() if "conformance" in how}:
         assert f"conformance_{driver}.py" in " ".join(map(str, Path(__file__).parent.iterdir())) or driver == "ec2"
+    assert {f"driver: {driver}\n" for driver in RUN_AGAINST} <= set(re.findall(r"driver: \w+\n", tests))
+    assert ("services" in PROVED["openstack"]) is (Path(__file__).parent / "openstackserver.py").exists()
     for driver in PROVED_BALANCERS:
         assert f"load_balancer: {{{{driver: {driver}}}}}" in tests or f'BALANCERS["{driver}"]' in tests
 
@@ -60,10 +62,10 @@ def test_what_is_said_to_be_proved_is_tested() -> None:
 def test_the_configurations_that_are_shown_can_be_used(shown: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s3cret")
-    config = yaml.safe_load(re.sub(r"/etc/cloud/\w+", str(secret), shown))
+    config = yaml.safe_load(re.sub(r"/etc/cloud/\w+|(?<=secret: )secret\b", str(secret), shown))
     provider = Libcloud(Config.load(CloudConfig(path="", data=yaml.safe_dump(config).encode()), environ={}))
     assert (provider.load_balancer() is not None) is ("load_balancer" in config)
-    assert len(SHOWN) == 3
+    assert len(SHOWN) == 4
 
 
 def test_the_image_gets_the_libcloud_that_is_tested() -> None:

@@ -123,6 +123,7 @@ def test_nobodys_own_kubeconfig_is_written_over(
         (["--service=web", "--service=web"], 2, "--service=web: "),
         (["--port=65536"], 2, "must be from 0 (a free one) to 65535"),
         (["--kubeconfig=no/where"], 1, "there is no folder "),
+        (["--silence=web-1"], 1, "there is no kubeconfig kubeconfig. Fix: start the cluster first"),
     ],
 )
 def test_wrong_usage_is_told_before_anything_is_written(
@@ -137,6 +138,27 @@ def test_wrong_usage_is_told_before_anything_is_written(
     assert main(["cluster", *given]) == code
     assert what in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_kubelet_falls_silent_in_a_cluster_that_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "kubeconfig"
+    with EmbeddedAPIServer(tls=True) as server:
+        server.write_kubeconfig(path)
+        Kubelets(server).join("web-1")
+        assert main(["cluster", f"--kubeconfig={path}", "--silence=web-1"]) == 0
+        [ready] = [one for one in server.get("nodes", "web-1")["status"]["conditions"] if one["type"] == "Ready"]
+        assert ready["status"] == "Unknown"
+        assert main(["cluster", f"--kubeconfig={path}", "--silence=web-2"]) == 1
+        assert "the cluster has no node web-2" in capsys.readouterr().err
+    assert main(["cluster", f"--kubeconfig={path}", "--silence=web-1"]) == 1
+    assert "does not answer (MaxRetryError). Fix: start the cluster first" in capsys.readouterr().err
+
+
+def test_another_clusters_nodes_are_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config"
+    path.write_text("apiVersion: v1\nkind: Config\ncurrent-context: production\n")
+    assert main(["cluster", f"--kubeconfig={path}", "--silence=web-1"]) == 2
+    assert "another cluster's nodes are not touched" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import configparser
 import io
 import json
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from kubernetes.client import models
 from controllers.manager import migration
 from tests.support.blocks import DOCUMENTED, ROOT, Block, Unit, blocks, units
 from tests.support.console import commands, problems, syntax
-from tests.support.pages import pages
+from tests.support.pages import pages, without_code
 
 SAMPLECLOUD = ROOT / "examples" / "samplecloud"
 BLOCKS = [block for page in pages() for block in blocks(page)]
@@ -74,6 +75,22 @@ def test_commands_are_known(block: Block) -> None:
     found = commands(block.text)
     assert found, "no line begins with '$ '"
     assert [problem for command in found for problem in problems(command)] == []
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page.name != "CHANGELOG.md"], ids=lambda page: str(page))
+def test_commands_amid_prose_have_the_arguments_that_they_show(page: Path) -> None:
+    """Those with an option; the others only name a command."""
+    found = [" ".join(one.split()) for one in re.findall(r"`([^`]*)`", without_code(page.read_text()))]
+    shown = [one for one in found if one.startswith("python -m cloudprovider ") and " --" in one]
+    assert [problem for command in shown for problem in problems(command)] == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "examples").glob("*/README.md")), ids=lambda page: page.parent.name)
+def test_an_example_is_installed_together_with_the_manager(page: Path) -> None:
+    """The manager is on no package index: alone, an example cannot be installed."""
+    shown = [command for block in blocks(page) if block.language == "console" for command in commands(block.text)]
+    own = [command for command in shown if re.match(r"pip install .*(?<![\w/])['\"]?\.(?![./\w])", command)]
+    assert [command for command in own if "../.." not in command] == []
 
 
 def test_commands_can_be_read_by_a_shell() -> None:
