@@ -48,13 +48,16 @@ class Health(socketserver.StreamRequestHandler):
         self.wfile.write(f"HTTP/1.1 {code}\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n".encode())
 socketserver.ThreadingTCPServer.allow_reuse_address = True
 socketserver.ThreadingTCPServer.request_queue_size = 64
+threads = []
 for kind, port, handler in (
     (socketserver.ThreadingTCPServer, 8080, Tcp),
     (socketserver.ThreadingTCPServer, 10256, Health),
     (socketserver.UDPServer, 5353, Udp),
 ):
-    threading.Thread(target=kind(("0.0.0.0", port), handler).serve_forever).start()
+    threads.append(threading.Thread(target=kind(("0.0.0.0", port), handler).serve_forever))
+    threads[-1].start()
 (disk / "serving").write_text("yes")
+threads[0].join()  # from Python 3.12 on no thread can be started once the main one has ended
 """
 
 
