@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 from aws_provider.annotations import Annotations
 from aws_provider.config import Config as AWSConfig
-from libcloud_provider.arguments import SECRET_NAMES, argument_problems, compute_drivers
+from libcloud_provider.arguments import SECRET_NAMES, argument_problems, balancer_drivers, compute_drivers
+from libcloud_provider.balancers import balancer_profile_of
 from libcloud_provider.config import Config
 from libcloud_provider.profiles import profile_of
 
@@ -22,6 +23,9 @@ from controllers.catalog import CATALOG
 from controllers.flags.parse import parse
 from tests.support.blocks import blocks
 from tests.support.pages import ROOT
+
+DRIVERS = {"openstack": "openstack", "digitalocean": "digitalocean", "gcp": "gce", "azure": "azure_arm"}
+"""By page: libcloud's driver. Hetzner has none."""
 
 GUIDES = ROOT / "docs" / "guides"
 PAGES = sorted(GUIDES.glob("from-go-*.md"))
@@ -80,13 +84,19 @@ def test_an_accessor_is_of_the_interface_in_its_row() -> None:
 
 
 def test_there_are_pages_and_each_says_what_was_never_tried() -> None:
-    assert len(PAGES) == 3
+    assert len(PAGES) == 6
     assert all(re.search(r"has\s+not\s+run\s+against", page.read_text()) for page in PAGES)
 
 
 WITHOUT = {
     "--tags", "--resources", "--tagging-controller-rate-limit", "--tagging-controller-burst-limit",
     "--tagging-controller-concurrent-node-syncs", "--tagging-controller-enable-batching", "--user-agent",
+    "--enable-multi-project", "--enable-rbs-default-l4-netlb", "--enable-l4-lb-annotations",
+    "--enable-l4-deny-firewall", "--enable-l4-deny-firewall-rollback-cleanup", "--enable-l4-ilb-fine-grained-lock",
+    "--cloud-provider-gce-lb-src-cidrs", "--cloud-provider-gce-l7lb-src-cidrs", "--enable-multi-subnet-cluster",
+    "--enable-multi-networking", "--enable-gke-tenant-controller", "--enable-dynamic-reloading",
+    "--cloud-config-secret-name", "--cloud-config-secret-namespace", "--cloud-config-key",
+    "--node-filter-requirements",
 }  # fmt: skip
 """Flags of the Go programs that the pages say are not here."""
 
@@ -119,28 +129,45 @@ def test_settings_of_aws_are_there() -> None:
     assert named == set(AWSConfig.model_fields)
 
 
-@pytest.mark.parametrize("driver", ["openstack", "digitalocean"])
-def test_settings_of_libcloud_are_there(driver: str) -> None:
-    rows = table_after((GUIDES / f"from-go-{driver}.md").read_text(), f"arguments {driver}")
+@pytest.mark.parametrize("page", DRIVERS)
+def test_settings_of_libcloud_are_there(page: str) -> None:
+    rows = table_after((GUIDES / f"from-go-{page}.md").read_text(), f"arguments {page}")
     named = {name for row in rows for name in CODE.findall(row[1])}
     assert len(named) > 2
     for name in named:
         place, _, argument = name.partition(".")
         assert place in Config.model_fields
         if argument:
-            assert argument_problems(compute_drivers()[driver], [argument]) == []
+            assert argument_problems(compute_drivers()[DRIVERS[page]], [argument]) == []
             assert place == "credentials" or argument not in SECRET_NAMES
 
 
 def test_provider_ids_are_those_of_the_drivers() -> None:
-    for driver in ("openstack", "digitalocean"):
-        shown = profile_of(driver).provider_id.replace("{id}", "ID")
-        assert f"`{shown}`" in (GUIDES / f"from-go-{driver}.md").read_text()
+    words = {"id": "ID", "project": "PROJECT", "zone": "ZONE", "name": "NAME"}
+    for page, driver in DRIVERS.items():
+        own = {"id": "/subscriptions/..."} if page == "azure" else {}
+        shown = profile_of(driver).provider_id.format(**{**words, **own})
+        assert f"`{shown}`" in (GUIDES / f"from-go-{page}.md").read_text()
+
+
+def test_what_the_pages_say_is_missing_is_missing() -> None:
+    assert balancer_profile_of("gce").refused
+    assert not [name for name in balancer_drivers() if "azure" in name]
+    assert not [name for name in compute_drivers() if "hetzner" in name or "hcloud" in name]
 
 
 def test_commands_on_the_pages_are_ours() -> None:
     """Their arguments are checked with all blocks; here only that each page of libcloud has one."""
-    for driver in ("openstack", "digitalocean"):
-        (block,) = (one for one in blocks(GUIDES / f"from-go-{driver}.md") if one.language == "console")
+    for page in DRIVERS:
+        (block,) = (one for one in blocks(GUIDES / f"from-go-{page}.md") if one.language == "console")
         words = block.text.removeprefix("$ python -m cloudprovider ").split()
         assert parser().parse_args(words).node == "NODE"
+
+
+def test_the_skeleton_has_the_methods_of_the_table_for_hetzner() -> None:
+    text = (GUIDES / "from-go-hetzner.md").read_text()
+    (rows,) = (table for table in tables(text) if table[0][0] == "method of `api.py`")
+    named = {name for row in rows[1:] for name in CODE.findall(row[0])}
+    template = ROOT / "cloudprovider" / "commands" / "template" / "http" / "package" / "api.py.tmpl"
+    _, _, api = template.read_text().partition("class API:")
+    assert named == set(re.findall(r"    def ([a-z]\w*)\(self", api))
