@@ -57,11 +57,8 @@ NOT_FOR_A_NODE = (
     "controllers.webhooks.router",
     "controllers.webhooks.serving",
     "cryptography",
-    # what only --help, a key file, an annotation or a map's options need
+    # what only --help or a map's options need
     "argparse",
-    "cloudprovider.helpers.annotations",
-    "cloudprovider.helpers.kinds",
-    "cloudprovider.helpers.sshkeys",
     "encodings.idna",
     "google.protobuf.descriptor_pb2",
     # other commands, and tests
