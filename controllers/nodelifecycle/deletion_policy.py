@@ -98,8 +98,8 @@ class Breaker:
         self._quiet = max(options.window, quiet)
         self._deleted: deque[float] = deque()
         self._owned: deque[tuple[float, int]] = deque()  # falling numbers: the first is the window's greatest
-        # A process does not know what the last one deleted. It begins as if the window were used up:
-        # open without an alarm, so a restart never lets more nodes go.
+        # A process does not know what the last one deleted. It begins as if that had used up the
+        # window, open without an alarm: so a restart never lets more nodes go.
         self._opened_at: float | None = now
         self._alarmed = False
         self._held_at = self._trickled_at = now
@@ -128,6 +128,7 @@ class Breaker:
         self._expire(now)
         if not calm:  # a silent cloud has not recovered
             self._held_at = now
+        self._outlive_start(now)
         if self._opened_at is not None and now - self._held_at >= self._quiet:
             alarmed = self._alarmed
             self._close()
@@ -149,6 +150,7 @@ class Breaker:
         """Whether one node may be deleted that was found gone without interruption since
         `gone_since`; counted if so. `held`: how many other nodes are held back already."""
         released = ""
+        self._outlive_start(now)
         if self._opened_at is not None:
             lasting = now - max(self._opened_at, gone_since)
             if self.options.release_after and lasting >= self.options.release_after:
@@ -174,6 +176,13 @@ class Breaker:
         """An admission was not used: the node exists, or the API server refused."""
         if admitted_at in self._deleted:
             self._deleted.remove(admitted_at)
+
+    def _outlive_start(self, now: float) -> None:
+        # Without an alarm it is open because of the start alone. A window later nothing that another
+        # process deleted is in the window, and fewer nodes wait than the limit. A zone that ended
+        # together with the leader in it would else keep its nodes for --node-deletion-release-after.
+        if self._opened_at is not None and not self._alarmed and now - self._opened_at >= self.options.window:
+            self._opened_at = None
 
     def _close(self) -> None:
         self._opened_at = None

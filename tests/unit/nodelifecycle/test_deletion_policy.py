@@ -154,6 +154,28 @@ def test_a_new_process_counts_as_ever_after_a_calm_window() -> None:
     assert sum(breaker.admit(601.0, 0.0).allowed for _ in range(100)) == 50
 
 
+@pytest.mark.row("N21")
+def test_a_new_process_has_the_limit_after_a_window_though_nodes_were_held_all_the_while() -> None:
+    breaker = Breaker(BreakerOptions(), now=0.0)
+    allowed = []
+    for at in range(1, 620):
+        breaker.observe(float(at), 100)
+        allowed += [at] * sum(breaker.admit(float(at), 1.0, held=20).allowed for _ in range(3))
+    assert [at for at in allowed if at < 600] == list(range(60, 600, 60))
+    assert allowed.count(600) == 3
+    assert len(allowed) == 50, "those of the first window count"
+    assert breaker.is_alarming
+
+
+@pytest.mark.row("N21")
+def test_a_new_process_that_saw_too_many_keeps_to_the_trickle_after_the_window() -> None:
+    breaker = Breaker(BreakerOptions(release_after=0), now=0.0)
+    breaker.observe(1.0, 100)
+    assert breaker.admit(2.0, 1.0, held=50).opened
+    allowed = [at for at in range(3, 5000) if breaker.admit(float(at), 1.0, held=10).allowed]
+    assert allowed == list(range(60, 5000, 60))
+
+
 def test_a_leave_that_was_not_used_is_given_back() -> None:
     breaker = _breaker(BreakerOptions(at_least=1, share=0))
     assert breaker.admit(1.0, 0).allowed
@@ -182,5 +204,28 @@ def test_no_window_sees_more_than_the_limit_and_the_trickle(
         if breaker.admit(now, 0).allowed:
             allowed.append(now)
     bound = max(at_least, owned // 2) + options.window / trickle + 1
+    for start in allowed:
+        assert sum(start <= at < start + options.window for at in allowed) <= bound
+
+
+@pytest.mark.row("N21")
+@given(
+    lives=st.lists(st.lists(st.floats(0, 120), min_size=1, max_size=80), min_size=1, max_size=5),
+    owned=st.integers(0, 60),
+    waiting=st.integers(0, 60),
+)
+def test_processes_one_after_another_delete_no_more_than_one(
+    lives: list[list[float]], owned: int, waiting: int
+) -> None:
+    options = BreakerOptions(release_after=0)
+    now, allowed = 0.0, []
+    for steps in lives:
+        breaker = Breaker(options, now=now)
+        for step in steps:
+            now += step
+            breaker.observe(now, owned)
+            if breaker.admit(now, 0, waiting).allowed:
+                allowed.append(now)
+    bound = max(options.at_least, owned // 2) + options.window / options.trickle + 1
     for start in allowed:
         assert sum(start <= at < start + options.window for at in allowed) <= bound

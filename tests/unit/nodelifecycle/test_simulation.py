@@ -206,6 +206,18 @@ def test_a_restart_every_minute_does_not_help_a_liar(total: int) -> None:
 
 
 @pytest.mark.row("N21")
+def test_a_zone_that_ended_with_the_leader_in_it_keeps_its_nodes_for_a_window_and_not_for_an_hour() -> None:
+    sim = Simulation()
+    sim.join(names(0, 60), zone="b")
+    sim.join(gone := names(60, 90), ready=False)
+    sim.cloud.says = dict.fromkeys(gone, InstanceState.GONE)
+    sim.run_for(590)
+    assert len(sim.server.deleted) <= 10, "one a minute"
+    sim.run_for(60)
+    assert set(sim.server.deleted) == set(gone)
+
+
+@pytest.mark.row("N21")
 def test_a_ready_node_about_which_the_cloud_never_answers_delays_and_does_not_prevent() -> None:
     sim = Simulation()
     sim.join(names(0, 50))
