@@ -145,8 +145,8 @@ class DeletionGate:
             return Decision(True, counted_at=now)
         why = (
             f"its zone has no Ready node that shows whether the cloud is right, so at most {limit} such nodes are "
-            f"deleted in {window:g} s (--node-deletion-limit), and only a few in the first {window:g} s after a start of "
-            "the controller. If it is really gone, delete the Node, or send SIGUSR1 to the controller manager"
+            f"deleted in {window:g} s (--node-deletion-limit), and only a few in the first {window:g} s after a start "
+            "of the controller. If it is really gone, delete the Node, or send SIGUSR1 to the controller manager"
         )
         self._votes.replace(
             key, votes, evolve(votes, held=True, why=why, held_reported=votes.held_reported or admission.opened)
