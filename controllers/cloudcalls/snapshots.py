@@ -22,6 +22,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import attrs
+from attrs import frozen
 from pydantic import BaseModel
 
 _PLAIN = frozenset({str, type(None), bool, int, float, datetime})  # immutable, and most of what models hold
@@ -80,8 +81,9 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-class _Lent(NamedTuple):
-    """A tuple of objects of the cache, and what it is lent as."""
+@frozen(eq=False)
+class _Lent:
+    """Objects of the cache, and what they are lent as."""
 
     originals: Sequence[Any]
     copies: Sequence[Any]
@@ -118,7 +120,10 @@ class Snapshots:
         # only while its reference still leads to the very object.
         self._kept: OrderedDict[int, tuple[weakref.ref[Any], Any]] = OrderedDict()
         self._longest = 0  # of the lists lent
-        self._list: _Lent | None = None  # the last long tuple: it is lent to all load balancers
+        # By the identity of the originals: the long tuples of calls under way, and the last one. It
+        # is lent to all load balancers, while calls that had to wait still bring the one before.
+        self._lists: weakref.WeakValueDictionary[int, _Lent] = weakref.WeakValueDictionary()
+        self._last: _Lent | None = None
         self._next = 0  # where the next part of a long list to be compared begins
         self._caught: set[str] = set()  # methods that changed an argument before
 
@@ -138,10 +143,11 @@ class Snapshots:
         A copy is shared by the calls under way, so a change is reported for each method that was
         running meanwhile.
         """
-        for originals, copies in (([one for one, _ in loan.pairs], [lent for _, lent in loan.pairs]), *loan.lists):
-            for number in self._part(method, len(originals)):
-                if not same(originals[number], copies[number]):
-                    self._changed(method, originals[number], copies[number])
+        single = _Lent([one for one, _ in loan.pairs], [lent for _, lent in loan.pairs])
+        for one in (single, *loan.lists):
+            for number in self._part(method, len(one.originals)):
+                if not same(one.originals[number], one.copies[number]):
+                    self._changed(method, one.originals[number], one.copies[number])
 
     def _part(self, method: str, count: int) -> Iterable[int]:
         """Which of so many are compared this time."""
@@ -154,7 +160,8 @@ class Snapshots:
     def _changed(self, method: str, original: Any, lent: Any) -> None:
         self._caught.add(method)
         with self._lock:
-            self._list = None
+            self._last = None
+            self._lists.clear()
             if self._find(original) is lent:
                 self._kept.pop(id(original), None)
         name = getattr(getattr(original, "metadata", None), "name", None)
@@ -165,11 +172,11 @@ class Snapshots:
     def _lend_arg(self, arg: Any, pairs: list[tuple[Any, Any]], lists: list[_Lent]) -> Any:
         if arg.__class__ is not tuple or len(arg) <= _CHECKED:  # a list may be another one the next time
             return self._lend_one(arg, pairs)
-        found = self._list
-        if found is None or found.originals is not arg:
+        found = self._lists.get(id(arg))  # it keeps its originals: no other tuple has that address
+        if found is None:
             found = _Lent(arg, self._lend_one(arg, []))
             if all(map(self._kept.__contains__, map(id, arg))):
-                self._list = found
+                self._lists[id(arg)] = self._last = found
         lists.append(found)
         return list(found.copies)
 

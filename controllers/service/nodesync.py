@@ -26,6 +26,13 @@ REFRESH: Final = 0
 _SAME: Final = 1.0
 """Seconds for which load balancers get the same targets while nodes change."""
 
+_SHARE: Final = 3
+"""While nodes change, rounds of all load balancers take one part in so many of the time."""
+_LONGEST_ROUND: Final = 20.0
+"""Seconds of a round that count for this."""
+_REST: Final = 10
+"""A round is over when one load balancer in so many is left: one that hangs holds no other one."""
+
 
 @frozen
 class Window:
@@ -58,12 +65,16 @@ class NodeSync:
         self._window = window
         self._clock = clock
         self._lock = threading.Lock()
+        self._giving = threading.Lock()
         self._first: float | None = None
         self._last = 0.0
         self._waiting: set[str] = set()
         self._began = 0.0
         self._latency = latency
         self._given: tuple[float, Targets] | None = None
+        self._round: set[str] = set()  # those of the last round that were not tried yet
+        self._rest = 0  # so many may be left when it is over
+        self._round_began = self._round_ended = clock.monotonic()
 
     def changed(self) -> None:
         """The targets have changed."""
@@ -78,7 +89,7 @@ class NodeSync:
         now = self._clock.monotonic()
         with self._lock:
             first = now if self._first is None else self._first
-            left = min(self._last + self._window.quiet, first + self._window.longest) - now
+            left = max(min(self._last + self._window.quiet, first + self._window.longest), self._earliest(now)) - now
             if left > 0:
                 return Result(requeue_after=left)
             self._first = self._given = None
@@ -87,30 +98,47 @@ class NodeSync:
             if not self._waiting:
                 self._began = first
             self._waiting.update(behind)
+            self._round, self._rest = set(behind), len(behind) // _REST
+            self._round_began = self._round_ended = now
         for service in behind:
             self._services.add(service, REFRESH)
         return DONE
+
+    def _earliest(self, now: float) -> float:
+        # With thousands of nodes and Services a round takes many seconds of CPU and of the cloud's
+        # time. One after the other without a pause they would delay the nodes themselves.
+        ended = now if len(self._round) > self._rest else self._round_ended
+        return self._round_began + _SHARE * min(ended - self._round_began, _LONGEST_ROUND)
 
     def given(self) -> Targets:
         """The targets for a load balancer that gets some now. While nodes change they are the same
         for all for a while: with thousands of nodes it is dear to work them out for each, and what
         they lack now the end of the gathering brings."""
-        now = self._clock.monotonic()
-        with self._lock:
-            gathering = self._first is not None
-            if gathering and self._given is not None and now - self._given[0] < min(_SAME, self._window.quiet):
-                return self._given[1]
-        found = self.targets.current()
-        if gathering:
+        with self._giving:  # one thread works them out: a node changes before the next one could
+            now = self._clock.monotonic()
             with self._lock:
-                self._given = now, found
-        return found
+                gathering = self._first is not None
+                if gathering and self._given is not None and now - self._given[0] < min(_SAME, self._window.quiet):
+                    return self._given[1]
+            found = self.targets.current()
+            if gathering:
+                with self._lock:
+                    self._given = now, found
+            return found
 
     def is_due(self, key: str) -> bool:
         """Whether this load balancer may get new targets now: not while changes are gathered,
         unless it waits for what was gathered before."""
         with self._lock:
             return self._first is None or key in self._waiting
+
+    def tried(self, key: str) -> None:
+        """A Service has been worked on, with success or without."""
+        with self._lock:
+            if key in self._round:
+                self._round.discard(key)
+                if len(self._round) == self._rest:
+                    self._round_ended = self._clock.monotonic()
 
     def finished(self, key: str) -> None:
         """A Service has been served, or is none any more."""

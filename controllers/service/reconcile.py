@@ -73,6 +73,8 @@ class ServiceReconciler:
             return Result(requeue_after=pause.seconds)
         except ServiceGone as gone:
             log.debug("%s; its event is on the way, and brings what is left to do", gone)
+        finally:
+            self._sync.tried(key)
         self._sync.finished(key)
         return result
 
@@ -84,9 +86,9 @@ class ServiceReconciler:
         view = ServiceView(service=service, record=record, scope=self._scope, gathering=gathering)
         failures: list[Exception] = []
         while True:
-            # While changes of nodes are gathered nothing is compared with the targets, and with
-            # thousands of nodes they are dear to work out after each change.
-            targets = None if view.gathering else self._sync.targets.current()
+            # While changes of nodes are gathered nothing is compared with the targets, but for what
+            # waits since the last gathering.
+            targets = None if view.gathering else self._sync.given()
             step = decide(view, targets, self._schedule, self._clock.monotonic())
             if step.record is not None and step.record is not view.record:
                 view = evolve(view, record=self._records.put(key, step.record))

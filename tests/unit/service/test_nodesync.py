@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from cloudprovider.wellknown import TAINT_TO_BE_DELETED
+from controllers.cloudcalls import CloudCallError
 from controllers.runtime.queue import DONE, Result
 from controllers.service.nodesync import ALL_NODES
 from controllers.service.records import Record, State
+from tests.support.controllers import Lister
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import node, raw_node, service
 
@@ -285,3 +288,91 @@ def test_a_service_that_is_built_while_nodes_change_has_all_of_them_in_the_end()
     bench.serve("b")
     bench.settle()
     assert all(balancer.nodes == bench.wanted_nodes() for balancer in bench.cloud.balancers.values())
+
+
+def _rounds(bench: Bench, seconds: int, takes: int) -> list[int]:
+    """Nodes change all the while, and the load balancer is tried so long after it was queued: the
+    seconds in which it was."""
+    queued: list[int] = []
+    for second in range(seconds):
+        bench.sync.changed()
+        _run(bench)
+        if bench.waiting():
+            queued.append(second)
+        if queued and second == queued[-1] + takes:
+            bench.sync.tried(KEY)
+        bench.clock.advance(1.0)
+    return queued
+
+
+@pytest.mark.row("S6")
+@pytest.mark.parametrize(
+    ("takes", "pause"),
+    [pytest.param(1, 6, id="short"), pytest.param(6, 18, id="six seconds"), pytest.param(50, 60, id="very long")],
+)
+def test_rounds_of_updates_leave_two_thirds_of_the_time_to_the_nodes(takes: int, pause: int) -> None:
+    bench = Bench(window=2.0, longest=5.0)
+    _record(bench)
+    queued = _rounds(bench, 200, takes)
+    assert {later - sooner for sooner, later in pairwise(queued)} == {pause}
+
+
+def _one_change(bench: Bench) -> Result | None:
+    bench.sync.changed()
+    bench.clock.advance(2.0)
+    return _run(bench)
+
+
+@pytest.mark.row("S6")
+@pytest.mark.parametrize(("hanging", "held"), [(1, False), (2, True)])
+def test_one_load_balancer_in_ten_that_hangs_holds_no_other_one(hanging: int, held: bool) -> None:
+    bench = Bench(window=2.0, longest=5.0)
+    for number in range(10):
+        _record(bench, f"s{number}")
+    assert _one_change(bench) == DONE
+    for key in bench.waiting()[hanging:]:
+        bench.sync.tried(key)
+    assert (_one_change(bench) != DONE) is held
+
+
+@pytest.mark.row("S6")
+def test_a_service_that_fails_was_tried() -> None:
+    bench = Bench("n1")
+    bench.serve()
+    for method in ("update", "get", "ensure"):
+        bench.cloud.fail[method] = CloudCallError("no quota")
+    bench.server.put(raw_node("n2"))
+    bench.see()
+    bench.clock.advance(1.0)
+    bench.work()
+    assert bench.cloud.methods()[0] == "update"
+    bench.clock.advance(30.0)
+    bench.sync.changed()
+    bench.clock.advance(1.0)
+    assert bench.sync.sync(ALL_NODES) == DONE
+
+
+@pytest.mark.row("S6")
+def test_a_load_balancer_that_waits_is_not_compared_with_each_change_of_the_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench("n0", window=1.0, longest=5.0)
+    for number in range(20):
+        bench.serve(f"s{number}")
+    bench.server.put(raw_node("n1"))
+    bench.see()
+    bench.clock.advance(1.0)
+    assert _run(bench) == DONE
+    asked: list[int] = []
+
+    def counting(lister: Lister[Any]) -> list[Any]:
+        asked.append(len(lister.objects))
+        return list(lister.objects.values())
+
+    monkeypatch.setattr(Lister, "list", counting)
+    for number in range(20):
+        bench.server.put(raw_node(f"other{number}"))
+        bench.see()
+        bench.work(1)
+    assert bench.cloud.count("update") == 20
+    assert len(asked) <= 1
