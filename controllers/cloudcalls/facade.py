@@ -159,49 +159,34 @@ class CloudCalls:
         distinct names. What `Answer.of` raises is one node's own: InstanceNotFound, InvalidAnswer,
         AnswerMissing, Throttled, CallOverdue ...
 
-        Unless `fresh`, another fetch's answer to the same question serves too, also one of the last
-        `options.cache_ttl` seconds.
+        Unless `fresh`, an answer of the last `options.cache_ttl` seconds serves too.
         """
-        self._fetch("metadata", self._metadata_way, nodes, deliver, fresh, priority)
+        self._fetch("metadata", self._metadata_way, nodes, deliver, fresh=fresh, priority=priority)
 
-    def fetch_state(
-        self,
-        nodes: Sequence[V1Node],
-        deliver: Deliver[InstanceState],
-        *,
-        fresh: bool = True,
-        priority: int = PRIORITY_NORMAL,
-    ) -> None:
+    def fetch_state(self, nodes: Sequence[V1Node], deliver: Deliver[InstanceState]) -> None:
         """Ask whether each node's instance runs, is shut down, or gone; otherwise as
         `fetch_metadata`.
 
-        "Gone" is always InstanceState.GONE, and an error always means unknown. No state is
-        remembered; unless `fresh`, a question that another fetch has under way is not asked twice.
-        Deletions need fresh answers.
+        "Gone" is always InstanceState.GONE, and an error always means unknown. Every answer is
+        fresh: deletions rest on them.
         """
         answered = deliver
-        if (dry_run := self._dry_run) is not None and fresh:
+        if (dry_run := self._dry_run) is not None:
 
             def answered(name: str, answer: Answer[InstanceState]) -> None:
                 dry_run.stated(name, answer.unbound)
                 deliver(name, answer)
 
-        self._fetch("state", self._state_way, nodes, answered, fresh, priority)
+        self._fetch("state", self._state_way, nodes, answered)
 
-    def fetch_pod_cidrs(
-        self,
-        nodes: Sequence[V1Node],
-        deliver: Deliver[tuple[IPNetwork, ...]],
-        *,
-        priority: int = PRIORITY_NORMAL,
-    ) -> None:
+    def fetch_pod_cidrs(self, nodes: Sequence[V1Node], deliver: Deliver[tuple[IPNetwork, ...]]) -> None:
         """Ask for the pod CIDRs that the cloud chose, () where it has not yet; otherwise as
         `fetch_metadata`.
 
         Where `chooses_pod_cidrs`. Every answer is fresh: one of each IP family at most, without
         host bits.
         """
-        self._fetch("pod cidrs", self._pod_cidrs_way, nodes, deliver, True, priority)
+        self._fetch("pod cidrs", self._pod_cidrs_way, nodes, deliver)
 
     def same_provider_id(self, one: str, other: str) -> bool:
         """Whether two provider IDs name one instance, as the provider sees it.
@@ -283,8 +268,9 @@ class CloudCalls:
         make: Callable[[], Way[A]],
         nodes: Sequence[V1Node],
         deliver: Deliver[A],
-        fresh: bool,
-        priority: int,
+        *,
+        fresh: bool = True,
+        priority: int = PRIORITY_NORMAL,
     ) -> None:
         try:
             way: Way[A] = self._once(kind, make)
@@ -321,7 +307,7 @@ class CloudCalls:
             raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")
 
         together = None if batch is None else partial(instances.state_batch, batch)
-        return Way(program, together, self.max_batch, AnswerCache(0.0))
+        return Way(program, together, self.max_batch)
 
     def _pod_cidrs_way(self) -> Way[tuple[IPNetwork, ...]]:
         capability = self._capability("pod_cidrs")
@@ -329,7 +315,7 @@ class CloudCalls:
             raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} chooses no pod CIDRs")
         together = partial(instances.pod_cidrs_batch, capability)
         size = self._quietly("max_batch", lambda: capability.max_batch, _batch_size)
-        return Way(instances.pod_cidrs_alone, together, size, AnswerCache(0.0))
+        return Way(instances.pod_cidrs_alone, together, size)
 
     def _same_id(self, one: str, other: str) -> bool:
         """The provider's own word, in a thread of the pool. It decides nothing but this, so
