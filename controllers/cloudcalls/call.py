@@ -117,8 +117,6 @@ class CloudCall(Generic[R]):
     needs it; in the thread that waits in `Gateway.call`."""
 
     # ----
-    flow: Flow = field(init=False)
-    """What it is part of, for whose turn it is; see `turns.py`."""
     inbox: Inbox = field(init=False)
     timeout: float = field(init=False)
     patience: float = field(init=False)
@@ -127,6 +125,8 @@ class CloudCall(Generic[R]):
 
     # ----
     state: CallState = field(init=False, default=CallState.QUEUED)
+    flow: Flow = field(init=False)
+    """What it is part of, for whose turn it is; see `turns.py`."""
     added: float = field(init=False, default=0.0)
     """Its place in the order of those who wait."""
     started: float = field(init=False, default=math.nan)

@@ -84,8 +84,7 @@ class _Kept:
 class Facts:
     """Type and zone of instances by node name. Thread-safe."""
 
-    def __init__(self, *, limit: int = _LIMIT) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
@@ -111,7 +110,7 @@ class Facts:
             first = before is None or before.uid != uid_of(node)
             left = zlib.crc32(name.encode()) % PACE if first else PACE - 1
             self._kept[name] = _Kept(uid_of(node), provider_id, value, left)
-            while len(self._kept) > self._limit:
+            while len(self._kept) > _LIMIT:
                 self._kept.popitem(last=False)
 
     def forget(self, name: str) -> None:

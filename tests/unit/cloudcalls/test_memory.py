@@ -10,6 +10,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import Zone
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP
+from controllers.cloudcalls.nodes import memory
 from controllers.cloudcalls.nodes.memory import PACE, AnswerCache, Facts
 from tests.unit.cloudcalls.support import Capability, Provider, node, world
 
@@ -95,8 +96,9 @@ def test_a_change_of_type_is_seen_within_ten_refreshes() -> None:
         assert w.fetch([one], priority=PRIORITY_NEW)["n1"].instance_type == "huge"
 
 
-def test_another_uid_or_provider_id_is_another_instance_and_memory_is_bounded() -> None:
-    facts = Facts(limit=2)
+def test_another_uid_or_provider_id_is_another_instance_and_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_LIMIT", 2)
+    facts = Facts()
     one = node("n1", provider_id="test://1")
     facts.keep(one, "test://1", ("m5", Zone("z", "r")))
     facts.keep(one, "test://1", ("m5", Zone("z", "r")))
