@@ -463,16 +463,6 @@ def test_throttling_slows_everyone_down_and_the_delay_is_obeyed(w: World) -> Non
     assert w.gauge("cloudprovider_api_throttle_rate") == float("inf")
 
 
-def test_throttling_raised_from_another_exception_counts_too(w: World) -> None:
-
-    def throttled() -> None:
-        raise OSError("http 429") from Throttled("busy", 12)
-
-    with pytest.raises(Throttled, match="http 429"):
-        w.calls.call("m", throttled, key="a")
-    assert w.gauge("cloudprovider_api_throttle_pause_seconds") == 12
-
-
 @pytest.mark.row("K7")
 def test_a_pacer_that_could_not_be_started_is_started_later() -> None:
     with world(Provider(), qps=1, burst=1) as w:

@@ -87,6 +87,8 @@ def test_one_that_we_remember_is_looked_at_whatever_it_is_now(bench: Bench) -> N
         (service(), service(version="2", selector={"app": "x"}), []),
         (service(), service(port=81), [KEY]),
         (service(), service(annotations={"a": "b"}), [KEY]),
+        (service(annotations={"a": "b"}), service(), [KEY]),
+        (service(**OURS), service(**OURS, **NOTED), [KEY]),
         (service(), service(ingress=[POINT]), [KEY]),
         (service(ingress=[POINT]), service(ingress=[{"ip": "192.0.2.2"}]), []),
         (service(**OURS), service(), [KEY]),
@@ -96,7 +98,8 @@ def test_one_that_we_remember_is_looked_at_whatever_it_is_now(bench: Bench) -> N
         (service(**OURS), service(**OURS, **CLASSED), [KEY]),
         (service(**OURS, **CLASSED), service(**OURS, **PLAIN), [KEY]),
         (service(**CLASSED), service(**OURS, **CLASSED), []),
-        (service(**PLAIN), service(**PLAIN, port=81), []),
+        (service(**PLAIN), service(**PLAIN, port=81, annotations={"a": "b"}), []),
+        (service(**OURS), service(finalizers=["example.com/x", FINALIZER]), []),
         (service(**PLAIN, finalizers=["x"]), service(**PLAIN, finalizers=["x"], deleted=True), []),
     ],
 )
