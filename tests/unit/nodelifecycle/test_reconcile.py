@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import evolve
 
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, NotImplementedByProvider, Throttled
 from controllers.cloudcalls import AnswerMissing, CallFailed, InvalidAnswer
+from controllers.nodelifecycle.controller import NodeLifecycleController
 from controllers.nodelifecycle.options import BreakerOptions
 from controllers.runtime.api import ApiError, Conflict, Forbidden, ServerError
 from controllers.runtime.queue import Result
@@ -61,6 +62,12 @@ def test_a_question_about_a_witness_is_over_when_the_cloud_could_not_answer_it(w
         bench.cloud.says["ready"] = UNKNOWN
         bench.reconciled(["ready"])
     assert not bench.is_called("ready")
+
+
+def test_a_provider_without_instances_is_refused() -> None:
+    cloud = type("Cloud", (), {"has_instances": False, "provider_name": "bare"})()
+    with pytest.raises(ValueError, match="bare"):
+        NodeLifecycleController(cast(Any, None), cast(Any, None), cast(Any, cloud))
 
 
 # ---- N1: confirmation
