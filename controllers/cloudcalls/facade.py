@@ -28,7 +28,7 @@ from controllers.cloudcalls.capabilities import (
 )
 from controllers.cloudcalls.errors import CallFailed, InvalidAnswer
 from controllers.cloudcalls.gateway import DryRunBackend, Gateway
-from controllers.cloudcalls.health import CallHealth, OverdueCall, changing, health_of, parked
+from controllers.cloudcalls.health import CallHealth, OverdueCall, health_of, overdue_of
 from controllers.cloudcalls.limits import PRIORITY_NORMAL
 from controllers.cloudcalls.nodes import instances
 from controllers.cloudcalls.nodes.fetch import Deliver, Fetch, Way
@@ -237,13 +237,17 @@ class CloudCalls:
         return len(self._gateway.pool.running())
 
     def changing(self) -> list[OverdueCall]:
-        """The calls that may change the cloud and still run, those that were given up too."""
-        return changing(self._gateway.pool, self._gateway.clock.monotonic())
+        """The calls that may change the cloud and still run, those that were given up too; the
+        longest first."""
+        pool, now = self._gateway.pool, self._gateway.clock.monotonic()
+        calls = sorted({*pool.running(), *pool.overdue()}, key=lambda call: call.started)
+        return [overdue_of(call, now) for call in calls if call.mutating]
 
     def parked(self) -> Mapping[str, OverdueCall]:
         """The keys that rest until an overdue call ends: "node/<name>",
         "service/<namespace>/<name>" ..."""
-        return parked(self._gateway.pool, self._gateway.clock.monotonic())
+        pool, now = self._gateway.pool, self._gateway.clock.monotonic()
+        return {key: overdue_of(call, now) for key, call in sorted(pool.parked().items())}
 
     def cancel_running(self) -> None:
         """Set `current_call().cancelled` in every call under way: the lease is lost, or the drain

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS
 from controllers.service.changes import APPLIED
 from controllers.service.nodesync import REFRESH
 from controllers.service.records import Record
@@ -155,15 +154,6 @@ def test_a_change_of_the_targets_begins_a_gathering_and_touches_no_load_balancer
     assert _gathering(bench)
 
 
-@pytest.mark.row("S1")
-def test_so_do_removal_and_every_change_that_counts(bench: Bench) -> None:
-    bench.node_triggers.on_delete(node())
-    assert _gathering(bench)
-    bench = Bench()
-    bench.node_triggers.on_update(node(), node(labels={LABEL_EXCLUDE_BALANCERS: ""}))
-    assert _gathering(bench)
-
-
 def test_but_no_other_change(bench: Bench) -> None:
     bench.node_triggers.on_update(node(), node(ready="False", version="2"))
     bench.node_triggers.on_add(node(deleted=True), False)
@@ -176,12 +166,3 @@ def test_the_first_listing_is_no_change_but_is_seen(bench: Bench) -> None:
     bench.node_triggers.on_add(node(), True)
     assert not _gathering(bench)
     assert bench.targets.current().nodes == (node(),)
-
-
-@pytest.mark.row("S1")
-def test_after_a_change_the_targets_are_the_new_ones(bench: Bench) -> None:
-    bench.nodes.objects["n1"] = node()
-    assert bench.targets.current().nodes == (node(),)
-    bench.nodes.objects["n2"] = node("n2")
-    bench.node_triggers.on_add(node("n2"), False)
-    assert bench.targets.current().nodes == (node(), node("n2"))
