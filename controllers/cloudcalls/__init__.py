@@ -1,10 +1,11 @@
 """The gateway to the cloud (stage 5, cloud call): the only caller of vendor code.
 
-Controllers hold a :class:`CloudCalls` (`facade`), which makes a `CloudCall` (`call`) of each
-question; typed by `capabilities`, or many nodes at once by the `Fetch` of `nodes`. The `gateway`
-runs it: `pool` (deadlines, parked keys, threads), `turns` and `limits` (who is next, and how fast),
-`answer` and `snapshots` (what passes out and in), `errors` (what a call can end in), `outage`,
-`health`, `metrics`, `options`.
+The way of one call: controller, `capabilities`, `gateway`, `pool`, and in a thread of the pool
+`Gateway._execute`, which calls the provider. A question about nodes goes from the controller to the
+`facade` (:class:`CloudCalls`), `nodes/fetch` (many at once) and `nodes/instances` (which calls a
+question takes), and then the same way. Beside it: `call` (one call, and how far it is), `turns` and
+`limits` (who is next, and how fast), `answer` and `snapshots` (what passes out and in), `errors`
+(what a call can end in), `outage`, `health`, `metrics`, `options`.
 """
 
 from typing import TYPE_CHECKING

@@ -46,8 +46,6 @@ class BatchAnswer(Generic[A]):
     """A batch's answer taken apart: every name that was asked about has a value or an error."""
 
     values: Mapping[str, A | Exception]
-    foreign: int
-    """Names in the answer that were not asked about."""
     throttled: Throttled | None
     """The first value that says that the cloud throttles."""
 
@@ -73,7 +71,7 @@ def by_name(answer: object, names: Sequence[str], check: Callable[[str, object],
         if name not in values:
             values[name] = AnswerMissing(f"the provider's {method} said nothing about {name}{hint}")
     throttled = next((v for v in values.values() if isinstance(v, Throttled)), None)
-    return BatchAnswer(values, foreign, throttled)
+    return BatchAnswer(values, throttled)
 
 
 @frozen(eq=False)

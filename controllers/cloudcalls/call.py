@@ -50,17 +50,17 @@ class Inbox:
 
     def __init__(self) -> None:
         self.condition = threading.Condition(threading.Lock())
-        self.ended: deque[Any] = deque()
-        """Calls that ended, late ones too; and answers of other fetches that this one joined."""
+        self.ended: deque[CloudCall[Any]] = deque()
+        """Calls that ended, late ones too."""
         self.started: deque[CloudCall[Any]] = deque()
         """Calls that began to run, with their deadlines."""
         self.wake_at = -math.inf
         """Until when the thread sleeps, by the clock; -inf while it is awake."""
 
-    def put(self, item: object) -> None:
-        """Wake the thread with something. May be called from any thread."""
+    def put(self, call: CloudCall[Any]) -> None:
+        """A call ended: wake the thread. May be called from any thread."""
         with self.condition:
-            self.ended.append(item)
+            self.ended.append(call)
             self.condition.notify()
 
     def begun(self, call: CloudCall[Any]) -> None:
@@ -117,8 +117,6 @@ class CloudCall(Generic[R]):
     needs it; in the thread that waits in `Gateway.call`."""
 
     # ----
-    flow: Flow = field(init=False)
-    """What it is part of, for whose turn it is; see `turns.py`."""
     inbox: Inbox = field(init=False)
     timeout: float = field(init=False)
     patience: float = field(init=False)
@@ -127,6 +125,8 @@ class CloudCall(Generic[R]):
 
     # ----
     state: CallState = field(init=False, default=CallState.QUEUED)
+    flow: Flow = field(init=False)
+    """What it is part of, for whose turn it is; see `turns.py`."""
     added: float = field(init=False, default=0.0)
     """Its place in the order of those who wait."""
     started: float = field(init=False, default=math.nan)

@@ -147,16 +147,14 @@ class LoadBalancerCalls(_Calls):
             self._tell(done, service, began, _addresses(status), names)
         return status
 
-    def update(
-        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = PRIORITY_NORMAL
-    ) -> None:
+    def update(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
         """Set its targets."""
         key, check = _service_key(service), answers.nothing
         began = self._gateway.clock.monotonic()
-        self._call("update_load_balancer", check, key, cluster_name, service, nodes, mutating=True, priority=priority)
+        self._call("update_load_balancer", check, key, cluster_name, service, nodes, mutating=True)
         self._tell("changed", service, began, f"{len(nodes)} nodes")
 
-    def ensure_deleted(self, cluster_name: str, service: V1Service, *, priority: int = PRIORITY_DELETE) -> None:
+    def ensure_deleted(self, cluster_name: str, service: V1Service) -> None:
         """Delete it. Returning means that the cloud confirmed."""
         key, check = _service_key(service), answers.nothing
         began = self._gateway.clock.monotonic()
@@ -164,7 +162,7 @@ class LoadBalancerCalls(_Calls):
         names: list[str] = []
         try:
             fn = self._and_name(self._capability.ensure_load_balancer_deleted, names)
-            self._call(method, check, key, cluster_name, service, mutating=True, priority=priority, fn=fn)
+            self._call(method, check, key, cluster_name, service, mutating=True, priority=PRIORITY_DELETE, fn=fn)
         except InvalidService as error:  # a deletion never waits for the Service's owner
             raise CallFailed(f"the provider's {method} failed: {error}") from error
         self._tell("deleted", service, began, "", names)
@@ -230,11 +228,11 @@ class PVLabelerCalls(_Calls):
 class SSHKeyCalls(_Calls):
     """Who may log in on the machines. One key of the gate: installed one by one."""
 
-    def add(self, user: str, key_data: bytes, *, priority: int = PRIORITY_NORMAL) -> None:
+    def add(self, user: str, key_data: bytes) -> None:
         """Let a user log in on all instances. This process never shows the key."""
         conceal([key_data.partition(b" ")[2].decode("ascii", "replace")])
         method = "add_ssh_key_to_all_instances"
-        self._call(method, answers.nothing, "ssh-keys", user, key_data, mutating=True, priority=priority)
+        self._call(method, answers.nothing, "ssh-keys", user, key_data, mutating=True)
 
 
 def _addresses(status: V1LoadBalancerStatus) -> str:

@@ -28,7 +28,7 @@ from controllers.cloudcalls.capabilities import (
 )
 from controllers.cloudcalls.errors import CallFailed, InvalidAnswer
 from controllers.cloudcalls.gateway import DryRunBackend, Gateway
-from controllers.cloudcalls.health import CallHealth, OverdueCall, changing, health_of, parked
+from controllers.cloudcalls.health import CallHealth, OverdueCall, health_of, overdue_of
 from controllers.cloudcalls.limits import PRIORITY_NORMAL
 from controllers.cloudcalls.nodes import instances
 from controllers.cloudcalls.nodes.fetch import Deliver, Fetch, Way
@@ -159,49 +159,34 @@ class CloudCalls:
         distinct names. What `Answer.of` raises is one node's own: InstanceNotFound, InvalidAnswer,
         AnswerMissing, Throttled, CallOverdue ...
 
-        Unless `fresh`, another fetch's answer to the same question serves too, also one of the last
-        `options.cache_ttl` seconds.
+        Unless `fresh`, an answer of the last `options.cache_ttl` seconds serves too.
         """
-        self._fetch("metadata", self._metadata_way, nodes, deliver, fresh, priority)
+        self._fetch("metadata", self._metadata_way, nodes, deliver, fresh=fresh, priority=priority)
 
-    def fetch_state(
-        self,
-        nodes: Sequence[V1Node],
-        deliver: Deliver[InstanceState],
-        *,
-        fresh: bool = True,
-        priority: int = PRIORITY_NORMAL,
-    ) -> None:
+    def fetch_state(self, nodes: Sequence[V1Node], deliver: Deliver[InstanceState]) -> None:
         """Ask whether each node's instance runs, is shut down, or gone; otherwise as
         `fetch_metadata`.
 
-        "Gone" is always InstanceState.GONE, and an error always means unknown. No state is
-        remembered; unless `fresh`, a question that another fetch has under way is not asked twice.
-        Deletions need fresh answers.
+        "Gone" is always InstanceState.GONE, and an error always means unknown. Every answer is
+        fresh: deletions rest on them.
         """
         answered = deliver
-        if (dry_run := self._dry_run) is not None and fresh:
+        if (dry_run := self._dry_run) is not None:
 
             def answered(name: str, answer: Answer[InstanceState]) -> None:
                 dry_run.stated(name, answer.unbound)
                 deliver(name, answer)
 
-        self._fetch("state", self._state_way, nodes, answered, fresh, priority)
+        self._fetch("state", self._state_way, nodes, answered)
 
-    def fetch_pod_cidrs(
-        self,
-        nodes: Sequence[V1Node],
-        deliver: Deliver[tuple[IPNetwork, ...]],
-        *,
-        priority: int = PRIORITY_NORMAL,
-    ) -> None:
+    def fetch_pod_cidrs(self, nodes: Sequence[V1Node], deliver: Deliver[tuple[IPNetwork, ...]]) -> None:
         """Ask for the pod CIDRs that the cloud chose, () where it has not yet; otherwise as
         `fetch_metadata`.
 
         Where `chooses_pod_cidrs`. Every answer is fresh: one of each IP family at most, without
         host bits.
         """
-        self._fetch("pod cidrs", self._pod_cidrs_way, nodes, deliver, True, priority)
+        self._fetch("pod cidrs", self._pod_cidrs_way, nodes, deliver)
 
     def same_provider_id(self, one: str, other: str) -> bool:
         """Whether two provider IDs name one instance, as the provider sees it.
@@ -252,13 +237,17 @@ class CloudCalls:
         return len(self._gateway.pool.running())
 
     def changing(self) -> list[OverdueCall]:
-        """The calls that may change the cloud and still run, those that were given up too."""
-        return changing(self._gateway.pool, self._gateway.clock.monotonic())
+        """The calls that may change the cloud and still run, those that were given up too; the
+        longest first."""
+        pool, now = self._gateway.pool, self._gateway.clock.monotonic()
+        calls = sorted({*pool.running(), *pool.overdue()}, key=lambda call: call.started)
+        return [overdue_of(call, now) for call in calls if call.mutating]
 
     def parked(self) -> Mapping[str, OverdueCall]:
         """The keys that rest until an overdue call ends: "node/<name>",
         "service/<namespace>/<name>" ..."""
-        return parked(self._gateway.pool, self._gateway.clock.monotonic())
+        pool, now = self._gateway.pool, self._gateway.clock.monotonic()
+        return {key: overdue_of(call, now) for key, call in sorted(pool.parked().items())}
 
     def cancel_running(self) -> None:
         """Set `current_call().cancelled` in every call under way: the lease is lost, or the drain
@@ -283,8 +272,9 @@ class CloudCalls:
         make: Callable[[], Way[A]],
         nodes: Sequence[V1Node],
         deliver: Deliver[A],
-        fresh: bool,
-        priority: int,
+        *,
+        fresh: bool = True,
+        priority: int = PRIORITY_NORMAL,
     ) -> None:
         try:
             way: Way[A] = self._once(kind, make)
@@ -321,7 +311,7 @@ class CloudCalls:
             raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")
 
         together = None if batch is None else partial(instances.state_batch, batch)
-        return Way(program, together, self.max_batch, AnswerCache(0.0))
+        return Way(program, together, self.max_batch)
 
     def _pod_cidrs_way(self) -> Way[tuple[IPNetwork, ...]]:
         capability = self._capability("pod_cidrs")
@@ -329,7 +319,7 @@ class CloudCalls:
             raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} chooses no pod CIDRs")
         together = partial(instances.pod_cidrs_batch, capability)
         size = self._quietly("max_batch", lambda: capability.max_batch, _batch_size)
-        return Way(instances.pod_cidrs_alone, together, size, AnswerCache(0.0))
+        return Way(instances.pod_cidrs_alone, together, size)
 
     def _same_id(self, one: str, other: str) -> bool:
         """The provider's own word, in a thread of the pool. It decides nothing but this, so

@@ -31,7 +31,6 @@ from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.outage import FAILED, STRANGER, Outage
 from controllers.cloudcalls.pool import CallPool
 from controllers.cloudcalls.snapshots import Loan, Snapshots
-from controllers.cloudcalls.turns import flow_of
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
@@ -126,7 +125,6 @@ class Gateway:
 
     def submit(self, call: CloudCall[Any], inbox: Inbox, patience: float = math.inf) -> CloudCall[Any]:
         """Queue the call; its end goes to the inbox, whose thread watches the deadline."""
-        call.flow = flow_of(call.method, call.key)
         call.inbox = inbox
         call.timeout = self.options.timeout_of(call.method)
         call.patience = min(patience, call.timeout)

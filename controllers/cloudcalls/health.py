@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Sized
 from typing import Any
 
 from attrs import frozen
@@ -40,8 +40,8 @@ class CallHealth:
 
 def health_of(pool: CallPool, outage: Outage, usual_timeout: float, now: float) -> CallHealth:
     """Cheap."""
-    calls = _longest_first(pool.overdue())
-    overdue = tuple(_overdue(call, now) for call in calls)
+    calls = sorted(pool.overdue(), key=lambda call: call.started)
+    overdue = tuple(overdue_of(call, now) for call in calls)
     trouble = outage.trouble()
     if trouble is not None and now - trouble.since < _TROUBLE_AFTER:
         trouble = None
@@ -67,22 +67,8 @@ def health_of(pool: CallPool, outage: Outage, usual_timeout: float, now: float) 
     return CallHealth(not overdue and trouble is None, False, "; ".join(problems) or "ok", overdue)
 
 
-def changing(pool: CallPool, now: float) -> list[OverdueCall]:
-    """The calls under way that may change the cloud, given-up ones too; the longest first."""
-    calls = _longest_first({*pool.running(), *pool.overdue()})
-    return [_overdue(call, now) for call in calls if call.mutating]
-
-
-def parked(pool: CallPool, now: float) -> dict[str, OverdueCall]:
-    """The keys that rest until an overdue call ends."""
-    return {key: OverdueCall(call.method, key, now - call.started) for key, call in sorted(pool.parked().items())}
-
-
-def _longest_first(calls: Iterable[CloudCall[Any]]) -> list[CloudCall[Any]]:
-    return sorted(calls, key=lambda call: call.started)
-
-
-def _overdue(call: CloudCall[Any], now: float) -> OverdueCall:
+def overdue_of(call: CloudCall[Any], now: float) -> OverdueCall:
+    """The call, for those who ask how it is."""
     return OverdueCall(call.method, call.shown, now - call.started)
 
 

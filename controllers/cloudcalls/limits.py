@@ -17,6 +17,9 @@ PRIORITY_NORMAL = 0
 PRIORITY_SWEEP = -10
 """Periodic checks of everything: they have time. Higher ones overtake them."""
 
+_FLOOR = 1.0  # calls per second below which the adaptive limit never falls
+_RECOVERY = 5.0  # seconds in which it doubles
+_MAX_PAUSE = 300.0  # seconds that the cloud may ask for
 _OBSERVED_SECONDS = 1.0
 _OBSERVED_STARTS = 1024
 _SHORTEST_SPAN = 0.1
@@ -29,10 +32,10 @@ class Limiter:
 
     - a token bucket of `qps` calls per second and `burst` calls at once; 0 for no limit, and a
       burst of 0 means one second's worth;
-    - the pause that the cloud named with Throttled (Retry-After), at most `max_pause` seconds;
+    - the pause that the cloud named with Throttled (Retry-After), at most five minutes;
     - the adaptive limit. A Throttled answer halves the rate: the one in force, or without any the
-      one observed in the second before (of a burst, over its own span). It never falls below
-      `floor_qps`, so that the cloud's recovery is noticed, and doubles every `recovery` seconds
+      one observed in the second before (of a burst, over its own span). It never falls below one
+      call per second, so that the cloud's recovery is noticed, and doubles every five seconds
       without another Throttled. At twice the rate that was too much once (or at `qps`) it is
       lifted.
 
@@ -40,20 +43,10 @@ class Limiter:
     of the old rate.
     """
 
-    def __init__(
-        self,
-        qps: float = 0.0,
-        burst: int = 0,
-        *,
-        floor_qps: float = 1.0,
-        recovery: float = 5.0,
-        max_pause: float = 300.0,
-    ) -> None:
+    def __init__(self, qps: float = 0.0, burst: int = 0) -> None:
         self._qps = qps if qps > 0 else math.inf
         self._burst = math.inf if qps <= 0 else float(burst) if burst > 0 else max(1.0, math.ceil(qps))
-        self._floor = min(floor_qps, self._qps / 4)
-        self._recovery = recovery
-        self._max_pause = max_pause
+        self._floor = min(_FLOOR, self._qps / 4)
         self._tokens = min(self._burst, 1e9)
         self._stamp = -math.inf  # when the tokens were counted last
         self._paused_until = -math.inf
@@ -87,16 +80,16 @@ class Limiter:
         while starts[0] < now - _OBSERVED_SECONDS:
             starts.popleft()
 
-    def throttled(self, now: float, *, started: float, retry_after: float | None) -> bool:
-        """The cloud throttled the call that began at `started`; True when that halved the rate."""
+    def throttled(self, now: float, *, started: float, retry_after: float | None) -> None:
+        """The cloud throttled the call that began at `started`."""
         if retry_after is not None:
-            self._paused_until = max(self._paused_until, now + min(retry_after, self._max_pause))
+            self._paused_until = max(self._paused_until, now + min(retry_after, _MAX_PAUSE))
         resumes = max(now, self._paused_until)
         if started <= self._halved_at:
             if self._slow_rate != math.inf:
                 # Old news about the rate, yet no time to speed up either.
                 self._slow_rate, self._slow_since = self._rate_at(now), resumes
-            return False
+            return
         observed = max(self._observed(now), self._floor)
         before = min(self.rate(now), observed)
         if self._slow_rate == math.inf:
@@ -106,7 +99,6 @@ class Limiter:
         self._halved_at = now
         self._tokens = min(self._tokens, 1.0)
         self._stamp = resumes
-        return True
 
     def rate(self, now: float) -> float:
         """The calls per second allowed at present, ``inf`` without limit."""
@@ -124,7 +116,7 @@ class Limiter:
         if self._slow_rate == math.inf:
             return math.inf
         # The exponent is bounded: an idle month must not overflow the power.
-        return float(self._slow_rate * 2.0 ** min(64.0, max(0.0, now - self._slow_since) / self._recovery))
+        return float(self._slow_rate * 2.0 ** min(64.0, max(0.0, now - self._slow_since) / _RECOVERY))
 
     def _observed(self, now: float) -> float:
         starts = self._starts
@@ -156,7 +148,7 @@ class Limits:
         self._of(kind).take(now)
 
     def throttled(
-        self, kind: str, now: float, *, started: float, retry_after: float | None, whole_account: bool = False
+        self, kind: str, now: float, *, started: float, retry_after: float | None, whole_account: bool
     ) -> None:
         """The cloud throttled a call of this kind."""
         limiter = self._all if whole_account else self._of(kind)

@@ -74,6 +74,7 @@ class Turns:
 
     def push(self, call: Called) -> None:
         """A call waits from now on."""
+        call.flow = flow_of(call.method, call.key)
         if not call.counted:
             self._free.append(call)
             return

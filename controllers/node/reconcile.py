@@ -125,18 +125,15 @@ class NodeReconciler:
         # The cloud was not asked: it is too early, or the taint has only just come.
         left = self._too_early(node)
         if left:
-            self._report_taint(node, left)
+            self._recorder.event(
+                node,
+                "Warning",
+                "TaintPutBack",
+                f"Another program set the taint {TAINT_EXTERNAL_CLOUD_PROVIDER} again after this node was initialised; "
+                f"it will be initialised again in {left:.0f} s. To see who sets the taint: kubectl get node "
+                f"{key_of(node)} --show-managed-fields -o yaml",
+            )
         return Result(requeue_after=left)
-
-    def _report_taint(self, node: V1Node, left: float) -> None:
-        self._recorder.event(
-            node,
-            "Warning",
-            "TaintPutBack",
-            f"Another program set the taint {TAINT_EXTERNAL_CLOUD_PROVIDER} again after this node was initialised; it "
-            f"will be initialised again in {left:.0f} s. To see who sets the taint: kubectl get node {key_of(node)} "
-            "--show-managed-fields -o yaml",
-        )
 
     def _pair(self, node: V1Node, entry: Remembered) -> None:
         now = self._clock.monotonic()
@@ -160,9 +157,6 @@ class NodeReconciler:
             delay = max(0.0, self._clock.time() - created.timestamp())
             self._metrics.initialised(delay)
         self._recorder.event(done, "Normal", "Synced", "Node synced successfully")
-        self._log_initialised(key, delay, provider_id)
-
-    def _log_initialised(self, key: str, delay: float | None, provider_id: str) -> None:
         after = "" if delay is None else f", {seconds_text(delay)} after its creation"
         fields = {"node": key, "provider": self._cloud.provider_name, "provider_id": provider_id, "duration": delay}
         log.info("initialised node %s: %s%s", key, provider_id or "no provider ID", after, extra=fields)

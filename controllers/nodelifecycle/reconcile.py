@@ -75,7 +75,7 @@ class NodeLifecycleReconciler:
             deliver(name, StateAnswer(nodes[name], asked_at, self._shared.now(), answer.unbound))
 
         if nodes:
-            self._cloud.fetch_state(list(nodes.values()), answered, fresh=True)
+            self._cloud.fetch_state(list(nodes.values()), answered)
 
     # ---- the work
 

@@ -20,7 +20,7 @@ from controllers.service.cloud import ServiceCloud
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import AddressWatch, ServiceMetrics
-from controllers.service.nodesync import NodeSync, Window
+from controllers.service.nodesync import NodeSync
 from controllers.service.options import ServiceOptions
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport
 from controllers.service.pacing import Schedule
@@ -87,7 +87,8 @@ class ServiceController(ControllerBase):
             queue,
             records,
             targets,
-            window=Window(options.node_sync_window, max(options.node_sync_window, options.node_sync_longest)),
+            quiet=options.node_sync_window,
+            longest=options.node_sync_longest,
             latency=own_metrics.nodesync_latency,
             clock=clock,
         )

@@ -187,9 +187,7 @@ class Executor:
         began = self._clock.monotonic()
         try:
             with self._cloud.delays(key, record, "update"):
-                self._cloud.balancers.update(
-                    self._cloud.cluster, _as_built(view), targets.nodes, priority=PRIORITY_NORMAL
-                )
+                self._cloud.balancers.update(self._cloud.cluster, _as_built(view), targets.nodes)
         except ImplementedElsewhere:
             log.debug("Service %s: the targets of its load balancer are another controller's", key)
         except NotImplementedByProvider:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from controllers.runtime.queue import DONE, Result, WorkQueue
 
 if TYPE_CHECKING:
@@ -34,18 +32,9 @@ _REST: Final = 10
 """A round is over when one load balancer in so many is left: one that hangs holds no other one."""
 
 
-@frozen
-class Window:
-    """How long changes are gathered (seconds)."""
-
-    quiet: float
-    """They are acted upon when none came for so long,"""
-    longest: float
-    """and so long after the first at the latest."""
-
-
 class NodeSync:
-    """One gathering of changes at a time. Thread-safe."""
+    """One gathering of changes at a time: they are acted upon when none came for `quiet` seconds,
+    and `longest` seconds after the first at the latest. Thread-safe."""
 
     def __init__(
         self,
@@ -54,7 +43,8 @@ class NodeSync:
         records: Records,
         targets: TargetSet,
         *,
-        window: Window,
+        quiet: float,
+        longest: float,
         latency: Histogram,
         clock: Clock,
     ) -> None:
@@ -62,7 +52,8 @@ class NodeSync:
         self._services = services
         self._records = records
         self.targets = targets
-        self._window = window
+        self._quiet = quiet
+        self._longest = max(quiet, longest)
         self._clock = clock
         self._lock = threading.Lock()
         self._giving = threading.Lock()
@@ -82,14 +73,14 @@ class NodeSync:
             self._last = self._clock.monotonic()
             if self._first is None:
                 self._first = self._last
-        self._nodes.add_after(ALL_NODES, self._window.quiet)
+        self._nodes.add_after(ALL_NODES, self._quiet)
 
     def sync(self, key: str) -> Result:
         """One unit of work of the queue `node`: wait while changes come, else queue what lags."""
         now = self._clock.monotonic()
         with self._lock:
             first = now if self._first is None else self._first
-            left = max(min(self._last + self._window.quiet, first + self._window.longest), self._earliest(now)) - now
+            left = max(min(self._last + self._quiet, first + self._longest), self._earliest(now)) - now
             if left > 0:
                 return Result(requeue_after=left)
             self._first = self._given = None
@@ -118,7 +109,7 @@ class NodeSync:
             now = self._clock.monotonic()
             with self._lock:
                 gathering = self._first is not None
-                if gathering and self._given is not None and now - self._given[0] < min(_SAME, self._window.quiet):
+                if gathering and self._given is not None and now - self._given[0] < min(_SAME, self._quiet):
                     return self._given[1]
             found = self.targets.current()
             if gathering:

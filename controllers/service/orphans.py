@@ -8,13 +8,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cloudprovider import CloudProviderError, OwnedLoadBalancer
+from cloudprovider import OwnedLoadBalancer
 from cloudprovider.helpers import wants_load_balancer
-from controllers.cloudcalls import CloudCallError
 from controllers.runtime.cache import Lister, uid_of
-from controllers.runtime.queue import Parked
 from controllers.runtime.write import EventRecorder, Reference
 from controllers.service.changes import Ownership, ownership
+from controllers.service.cloud import CLOUD_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +62,7 @@ class OrphanReport:
         """
         try:
             owned = self._balancers.owned(self._cluster)
-        except (CloudProviderError, CloudCallError, Parked) as error:
+        except CLOUD_ERRORS as error:
             self._metrics.orphan_errors.inc()
             log.warning("searching for load balancers without a Service failed: %s: %s", type(error).__name__, error)
             return self._confirm_after

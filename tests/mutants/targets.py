@@ -36,7 +36,7 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
             "execute": "reconcile failing removal checks two_writers ownership restarts",
             "nodesync": "nodesync",
             "reconcile": "",
-            "records": "records nodesync reconcile failing",
+            "records": "nodesync reconcile failing",
             "targets": "targets nodesync",
         },
     ),

@@ -57,8 +57,7 @@ class Group:
 class Batcher:
     """Forms the groups of one method, and remembers suspects and failures. Thread-safe."""
 
-    def __init__(self, rng: random.Random | None = None) -> None:
-        self._rng = rng or random.Random()
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._suspects: OrderedDict[str, None] = OrderedDict()
         self._barren = 0  # splits since the last success
@@ -102,7 +101,7 @@ class Batcher:
         if not outage:
             return self.slow(group, pending)
         group.split = True
-        return [] if group.depth else [Group((self._rng.choice(pending),), group.root, group.depth + 1)]
+        return [] if group.depth else [Group((random.choice(pending),), group.root, group.depth + 1)]
 
     def slow(self, group: Group, pending: Sequence[str]) -> list[Group]:
         """The group's call takes too long: the smaller groups to ask about meanwhile."""

@@ -24,7 +24,7 @@ from controllers.cloudcalls.errors import SUPERSEDED, CallFailed
 from controllers.cloudcalls.gateway import Gateway
 from controllers.cloudcalls.nodes.batching import Batcher, Group, concerns_all
 from controllers.cloudcalls.nodes.instances import Program, Question
-from controllers.cloudcalls.nodes.memory import AnswerCache, identity
+from controllers.cloudcalls.nodes.memory import AnswerCache
 from controllers.runtime.cache import key_of
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,8 @@ class Way(Generic[A]):
     batch: Callable[[Sequence[Question]], CloudCall[BatchAnswer[A]]] | None
     """Asks about several nodes in one call; None when the provider cannot."""
     max_batch: int
-    answers: AnswerCache[A]
+    kept: AnswerCache[A] | None = None
+    """What may be answered from memory; None where every answer is fresh."""
     batcher: Batcher = field(factory=Batcher)
 
 
@@ -62,7 +63,6 @@ class Fetch(Generic[A]):
         self._asked_at = gateway.clock.monotonic()
         self._inbox = Inbox()
         self._open: dict[str, Question] = {}  # nodes without an answer
-        self._joined: set[str] = set()  # of them, those that another fetch is asking about
         self._calls: dict[Called, Group | tuple[str, Program[A]]] = {}
         self._probed = False  # whether a batch was split without evidence
         self._late: dict[Called, Group] = {}  # batches given up: should an answer come before the end, it counts
@@ -97,7 +97,7 @@ class Fetch(Generic[A]):
         self._look_at_timers()
         if not self._open:
             return
-        if not self._calls and not self._joined:
+        if not self._calls:
             for name in list(self._open):
                 self._answer(name, CallFailed(f"the question about {name} was lost; this is a fault of the gateway"))
             return
@@ -107,13 +107,7 @@ class Fetch(Generic[A]):
             call = inbox.started.popleft()
             heapq.heappush(self._timers, (call.started + call.patience, next(self._order), call))
         while inbox.ended:
-            item = inbox.ended.popleft()
-            if isinstance(item, CloudCall):
-                self._ended(item)
-            else:
-                name, answer = item
-                self._joined.discard(name)
-                self._answer(name, answer)
+            self._ended(inbox.ended.popleft())
 
     def _look_at_timers(self) -> None:
         now = self._clock.monotonic()
@@ -272,33 +266,22 @@ class Fetch(Generic[A]):
     # ---- answers
 
     def _answered_at_once(self, question: Question) -> bool:
-        """Whether nothing needs to be asked: the key is parked, or the answer there or on its way
-        by another fetch."""
-        parked = self._gateway.parked_error(question.key, "the call under way")
-        if parked is not None:
-            self._answer(question.name, parked)
-            return True
-        if self._fresh:
+        """Whether nothing needs to be asked: the key is parked, or the answer is known."""
+        answer: A | Exception | None = self._gateway.parked_error(question.key, "the call under way")
+        if answer is None and self._way.kept is not None and not self._fresh:
+            answer = self._way.kept.recall(question.node, self._asked_at)
+        if answer is None:
             return False
-        what = identity(question.node)
-        known = self._way.answers.recall(what, self._asked_at)
-        if known is not None:
-            del self._open[question.name]
-            self._hand_over(question, known)
-            return True
-        name = question.name
-        if self._way.answers.join(what, self, self._priority, lambda answer: self._inbox.put((name, answer))):
-            self._joined.add(name)
-            return True
-        return False
+        del self._open[question.name]
+        self._hand_over(question, answer)
+        return True
 
     def _answer(self, name: str, answer: A | Exception) -> None:
         question = self._open.pop(name, None)
         if question is None:
             return  # answered before, by a group that came first
-        self._joined.discard(name)
-        what = identity(question.node)
-        self._way.answers.settle(what, self, answer, self._asked_at, self._clock.monotonic())
+        if self._way.kept is not None and not isinstance(answer, Exception):
+            self._way.kept.keep(question.node, answer, self._asked_at, self._clock.monotonic())
         self._hand_over(question, answer)
 
     def _hand_over(self, question: Question, answer: A | Exception) -> None:
@@ -310,7 +293,7 @@ class Fetch(Generic[A]):
             self._failure = self._failure or error
 
     def _leave(self) -> None:
-        """The fetch is over: calls under way are given up, joined fetches get an error."""
+        """The fetch is over: calls under way are given up."""
         for call in list(self._calls):
             self._gateway.pool.expire(call, SUPERSEDED)
         for name in list(self._open):

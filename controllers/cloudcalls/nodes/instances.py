@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from attrs import define
+from attrs import define, evolve
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import (
@@ -36,7 +36,7 @@ from cloudprovider import (
     Zones,
 )
 from cloudprovider.checks import answers
-from cloudprovider.helpers import provider_id_of, same_provider_id
+from cloudprovider.helpers import provider_id_of
 from cloudprovider.helpers.ips import IPNetwork
 from controllers.cloudcalls.answer import BatchAnswer, by_name, judged
 from controllers.cloudcalls.call import CloudCall
@@ -79,7 +79,7 @@ class Question:
 
 
 def metadata_v2(
-    v2: InstancesV2, question: Question, prefixes: Sequence[str], same: answers.SameID = same_provider_id
+    v2: InstancesV2, question: Question, prefixes: Sequence[str], same: answers.SameID
 ) -> Program[InstanceMetadata]:
     """What InstancesV2 says. A provider ID that the node has already stands in for a missing one,
     and for another spelling of it."""
@@ -105,7 +105,7 @@ def metadata_legacy(
     question: Question,
     provider: str,
     prefixes: Sequence[str],
-    facts: Facts | None = None,
+    facts: Facts,
 ) -> Program[InstanceMetadata]:
     """Addresses, type and zone from the older interfaces: by provider ID, then by name.
 
@@ -124,13 +124,10 @@ def metadata_legacy(
         else None,
         question.ask("node_addresses", by_name, (question.name,), answers.addresses),
     )
-    known = None
-    if facts is not None and question.priority == PRIORITY_SWEEP:
-        known = facts.recall(question.node, provider_id)
+    known = facts.recall(question.node, provider_id) if question.priority == PRIORITY_SWEEP else None
     if known is None:
         known = yield from _type_and_zone(instances, zones, question, provider_id)
-        if facts is not None:
-            facts.keep(question.node, provider_id, known)
+        facts.keep(question.node, provider_id, known)
     instance_type, zone = known
     found = InstanceMetadata(provider_id, instance_type, addresses, zone.failure_domain, zone.region)
     return judged(partial(answers.metadata, own=question.provider_id, prefixes=prefixes), "instance_id")(found)
@@ -173,16 +170,15 @@ def metadata_batch(
     batch: InstancesBatch,
     questions: Sequence[Question],
     prefixes: Sequence[str],
-    same: answers.SameID = same_provider_id,
+    same: answers.SameID,
 ) -> CloudCall[BatchAnswer[InstanceMetadata]]:
     """One call about several nodes."""
     own = {question.name: question.provider_id for question in questions}
-    method = "instances_metadata"
 
     def check(name: str, value: object) -> InstanceMetadata:
         return answers.metadata(value, own=own[name], prefixes=prefixes, same=same)
 
-    return together(method, batch.instances_metadata, questions, check)
+    return together("instances_metadata", batch.instances_metadata, questions, check)
 
 
 def pod_cidrs_batch(
@@ -201,18 +197,15 @@ def pod_cidrs_alone(question: Question) -> Program[tuple[IPNetwork, ...]]:
 
 def state_batch(batch: InstancesBatch, questions: Sequence[Question]) -> CloudCall[BatchAnswer[InstanceState]]:
     """One call about several nodes. The value `InstanceNotFound` is the state GONE."""
-    method = "instances_state"
+    call = together("instances_state", batch.instances_state, questions, lambda _name, value: answers.state(value))
+    each = call.check
 
-    def check(name: str, value: object) -> InstanceState:
-        return answers.state(value)
-
-    def check_all(answer: object) -> BatchAnswer[InstanceState]:
-        found = by_name(answer, [q.name for q in questions], check, method=method)
+    def check(answer: object) -> BatchAnswer[InstanceState]:
+        found: BatchAnswer[InstanceState] = each(answer)
         gone = {name: InstanceState.GONE for name, v in found.values.items() if isinstance(v, InstanceNotFound)}
-        return BatchAnswer({**found.values, **gone}, found.foreign, found.throttled) if gone else found
+        return evolve(found, values={**found.values, **gone})
 
-    call: CloudCall[BatchAnswer[InstanceState]] = together(method, batch.instances_state, questions, check)
-    call.check = check_all
+    call.check = check
     return call
 
 

@@ -1,8 +1,7 @@
 """Answers about nodes that are not asked for again (stage 5, cloud call).
 
-:class:`AnswerCache`: two fetches that ask the same at once share one answer, and one some seconds
-old serves where that will do. Fresh questions, on which a deletion may rest, neither read nor join
-anything here, and the state of an instance is never kept.
+:class:`AnswerCache`: an answer some seconds old, where that will do. Fresh questions, on which a
+deletion may rest, read nothing here, and the state of an instance is never kept.
 
 :class:`Facts`: type and zone of an instance, for which the older `Instances` and `Zones` take a
 call each. They are asked for once in `PACE` refreshes of a node, and never taken from here for
@@ -10,10 +9,10 @@ nodes that join. An entry belongs to one node (UID) and one provider ID."""
 
 from __future__ import annotations
 
+import math
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from attrs import define
@@ -31,77 +30,31 @@ PACE: Final = 10
 _LIMIT: Final = 20_000
 
 
-def identity(node: V1Node) -> tuple[str | None, ...]:
-    """What must be equal for two questions to be the same: the instance. Without a provider ID a
-    vendor may look at anything of the node, so then it is the revision."""
-    provider_id = provider_id_of(node)
-    if provider_id:
-        return (key_of(node), uid_of(node), provider_id)
-    return (key_of(node), uid_of(node), None, version_of(node))
-
-
-class _Asked(Generic[A]):
-    __slots__ = ("by", "priority", "tell")
-
-    def __init__(self, by: object, priority: int) -> None:
-        self.by = by
-        self.priority = priority
-        self.tell: list[Callable[[A | Exception], None]] = []
-
-
 class AnswerCache(Generic[A]):
-    """Thread-safe. `ttl` in seconds, from the question on: 0 keeps none. Errors are never kept."""
+    """Thread-safe. `ttl` in seconds, from the question on: 0 keeps none."""
 
     def __init__(self, ttl: float) -> None:
         self._ttl = ttl
         self._lock = threading.Lock()
-        self._asked: dict[object, _Asked[A]] = {}
         self._kept: OrderedDict[object, tuple[float, A]] = OrderedDict()  # by the time of the question
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def recall(self, what: object, now: float) -> A | None:
+    def recall(self, node: V1Node, now: float) -> A | None:
         """The answer kept, if it is young enough."""
-        if not self._kept:
-            return None
         with self._lock:
-            kept = self._kept.get(what)
-            if kept is None or now - kept[0] >= self._ttl:
-                return None
-            return kept[1]
+            asked_at, answer = self._kept.get(_identity(node), (-math.inf, None))
+        return answer if now - asked_at < self._ttl else None
 
-    def join(self, what: object, by: object, priority: int, tell: Callable[[A | Exception], None]) -> bool:
-        """Wait for another fetch's answer: True when one is asking this, and `tell` gets its
-        answer.
-
-        False when `by` has to ask; unless one asks with a lower priority, `by` is to be joined."""
+    def keep(self, node: V1Node, answer: A, asked_at: float, now: float) -> None:
+        """Keep the answer to a question of time `asked_at`, unless a newer one is here."""
+        what = _identity(node)
         with self._lock:
-            asked = self._asked.get(what)
-            if asked is None:
-                self._asked[what] = _Asked(by, priority)
-                return False
-            if asked.by is by or asked.priority < priority:
-                return False
-            asked.tell.append(tell)
-            return True
-
-    def settle(self, what: object, by: object, answer: A | Exception, asked_at: float, now: float) -> None:
-        """`by` got its answer to a question of time `asked_at`: keep it, tell those who joined."""
-        tell: list[Callable[[A | Exception], None]] = []
-        with self._lock:
-            asked = self._asked.get(what)
-            if asked is not None and asked.by is by:
-                del self._asked[what]
-                tell = asked.tell
-            if self._ttl > 0 and not isinstance(answer, Exception):
-                kept = self._kept.get(what)
-                if kept is None or kept[0] <= asked_at:
-                    self._kept[what] = (asked_at, answer)
-                    self._kept.move_to_end(what)
-                self._expire(now)
-        for listener in tell:
-            listener(answer)
+            if what not in self._kept or self._kept[what][0] <= asked_at:
+                self._kept[what] = (asked_at, answer)
+                self._kept.move_to_end(what)
+            self._expire(now)
 
     def _expire(self, now: float) -> None:
         while self._kept:
@@ -109,6 +62,15 @@ class AnswerCache(Generic[A]):
             if now - asked_at < self._ttl and len(self._kept) <= _LIMIT:
                 return
             self._kept.popitem(last=False)
+
+
+def _identity(node: V1Node) -> tuple[str | None, ...]:
+    """What must be equal for two questions to be the same: the instance. Without a provider ID a
+    vendor may look at anything of the node, so then it is the revision."""
+    provider_id = provider_id_of(node)
+    if provider_id:
+        return (key_of(node), uid_of(node), provider_id)
+    return (key_of(node), uid_of(node), None, version_of(node))
 
 
 @define(eq=False)
@@ -122,8 +84,7 @@ class _Kept:
 class Facts:
     """Type and zone of instances by node name. Thread-safe."""
 
-    def __init__(self, *, limit: int = _LIMIT) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
@@ -149,7 +110,7 @@ class Facts:
             first = before is None or before.uid != uid_of(node)
             left = zlib.crc32(name.encode()) % PACE if first else PACE - 1
             self._kept[name] = _Kept(uid_of(node), provider_id, value, left)
-            while len(self._kept) > self._limit:
+            while len(self._kept) > _LIMIT:
                 self._kept.popitem(last=False)
 
     def forget(self, name: str) -> None:

@@ -23,9 +23,12 @@ T = TypeVar("T")
 LIMIT = 60.0  # seconds of real time that another thread may take to get somewhere
 
 
-def node(name: str, *, provider_id: str = "", revision: str = "1", labels: Mapping[str, str] | None = None) -> V1Node:
+def node(
+    name: str, *, provider_id: str = "", uid: str = "", revision: str = "1", labels: Mapping[str, str] | None = None
+) -> V1Node:
+    metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": revision, "labels": dict(labels or {})}
     raw: dict[str, Any] = {
-        "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": revision, "labels": dict(labels or {})},
+        "metadata": metadata,
         "spec": {"providerID": provider_id} if provider_id else {},
     }
     return there(V1Node.from_dict(raw))
@@ -193,9 +196,9 @@ class World:
         self.calls.fetch_metadata(seq, answers, **how)
         return answers
 
-    def fetch_state(self, seq: Sequence[V1Node], **how: Any) -> Answers:
+    def fetch_state(self, seq: Sequence[V1Node]) -> Answers:
         answers = Answers()
-        self.calls.fetch_state(seq, answers, **how)
+        self.calls.fetch_state(seq, answers)
         return answers
 
 

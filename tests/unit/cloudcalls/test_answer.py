@@ -15,7 +15,7 @@ from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngr
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, RetryError, Route, Throttled, Zone
+from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Route, Throttled, Zone
 from cloudprovider.checks import answers
 from controllers.cloudcalls.answer import BatchAnswer, by_name, judged
 from controllers.cloudcalls.errors import AnswerMissing, CallFailed, InvalidAnswer
@@ -119,22 +119,25 @@ def test_all_problems_are_reported_together() -> None:
         assert part in str(caught.value)
 
 
-def test_the_nodes_own_provider_id_stands_in() -> None:
-    assert check(good(provider_id=""), own="test://own").provider_id == "test://own"
-    assert check(good(provider_id="test://own"), own="test://own").provider_id == "test://own"
-
-
-def test_an_id_that_the_node_carries_already_is_not_disputed() -> None:
-    assert check(good(provider_id="legacy-form"), own="legacy-form").provider_id == "legacy-form"
-    with pytest.raises(InvalidAnswer):
-        check(good(provider_id="legacy-form"), own="test://1")
-
-
-def test_providers_without_provider_ids() -> None:
-    assert check(good(provider_id=""), prefixes=()).provider_id == ""
-    assert check(good(provider_id="whatever"), prefixes=()).provider_id == "whatever"
-    with pytest.raises(InvalidAnswer):
-        check(good(provider_id="a b"), prefixes=())
+@pytest.mark.parametrize(
+    ("answer", "own", "prefixes", "passed"),
+    [
+        ("", "test://own", PREFIXES, "test://own"),
+        ("test://own", "test://own", PREFIXES, "test://own"),
+        ("legacy-form", "legacy-form", PREFIXES, "legacy-form"),  # the node carries it already
+        ("legacy-form", "test://1", PREFIXES, None),
+        # a provider without provider IDs
+        ("", "", (), ""),
+        ("whatever", "", (), "whatever"),
+        ("a b", "", (), None),
+    ],
+)
+def test_which_provider_ids_stand(answer: str, own: str, prefixes: tuple[str, ...], passed: str | None) -> None:
+    if passed is None:
+        with pytest.raises(InvalidAnswer):
+            check(good(provider_id=answer), own, prefixes)
+    else:
+        assert check(good(provider_id=answer), own, prefixes).provider_id == passed
 
 
 @given(
@@ -156,20 +159,6 @@ def test_any_content_passes_or_is_an_invalid_answer(answer: InstanceMetadata) ->
         assert check(answer).provider_id
 
 
-@pytest.mark.row("N8")
-@pytest.mark.parametrize("junk", [None, 0, 1, "", "true", [], object()])
-def test_only_true_and_false_are_flags(junk: object) -> None:
-    with pytest.raises(InvalidAnswer):
-        judged(answers.flag, "instance_exists")(junk)
-    assert judged(answers.flag, "m")(False) is False
-    assert judged(answers.flag, "m")(True) is True
-
-
-def test_a_missing_return_is_suggested() -> None:
-    with pytest.raises(InvalidAnswer, match="return statement"):
-        judged(answers.flag, "instance_exists")(None)
-
-
 async def asyncio_style() -> bool:
     return True
 
@@ -181,77 +170,88 @@ def test_a_coroutine_is_refused_without_a_warning_later() -> None:
         judged(answers.nothing, "ensure_load_balancer_deleted")(asyncio_style())
 
 
-def test_a_generator_did_nothing_but_other_values_may_come_from_methods_without_answer() -> None:
+def test_a_generator_did_nothing() -> None:
     with pytest.raises(InvalidAnswer):
         judged(answers.nothing, "m")(n for n in range(3))
-    judged(answers.nothing, "m")({"status": "deleted"})
-    judged(answers.nothing, "m")(None)
-
-
-def test_states_zones_texts() -> None:
-    assert judged(answers.state, "m")(InstanceState.GONE) is InstanceState.GONE
-    with pytest.raises(InvalidAnswer):
-        judged(answers.state, "m")("gone")
-    assert judged(answers.zone, "m")(Zone("a", "b")) == Zone("a", "b")
-    with pytest.raises(InvalidAnswer, match=r"failure_domain.*region"):
-        judged(answers.zone, "m")(Zone("a b", "-"))
-    with pytest.raises(InvalidAnswer):
-        judged(answers.zone, "m")(("a", "b"))
-    assert judged(answers.text, "m")("x") == "x"
-    not_text: list[Any] = ["", "  ", None, b"x", 5]
-    for junk in not_text:
-        with pytest.raises(InvalidAnswer):
-            judged(answers.text, "m")(junk)
-    assert judged(answers.texts, "m")(["a", "b"]) == ("a", "b")
-    assert judged(answers.texts, "m")([]) == ()
-    not_texts: list[Any] = ["ab", {"a": 1}, [""], [None], 5]
-    for junk in not_texts:
-        with pytest.raises(InvalidAnswer):
-            judged(answers.texts, "m")(junk)
-    assert judged(answers.label_text, "m")("") == ""
-    with pytest.raises(InvalidAnswer):
-        judged(answers.label_text, "m")("a/b")
-
-
-def test_addresses_alone() -> None:
-    assert judged(answers.addresses, "m")([address("InternalIP", "1.1.1.1")]) == (address("InternalIP", "1.1.1.1"),)
-    for junk in (None, "1.1.1.1", {"InternalIP": "1.1.1.1"}, 7):
-        with pytest.raises(InvalidAnswer, match="not a sequence"):
-            judged(answers.addresses, "m")(junk)
 
 
 def status(*points: dict[str, Any]) -> V1LoadBalancerStatus:
     return V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(**p) for p in points])
 
 
-def test_load_balancer_statuses() -> None:
-    for fine in (V1LoadBalancerStatus(), status(), status({"ip": "1.2.3.4"}, {"hostname": "lb.example.com"})):
-        passed = judged(answers.load_balancer_status, "m")(fine)
-        assert passed == fine
-        assert passed is not fine
-    with pytest.raises(InvalidAnswer) as caught:
-        judged(answers.load_balancer_status, "ensure_load_balancer")(status({}, {"ip": "nope"}, {"hostname": "a b"}))
-    assert len(caught.value.problems) == 3
-    wrong: list[Any] = [None, {"ingress": []}, V1LoadBalancerStatus.model_construct(ingress="1.2.3.4")]
-    for junk in wrong:
-        with pytest.raises(InvalidAnswer):
-            judged(answers.load_balancer_status, "m")(junk)
-    with pytest.raises(InvalidAnswer):
-        judged(answers.load_balancer_status, "m")(V1LoadBalancerStatus.model_construct(ingress=["1.2.3.4"]))
+ODD = Route("", "", "not-a-cidr", owned=False)  # as other programs make them
+ROUTES = (Route("a", "n1", "10.244.1.0/24"), Route("b", "n2", "fd00:10:244::/64", owned=True))
+ADDRESSES = (address("InternalIP", "1.1.1.1"),)
+TWO_POINTS = status({"ip": "1.2.3.4"}, {"hostname": "a.b"})
+SPOILT = [V1LoadBalancerStatus.model_construct(ingress=points) for points in ("1.2.3.4", ["1.2.3.4"])]
 
 
 @pytest.mark.row("R10")
-def test_routes_of_others_pass_and_junk_spoils_the_list() -> None:
-    odd = Route("", "", "not-a-cidr", owned=False)
-    assert judged(answers.routes, "m")([odd]) == (odd,)
-    assert judged(answers.routes, "m")(iter([odd])) == (odd,)
-    spoilt: list[Any] = [None, "x", [None], [odd, "x"], {"a": odd}]
-    for junk in spoilt:
-        with pytest.raises(InvalidAnswer):
-            judged(answers.routes, "list_routes")(junk)
-    right = [Route("a", "n1", "10.244.1.0/24"), Route("b", "n2", "fd00:10:244::/64", owned=True)]
-    assert judged(answers.routes, "m")(right) == tuple(right)
-    wrong = [*right, Route("c", "n3", "10.244.2.0"), Route("d", "", "", owned=True), Route("e", "n5", "10.244.5.1/24")]
+@pytest.mark.parametrize(
+    ("check", "answer", "passed"),
+    [
+        (answers.flag, False, False),
+        (answers.flag, True, True),
+        (answers.state, InstanceState.GONE, InstanceState.GONE),
+        (answers.zone, Zone("a", "b"), Zone("a", "b")),
+        (answers.text, "x", "x"),
+        (answers.texts, ["a", "b"], ("a", "b")),
+        (answers.texts, [], ()),
+        (answers.label_text, "", ""),
+        (answers.labels, {"a.b/c": "d"}, {"a.b/c": "d"}),
+        (answers.addresses, list(ADDRESSES), ADDRESSES),
+        (answers.load_balancer_status, V1LoadBalancerStatus(), V1LoadBalancerStatus()),
+        (answers.load_balancer_status, status(), status()),
+        (answers.load_balancer_status, status({"ip": "1.2.3.4"}, {"hostname": "a.b"}), TWO_POINTS),
+        (answers.routes, [ODD], (ODD,)),
+        (answers.routes, iter([ODD]), (ODD,)),
+        (answers.routes, list(ROUTES), ROUTES),
+        (answers.nothing, {"status": "deleted"}, None),
+    ],
+)
+def test_right_answers(check: Any, answer: object, passed: object) -> None:
+    found = judged(check, "m")(answer)
+    assert (type(found), found) == (type(passed), passed)
+
+
+@pytest.mark.row("N8", "R10")
+@pytest.mark.parametrize(
+    ("check", "problem", "junk"),
+    [
+        (check, problem, one)
+        for check, problem, junk in (
+            (answers.flag, None, [0, 1, "", "true", [], object()]),
+            (answers.flag, "return statement", [None]),
+            (answers.state, None, ["gone"]),
+            (answers.zone, r"failure_domain.*region", [Zone("a b", "-")]),
+            (answers.zone, None, [("a", "b")]),
+            (answers.text, None, ["", "  ", None, b"x", 5]),
+            (answers.texts, None, ["ab", {"a": 1}, [""], [None], 5]),
+            (answers.label_text, None, ["a/b"]),
+            (answers.labels, None, [None, [("a", "b")], {"a": None}, {"/": "b"}]),
+            (answers.addresses, "not a sequence", [None, "1.1.1.1", {"InternalIP": "1.1.1.1"}, 7]),
+            (answers.load_balancer_status, None, [None, {"ingress": []}, *SPOILT]),
+            (answers.routes, None, [None, "x", [None], [ODD, "x"], {"a": ODD}]),
+        )
+        for one in junk
+    ],
+)
+def test_junk_is_refused(check: Any, problem: str | None, junk: object) -> None:
+    with pytest.raises(InvalidAnswer, match=problem):
+        judged(check, "m")(junk)
+
+
+def test_a_status_is_copied_and_all_its_problems_are_named() -> None:
+    fine = status({"ip": "1.2.3.4"})
+    assert judged(answers.load_balancer_status, "m")(fine) is not fine
+    with pytest.raises(InvalidAnswer) as caught:
+        judged(answers.load_balancer_status, "ensure_load_balancer")(status({}, {"ip": "nope"}, {"hostname": "a b"}))
+    assert len(caught.value.problems) == 3
+
+
+@pytest.mark.row("R10")
+def test_all_wrong_routes_are_named() -> None:
+    wrong = [*ROUTES, Route("c", "n3", "10.244.2.0"), Route("d", "", "", owned=True), Route("e", "n5", "10.244.5.1/24")]
     with pytest.raises(InvalidAnswer) as caught:
         judged(answers.routes, "list_routes")(wrong)
     what = "the destination_cidr"
@@ -260,14 +260,6 @@ def test_routes_of_others_pass_and_junk_spoils_the_list() -> None:
         f"item 3, the route 'd' to node '': {what} '' is not an IP range, such as 10.244.1.0/24",
         f"item 4, the route 'e' to node 'n5': {what} '10.244.5.1/24' has host bits: write 10.244.5.0/24",
     )
-
-
-def test_labels() -> None:
-    assert judged(answers.labels, "m")({"a.b/c": "d"}) == {"a.b/c": "d"}
-    wrong: list[Any] = [None, [("a", "b")], {"a": None}, {"/": "b"}]
-    for junk in wrong:
-        with pytest.raises(InvalidAnswer):
-            judged(answers.labels, "m")(junk)
 
 
 # ---- batches
@@ -279,24 +271,6 @@ def state_of(name: str, value: object) -> InstanceState:
 
 def take(answer: object, names: list[str]) -> BatchAnswer[InstanceState]:
     return by_name(answer, names, state_of, method="instances_state")
-
-
-@pytest.mark.row("N8")
-def test_a_batch_is_taken_apart_by_name() -> None:
-    later = RetryError("later", 3)
-    found = take(
-        {"a": InstanceState.RUNNING, "b": "junk", "c": later, "d": ValueError("x"), "zz": InstanceState.GONE},
-        ["a", "b", "c", "d", "e"],
-    )
-    assert found.values["a"] is InstanceState.RUNNING
-    assert isinstance(found.values["b"], InvalidAnswer)
-    assert found.values["c"] is later
-    assert type(found.values["d"]) is CallFailed
-    assert isinstance(found.values["e"], AnswerMissing)
-    assert set(found.values) == {"a", "b", "c", "d", "e"}
-    assert found.foreign == 1
-    assert not found.is_complete()
-    assert found.throttled is None
 
 
 def test_not_found_is_an_answer_and_throttling_is_noticed() -> None:

@@ -127,7 +127,8 @@ def test_a_cloud_that_is_down_is_not_asked_a_hundredfold() -> None:
 
 
 def test_after_an_outage_poison_is_found_again() -> None:
-    batcher = Batcher(random.Random(1))
+    random.seed(1)
+    batcher = Batcher()
     Cloud(batcher, lambda group: True).fetch(names(1000), 100)
     cloud = Cloud(batcher, poisoned({"n5", "n105"}))
     bad: set[str] = set()
@@ -137,7 +138,8 @@ def test_after_an_outage_poison_is_found_again() -> None:
 
 
 def test_even_if_every_batch_holds_poison_after_an_outage() -> None:
-    batcher = Batcher(random.Random(1))
+    random.seed(1)
+    batcher = Batcher()
     Cloud(batcher, lambda group: True).fetch(names(1000), 10)
     poison = {f"n{i}" for i in range(0, 100, 10)}
     answered: set[str] = set()

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
-from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
 
 from cloudprovider import InvalidAnnotations, Route, SSHKeys
@@ -165,21 +164,6 @@ def test_ssh_keys_are_those_of_the_instances_that_have_them() -> None:
         assert older.count("add_ssh_key_to_all_instances") == 1
     with world(Provider(instances_v2=Capability())) as w:
         assert w.calls.ssh_keys is None
-
-
-def test_routes_and_volumes() -> None:
-    provider = Provider(
-        routes=Capability(list_routes=lambda c: ["junk"]),
-        pv_labeler=Capability(get_labels_for_volume=lambda pv: {"zone": pv.metadata.name}),
-    )
-    with world(provider) as w:
-        c = w.calls
-        assert c.routes
-        assert c.pv_labeler
-        with pytest.raises(InvalidAnswer, match="list_routes"):
-            c.routes.list("c")
-        volume = there(V1PersistentVolume.from_dict({"metadata": {"name": "pv1"}}))
-        assert c.pv_labeler.labels(volume) == {"zone": "pv1"}
 
 
 def test_the_provider_itself() -> None:

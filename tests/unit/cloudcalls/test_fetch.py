@@ -165,17 +165,19 @@ def test_each_node_gets_what_the_batch_said_about_it() -> None:
             "n3": None,
             "n4": metadata("n4", provider_id="other://n4"),
             "n5": metadata("n5", provider_id=""),
+            "n7": ValueError("x"),
             "stranger": metadata("stranger"),
         }
 
     provider, batch = batching(answer)
     with world(provider) as w:
-        answers = w.fetch(nodes(7))
+        answers = w.fetch(nodes(8))
         assert answers["n0"] == metadata("n0")
         assert isinstance(answers["n1"], InstanceNotFound)
         assert answers["n2"] is later
         assert all(isinstance(answers[n], InvalidAnswer) for n in ("n3", "n4", "n5"))
         assert isinstance(answers["n6"], AnswerMissing)
+        assert type(answers["n7"]) is CallFailed
         assert "stranger" not in answers
         assert batch.count("instances_metadata") == 1, "an answer about a node is no reason to ask again"
         assert w.requests("instances_metadata", "partial") == 1
@@ -516,63 +518,15 @@ def test_when_all_hang_the_bound_of_threads_holds() -> None:
         assert len(task.result()) == 100, "even then every node gets its answer"
 
 
-# ---- shared answers
+# ---- remembered answers
 
 
-@pytest.mark.row("N14")
-def test_two_fetches_of_the_same_node_at_once_make_one_call() -> None:
-    hang = Hang(good)
-    provider, v2 = one_by_one(hang)
-    with world(provider) as w:
-        first = Task(lambda: w.fetch(nodes(3)))
-        hang.wait_entered(3)
-        second = Task(lambda: w.fetch(nodes(4)))
-        hang.wait_entered(1)  # n3 alone
-        hang.release()
-        assert len(first.result().good()) == 3
-        assert len(second.result().good()) == 4
-        assert v2.count("instance_metadata") == 4
-
-
-def test_fresh_questions_join_nobody() -> None:
-    hang = Hang(good)
-    provider, v2 = one_by_one(hang)
-    with world(provider) as w:
-        first = Task(lambda: w.fetch(nodes(1)))
-        hang.wait_entered()
-        second = Task(lambda: w.fetch(nodes(1), fresh=True))
-        hang.wait_entered()
-        hang.release()
-        assert first.result() == second.result()
-        assert v2.count("instance_metadata") == 2
-
-
-def test_states_are_fresh_unless_told_otherwise() -> None:
-    hang = Hang(lambda seq: dict.fromkeys(names_of(seq), InstanceState.RUNNING))
-    provider, batch = batching(hang)
+def test_no_state_is_remembered() -> None:
+    provider, batch = batching(lambda seq: dict.fromkeys(names_of(seq), InstanceState.RUNNING))
     with world(provider, cache_ttl=60) as w:
-        tasks = [Task(lambda: w.fetch_state(nodes(1))) for _ in range(2)]
-        hang.wait_entered(2)
-        hang.release()
-        for task in tasks:
-            assert task.result()["n0"] is InstanceState.RUNNING
         for _ in range(2):
-            w.fetch_state(nodes(1), fresh=False)
-        assert batch.count("instances_state") == 4, "no state is remembered"
-
-
-def test_whoever_joined_hears_of_failures_too() -> None:
-    hang = Hang(OSError("down"))
-    provider, v2 = one_by_one(hang)
-    with world(provider) as w:
-        first = Task(lambda: w.fetch(nodes(1)))
-        hang.wait_entered()
-        second = Task(lambda: w.fetch(nodes(1)))
-        w.clock.wait_for_waiters(2)
-        hang.release()
-        assert isinstance(first.result()["n0"], CallFailed)
-        assert isinstance(second.result()["n0"], CallFailed)
-        assert v2.count("instance_metadata") == 1
+            w.fetch_state(nodes(1))
+        assert batch.count("instances_state") == 2
 
 
 @pytest.mark.row("N14")
@@ -621,21 +575,6 @@ def test_new_nodes_overtake_a_sweep() -> None:
         assert len(new.result().good()) == 1
         assert len(sweep.result().good()) == 20
         assert order[:2] == ["n0", "new"]
-
-
-def test_a_new_node_does_not_wait_for_a_sweeps_question_about_it() -> None:
-    gate = Hang(good)
-    provider, v2 = one_by_one(lambda n: gate(n) if name_of(n) == "n0" else good(n))
-    with world(provider, concurrency=1) as w:
-        sweep = Task(lambda: w.fetch(nodes(3), priority=PRIORITY_SWEEP))
-        gate.wait_entered()
-        w.clock.wait_for_waiters(1)
-        new = Task(lambda: w.fetch(nodes(3)[2:], priority=PRIORITY_NEW))
-        w.clock.wait_for_waiters(2)
-        gate.release()
-        assert len(new.result().good()) == 1
-        sweep.result()
-        assert v2.count("instance_metadata") == 4
 
 
 def test_a_controller_that_cannot_take_an_answer_loses_that_one() -> None:
@@ -695,17 +634,6 @@ def test_a_fetch_leaves_nothing_behind_for_the_collector_of_cycles() -> None:
                 assert all(end.wait(LIMIT) for end in ends)
             finally:
                 gc.enable()
-
-
-def test_nothing_is_left_behind() -> None:
-    provider, _ = batching(fails_for("n3"))
-    with world(provider) as w:
-        for _ in range(3):
-            w.fetch(nodes(50))
-        way = w.calls._found["metadata"]
-        assert way.answers._asked == {}
-        assert w.calls.in_flight() == 0
-        assert w.calls._gateway.pool.waiting() == 0
 
 
 # ---- a provider that does everything wrong at once

@@ -18,6 +18,7 @@ from cloudprovider import (
     Throttled,
     Zone,
 )
+from cloudprovider.helpers import same_provider_id
 from controllers.cloudcalls.errors import CallFailed, CallOverdue, InvalidAnswer
 from controllers.cloudcalls.nodes.instances import (
     Program,
@@ -27,6 +28,7 @@ from controllers.cloudcalls.nodes.instances import (
     state_legacy,
     state_v2,
 )
+from controllers.cloudcalls.nodes.memory import Facts
 from tests.unit.cloudcalls.support import metadata, node
 
 PREFIXES = ("test://",)
@@ -77,7 +79,7 @@ def question(provider_id: str = "") -> Question:
 
 def legacy_metadata(cloud: Cloud, provider_id: str = "", zones: bool = True) -> Any:
     ask: Any = cloud
-    return drive(metadata_legacy(ask, ask if zones else None, question(provider_id), "test", PREFIXES))
+    return drive(metadata_legacy(ask, ask if zones else None, question(provider_id), "test", PREFIXES, Facts()))
 
 
 GOOD = {
@@ -131,10 +133,10 @@ def test_exists_and_then_not_found_is_unknown() -> None:
 
 def test_metadata_of_v2() -> None:
     cloud: Any = Cloud({"instance_metadata": metadata("n1", provider_id="")})
-    found = drive(metadata_v2(cloud, question("test://own"), PREFIXES))
+    found = drive(metadata_v2(cloud, question("test://own"), PREFIXES, same_provider_id))
     assert found.provider_id == "test://own"
     with pytest.raises(InvalidAnswer, match="neither has the node"):
-        drive(metadata_v2(cloud, question(), PREFIXES))
+        drive(metadata_v2(cloud, question(), PREFIXES, same_provider_id))
 
 
 def test_every_call_carries_the_nodes_key_and_priority() -> None:

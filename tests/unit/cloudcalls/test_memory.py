@@ -1,5 +1,5 @@
-"""Answers that are not asked for again: joined while they are asked for, kept for one poll; type
-and zone of the older Instances, asked for at a tenth of the refreshes' pace (row N23)."""
+"""Answers that are not asked for again: kept for one poll (row N14); type and zone of the older
+Instances, asked for at a tenth of the refreshes' pace (row N23)."""
 
 from __future__ import annotations
 
@@ -10,69 +10,47 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import Zone
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP
-from controllers.cloudcalls.nodes.memory import PACE, AnswerCache, Facts, identity
+from controllers.cloudcalls.nodes import memory
+from controllers.cloudcalls.nodes.memory import PACE, AnswerCache, Facts
 from tests.unit.cloudcalls.support import Capability, Provider, node, world
 
 ADDRESSES = [V1NodeAddress(type="InternalIP", address="10.0.0.1")]
 
 
-def test_identity_is_the_instance_or_else_the_revision() -> None:
-    known = node("n1", provider_id="test://1")
-    assert identity(known) == identity(node("n1", provider_id="test://1", revision="2"))
-    assert identity(known) != identity(node("n1", provider_id="test://2"))
-    assert identity(node("n1")) == identity(node("n1"))
-    assert identity(node("n1")) != identity(node("n1", revision="2"))
-    recreated = node("n1", provider_id="test://1")
-    assert recreated.metadata is not None
-    recreated.metadata.uid = "another"
-    assert identity(known) != identity(recreated)
-
-
 @pytest.mark.row("N14")
-def test_kept_for_its_time_counted_from_the_question() -> None:
+def test_an_answer_serves_for_its_time_from_the_question_on_and_no_older_one_replaces_it() -> None:
     answers: AnswerCache[str] = AnswerCache(10.0)
-    answers.settle("k", None, "a", asked_at=100.0, now=105.0)
-    assert answers.recall("k", 109.9) == "a"
-    assert answers.recall("k", 110.0) is None
-    assert answers.recall("other", 105.0) is None
-
-
-def test_nothing_is_kept_without_a_time_and_errors_never() -> None:
-    answers: AnswerCache[str] = AnswerCache(0.0)
-    answers.settle("k", None, "a", 100.0, 100.0)
-    assert answers.recall("k", 100.0) is None
-    assert len(answers) == 0
-    keeping: AnswerCache[str] = AnswerCache(10.0)
-    keeping.settle("k", None, ValueError(), 100.0, 100.0)
-    assert len(keeping) == 0
-
-
-def test_an_older_answer_does_not_replace_a_newer_one() -> None:
-    answers: AnswerCache[str] = AnswerCache(10.0)
-    answers.settle("k", None, "new", asked_at=105.0, now=106.0)
-    answers.settle("k", None, "old", asked_at=100.0, now=107.0)
-    assert answers.recall("k", 108.0) == "new"
+    one = node("n1")
+    answers.keep(one, "new", asked_at=105.0, now=106.0)
+    answers.keep(one, "old", asked_at=100.0, now=107.0)
+    assert answers.recall(one, 114.9) == "new"
+    assert answers.recall(one, 115.0) is None
 
 
 def test_old_answers_are_freed() -> None:
+    for ttl in (10, 0):
+        answers: AnswerCache[str] = AnswerCache(ttl)
+        for i in range(100):
+            answers.keep(node(f"n{i}"), "a", asked_at=float(i), now=float(i))
+        assert len(answers) == ttl
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "other", "same"),
+    [
+        ("test://1", {"provider_id": "test://1", "revision": "2"}, True),
+        ("test://1", {"provider_id": "test://2"}, False),
+        ("test://1", {"provider_id": "test://1", "uid": "another"}, False),
+        ("", {}, True),
+        ("", {"revision": "2"}, False),
+    ],
+)
+def test_an_answer_is_about_the_instance_or_else_about_the_revision(
+    provider_id: str, other: dict[str, Any], same: bool
+) -> None:
     answers: AnswerCache[str] = AnswerCache(10.0)
-    for i in range(100):
-        answers.settle(i, None, "a", asked_at=float(i), now=float(i))
-    assert len(answers) == 10
-
-
-def test_joining() -> None:
-    answers: AnswerCache[str] = AnswerCache(0.0)
-    told: list[Any] = []
-    first, second, third = object(), object(), object()
-    assert not answers.join("k", first, 0, told.append)
-    assert answers.join("k", second, 0, told.append)
-    assert answers.join("k", third, -10, told.append)
-    answers.settle("k", second, "not the one who asks", 0.0, 0.0)
-    assert told == []
-    answers.settle("k", first, "answer", 0.0, 0.0)
-    assert told == ["answer", "answer"]
-    assert not answers.join("k", second, 0, told.append), "nobody is asking any more"
+    answers.keep(node("n1", provider_id=provider_id), "a", 0.0, 0.0)
+    assert (answers.recall(node("n1", **other), 0.0) == "a") is same
 
 
 def older() -> tuple[Capability, Provider]:
@@ -118,17 +96,15 @@ def test_a_change_of_type_is_seen_within_ten_refreshes() -> None:
         assert w.fetch([one], priority=PRIORITY_NEW)["n1"].instance_type == "huge"
 
 
-def test_another_uid_or_provider_id_is_another_instance_and_memory_is_bounded() -> None:
-    facts = Facts(limit=2)
+def test_another_uid_or_provider_id_is_another_instance_and_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_LIMIT", 2)
+    facts = Facts()
     one = node("n1", provider_id="test://1")
     facts.keep(one, "test://1", ("m5", Zone("z", "r")))
     facts.keep(one, "test://1", ("m5", Zone("z", "r")))
     assert facts.recall(one, "test://1") == ("m5", Zone("z", "r"))
     assert facts.recall(one, "test://2") is None
-    other = node("n1", provider_id="test://1")
-    assert other.metadata is not None
-    other.metadata.uid = "another"
-    assert facts.recall(other, "test://1") is None
+    assert facts.recall(node("n1", provider_id="test://1", uid="another"), "test://1") is None
     for name in ("n2", "n3", "n4"):
         facts.keep(node(name), "", ("m5", Zone()))
     assert len(facts) == 2

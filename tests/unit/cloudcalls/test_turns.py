@@ -28,7 +28,6 @@ class Bench:
 
     def push(self, method: str, key: str, priority: int = PRIORITY_NORMAL) -> Called:
         call: Called = CloudCall(method, print, (), key, answers.nothing, priority=priority)
-        call.flow = flow_of(method, key)
         self.turns.push(call)
         return call
 

@@ -16,6 +16,7 @@ from cloudprovider.commands.failure import UnusableAnswer
 from cloudprovider.commands.forecast import new_node
 from cloudprovider.commands.nodeinfo import _metadata as as_node_info
 from cloudprovider.commands.questions import questions_about, questions_for
+from cloudprovider.helpers import same_provider_id
 from cloudprovider.internal.problem import Problem
 from controllers.cloudcalls.call import CloudCall
 from controllers.cloudcalls.capabilities import LoadBalancerCalls, RouteCalls
@@ -90,7 +91,8 @@ def test_metadata(wrong: str) -> None:
     node = V1Node(metadata=V1ObjectMeta(name="n", uid="u"))
     expected = answers.problems_of(answers.metadata, answer, prefixes=PREFIXES)
     assert expected
-    ask = next(metadata_v2(cast(Any, Provider(answer)), Question(node, PRIORITY_NORMAL), PREFIXES))
+    question = Question(node, PRIORITY_NORMAL)
+    ask = next(metadata_v2(cast(Any, Provider(answer)), question, PREFIXES, same_provider_id))
     assert invalid(lambda: ask.check(answer)) == expected
     with pytest.raises(UnusableAnswer, match="cannot be used") as unusable:
         as_node_info(answer, cast(Any, Provider(None)))

@@ -94,12 +94,8 @@ class Cloud(NodeCloud):
         self.max_batch = max_batch
         self.by_name: dict[str, InstanceMetadata | Exception] = {}
         self.named: list[V1Node] = []
-        self.fresh: list[bool] = []
 
-    def fetch_state(
-        self, nodes: Sequence[V1Node], deliver: Callable[[str, Any], None], *, fresh: bool = True, priority: int = 0
-    ) -> None:
-        self.fresh.append(fresh)
+    def fetch_state(self, nodes: Sequence[V1Node], deliver: Callable[[str, Any], None]) -> None:
         for one in nodes:
             self.answer(one, deliver)
 

@@ -20,7 +20,7 @@ from controllers.service.cloud import ServiceCloud
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import ServiceMetrics
-from controllers.service.nodesync import NodeSync, Window
+from controllers.service.nodesync import NodeSync
 from controllers.service.pacing import Schedule
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
@@ -77,7 +77,8 @@ class Bench:
             self.queue,
             self.records,
             self.targets,
-            window=Window(settings["window"], settings["longest"]),
+            quiet=settings["window"],
+            longest=settings["longest"],
             latency=measures.nodesync_latency,
             clock=clock,
         )

@@ -169,8 +169,8 @@ class Cloud(Calls):
         self.leave(fault)
         return status
 
-    def update(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = 0) -> None:
-        fault = self._enter("update", cluster_name, service, priority)
+    def update(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+        fault = self._enter("update", cluster_name, service)
         if key_of(service) in self.elsewhere:
             raise ImplementedElsewhere("not mine")
         found = self.balancers.get(uid_of(service))
@@ -181,8 +181,8 @@ class Cloud(Calls):
         found.nodes = [*map(describe, nodes)]
         self.leave(fault)
 
-    def ensure_deleted(self, cluster_name: str, service: V1Service, *, priority: int = 0) -> None:
-        fault = self._enter("delete", cluster_name, service, priority)
+    def ensure_deleted(self, cluster_name: str, service: V1Service) -> None:
+        fault = self._enter("delete", cluster_name, service)
         self.balancers.pop(uid_of(service), None)
         self.leave(fault)
 

@@ -61,21 +61,6 @@ def _fingerprint(scope: Scope = SCOPE, **fields: Any) -> str:
 # ---- what is wanted
 
 
-@pytest.mark.row("S9")
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({}, True),
-        ({"deleted": True}, False),
-        ({"deleted": True, "finalizers": [FINALIZER]}, False),
-        ({"type": "ClusterIP"}, False),
-        ({"loadBalancerClass": "example.com/other"}, False),
-    ],
-)
-def test_a_load_balancer_is_for_services_that_want_ours_and_stay(fields: dict[str, Any], expected: bool) -> None:
-    assert changes.wants_load_balancer_from_us(service(**fields)) is expected
-
-
 OURS = {APPLIED: "v2 uid=uid-web spec=none nodes=none"}
 OTHERS = {APPLIED: "v2 uid=uid-other spec=none nodes=none"}
 HELD: dict[str, Any] = {"finalizers": [FINALIZER]}
@@ -183,37 +168,6 @@ def test_all_other_annotations_do(one: dict[str, str], other: dict[str, str]) ->
 @pytest.mark.parametrize("field", sorted(FULL))
 def test_a_change_that_the_fingerprint_sees_is_relevant(field: str) -> None:
     assert changes.relevant(service(**FULL)) != changes.relevant(service(**FULL | {field: OTHER[field]}))
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"uid": "other"},
-        {"type": "ClusterIP"},
-        {"deleted": True, "finalizers": [FINALIZER]},
-        {"finalizers": []},
-        {"annotations": {}},
-        {"annotations": {APPLIED: "v1"}},
-        {"ingress": []},
-        {"port": 81},
-        {"loadBalancerClass": "example.com/other"},
-    ],
-)
-def test_so_is_everything_else_that_we_set_or_act_upon(changed: dict[str, Any]) -> None:
-    fields: dict[str, Any] = {"finalizers": [FINALIZER], "annotations": {"a": "b"}, "ingress": [POINT]}
-    assert changes.relevant(service(**fields)) != changes.relevant(service(**fields | changed))
-
-
-def test_what_others_keep_on_a_service_is_not() -> None:
-    one = service(finalizers=[FINALIZER], ingress=[POINT])
-    other = service(
-        finalizers=["example.com/x", FINALIZER], version="2", selector={"app": "web"}, ingress=[{"ip": "192.0.2.2"}]
-    )
-    assert changes.relevant(one) == changes.relevant(other)
-    # Nor is the spec of one that has no load balancer, nor will.
-    assert changes.relevant(service(type="NodePort")) == changes.relevant(
-        service(type="NodePort", port=81, annotations={"a": "b"})
-    )
 
 
 # ---- the note

@@ -17,11 +17,6 @@ from tests.unit.service.objects import raw_node, raw_service
 HOUR = 3600.0
 
 
-@pytest.fixture
-def bench() -> Bench:
-    return Bench("n1")
-
-
 def _web(bench: Bench) -> Raw:
     return bench.server.services["default/web"]
 

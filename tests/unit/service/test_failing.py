@@ -19,14 +19,8 @@ from tests.support.there import there
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, raw_node, raw_service
 
+pytestmark = pytest.mark.usefixtures("served")
 KEY = "default/web"
-
-
-@pytest.fixture
-def bench() -> Bench:
-    bench = Bench("n1")
-    bench.serve()
-    return bench
 
 
 def _join(bench: Bench, number: int = 2) -> None:

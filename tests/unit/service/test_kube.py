@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controllers.runtime.api import STRATEGIC_PATCH, Conflict, Invalid, NotFound, ServerError
+from controllers.runtime.api import Conflict, Invalid, NotFound, ServerError
 from controllers.runtime.cache import version_of
 from controllers.runtime.write import Patch
 from controllers.service import changes
@@ -40,11 +40,6 @@ def test_a_write_goes_out_with_the_uid_and_brings_the_fresh_object(bench: Bench)
     assert written.spec is not None
     assert written.spec.load_balancer_ip == "192.0.2.7"
     assert version_of(written) == str(bench.server.version)
-
-
-def test_a_subresource_is_written_at_its_own_path(bench: Bench) -> None:
-    bench.api.write(KEY, service(), Patch({"metadata": {"annotations": {"a": "b"}}}, STRATEGIC_PATCH, "status"))
-    assert [path for path, _ in bench.server.patches] == ["web/status"]
 
 
 def test_nothing_to_write_is_no_request(bench: Bench) -> None:

@@ -75,10 +75,13 @@ def test_a_stream_of_changes_holds_it_back_only_so_long() -> None:
 @pytest.mark.row("S6", "S13")
 def test_only_load_balancers_that_lag_behind_are_queued() -> None:
     bench = Bench("n1")
-    present = bench.targets.current().digest
+    bench.nodes.objects["n2"] = node("n2", taints=[TAINT_TO_BE_DELETED])
+    present = bench.targets.current()
+    [with_the_tainted] = present.good_enough
     _record(bench, "lags", "0" * 16)
     _record(bench, "unsure", "")
-    _record(bench, "has-them", present)
+    _record(bench, "has-them", present.digest)
+    _record(bench, "has-the-tainted-too", with_the_tainted)
     _record(bench, "not-ours", "", state=State.ELSEWHERE)
     _record(bench, "gone", "", state=State.GONE)
     bench.sync.sync(ALL_NODES)

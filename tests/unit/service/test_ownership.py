@@ -22,11 +22,6 @@ CLASS: dict[str, Any] = {"loadBalancerClass": "example.com/other"}
 POINT = {"ip": "203.0.113.9"}
 
 
-@pytest.fixture
-def bench() -> Bench:
-    return Bench("n1")
-
-
 def _web(bench: Bench) -> Raw:
     return bench.server.services[KEY]
 

@@ -10,14 +10,8 @@ from tests.support.controllers import Server
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, raw_service
 
+pytestmark = pytest.mark.usefixtures("served")
 KEY = "default/web"
-
-
-@pytest.fixture
-def bench() -> Bench:
-    bench = Bench("n1")
-    bench.serve()
-    return bench
 
 
 @pytest.mark.row("S18")

@@ -16,11 +16,6 @@ def _web(bench: Bench) -> Raw:
     return bench.server.services["default/web"]
 
 
-@pytest.fixture
-def bench() -> Bench:
-    return Bench("n1")
-
-
 @pytest.mark.row("S7")
 @pytest.mark.parametrize("change", ["revision", "identity", "spec", "note", "finalizer", "status"])
 def test_a_new_process_trusts_a_note_only_as_far_as_everything_matches(bench: Bench, change: str) -> None:

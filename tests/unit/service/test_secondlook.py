@@ -14,11 +14,9 @@ KEY = "default/web"
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench("n1")
-    bench.serve()
-    bench.second_look.begin()
-    return bench
+def bench(served: Bench) -> Bench:
+    served.second_look.begin()
+    return served
 
 
 def _delete(bench: Bench) -> None:

@@ -155,8 +155,3 @@ def test_a_status_is_written_when_a_call_of_ours_changed_it(bench: Bench) -> Non
     bench.server.edit(KEY, lambda raw: raw["spec"].update(loadBalancerIP="192.0.2.77"))
     bench.settle()
     assert [point["ip"] for point in bench.server.services[KEY]["status"]["loadBalancer"]["ingress"]] == ["192.0.2.77"]
-
-
-@pytest.fixture
-def bench() -> Bench:
-    return Bench("n1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controllers.cloudcalls.call import Inbox
@@ -14,6 +16,8 @@ from tests.unit.runtime.loopback import Call
 
 pytestmark = pytest.mark.row("K1")
 
+ANSWER: Any = "a call that ended"
+
 
 def test_a_wait_for_the_cloud_is_no_stall_and_what_follows_it_is() -> None:
     clock, metrics = FakeClock(), Metrics()
@@ -22,7 +26,7 @@ def test_a_wait_for_the_cloud_is_no_stall_and_what_follows_it_is() -> None:
 
     def reconcile(key: str) -> None:
         inbox.wait(clock, clock.monotonic() + 300.0)  # as the gateway waits for a call
-        answered.put("over")
+        answered.put(ANSWER)
         with answered.condition:  # and here the code of the controller hangs
             clock.wait(answered.condition, 1000.0)
 
@@ -33,7 +37,7 @@ def test_a_wait_for_the_cloud_is_no_stall_and_what_follows_it_is() -> None:
     queue.add("default/next")
     clock.advance(299.0)
     assert worker.health()[1], "neither the call nor the key that waits behind it is a stall"
-    inbox.put("an answer")
+    inbox.put(ANSWER)
     clock.wait_for_timeout(1000.0)
     clock.advance(STALL_AFTER - 1.0)
     assert worker.health()[1]
@@ -60,7 +64,7 @@ def test_a_batch_is_a_piece_of_work_and_the_longest_counts() -> None:
         clock.wait_for_timeout(1000.0)
         clock.advance(100.0)
         assert progress.longest() == (106.0, "a")
-        inbox.put("x")
+        inbox.put(ANSWER)
         call.outcome()
     assert progress.longest() == (0.0, None)
 
