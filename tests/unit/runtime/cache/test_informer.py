@@ -12,17 +12,17 @@ import pytest
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.testing.waiting import eventually
-from controllers.runtime.api import Unreachable
+from controllers.runtime.api import Response, Unreachable
 from controllers.runtime.cache import NODES, SERVICES, InformerFactory, Registration, handlers, version_of
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.resources import Raw
 from controllers.runtime.cache.store import Cache
-from controllers.runtime.cache.watchtypes import Lines, WatchOptions
+from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import JSON
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
-from tests.unit.runtime.cache.informers import WAIT, Body, bookmark, event, malformed, page, raw_node
+from tests.unit.runtime.cache.informers import WAIT, answer, bookmark, event, malformed, page, raw_node, rest_of
 
 
 class Feed:
@@ -78,12 +78,12 @@ class Server:
         query: Mapping[str, str] | None = None,
         accept: str = JSON,
         timeout: float | None = None,
-    ) -> Body:
+    ) -> Response:
         self.asked.set()
         assert self.listing.wait(3 * WAIT)  # longer than a test waits for `stop`
-        return Body(self.body if path == "/api/v1/nodes" else page(5, kind="ServiceList"))
+        return answer(self.body if path == "/api/v1/nodes" else page(5, kind="ServiceList"))
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> Feed:
         feed = Feed(self.opening)
         if path == "/api/v1/nodes":
             self.feeds.put(feed)
@@ -142,7 +142,7 @@ class World:
         self.server = server
         self.clock = FakeClock()
         self.metrics = Metrics()
-        self.informer = Informer(server, NODES, metrics=self.metrics, clock=self.clock)
+        self.informer = Informer(rest_of(server), NODES, metrics=self.metrics, clock=self.clock)
 
     def handle(self, recorder: Recorder, **more: Any) -> Registration[V1Node]:
         return self.informer.add_handler(recorder.add, recorder.update, recorder.delete, **more)
@@ -638,7 +638,7 @@ class TestHealth:
 class TestFactory:
     def test_informers_are_shared_and_synced_together(self) -> None:
         server, metrics, never = Server(5, raw_node("a", 1)), Metrics(), threading.Event()
-        factory = InformerFactory(server, metrics=metrics, options=WatchOptions())
+        factory = InformerFactory(rest_of(server), metrics=metrics, options=WatchOptions())
         nodes = factory.informer(NODES)
         assert factory.informer(NODES) is nodes
         server.listing.clear()
@@ -684,7 +684,7 @@ def test_a_handler_without_a_thread_is_not_registered(worlds: Make) -> None:
 def test_one_that_reads_once_stands_still_and_changes_only_by_what_it_is_told() -> None:
     metrics = Metrics()
     server, told = Server(5, raw_node("a", 3)), Recorder()
-    informer = Informer(server, NODES, metrics=metrics, once=True)
+    informer = Informer(rest_of(server), NODES, metrics=metrics, once=True)
     informer.add_handler(told.add, told.update, told.delete)
     assert informer.busy()
     informer.start()
@@ -705,4 +705,4 @@ def test_one_that_reads_once_stands_still_and_changes_only_by_what_it_is_told() 
     assert server.feeds.empty()
     assert informer.stop()
     with pytest.raises(RuntimeError, match="follows the server"):
-        Informer(server, NODES, metrics=metrics).amend("a", None)
+        Informer(rest_of(server), NODES, metrics=metrics).amend("a", None)
