@@ -33,7 +33,7 @@ from controllers.runtime.api import (
 )
 from controllers.runtime.api.credentials import Fixed, TokenFile
 from controllers.runtime.api.kubeconfig import Access
-from controllers.runtime.api.official import ServerSettings
+from controllers.runtime.api.wire import Endpoint
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import unusable
 from tests.support.clock import FakeClock
@@ -56,7 +56,7 @@ class Answers:
 def builder_for(server: Server, **options: Any) -> ClientBuilder:
     source = options.pop("source", Fixed("Bearer t"))
     headers = options.pop("headers", ())
-    return ClientBuilder(Access(ServerSettings(host=server.url), source, headers), settings_from(options), **options)
+    return ClientBuilder(Access(Endpoint.parse(server.url), source, headers=headers), settings_from(options), **options)
 
 
 def write(rest: RestClient) -> int:
@@ -125,7 +125,7 @@ class TestRequests:
 
     def test_a_base_path_is_kept(self) -> None:
         with Server() as server:
-            access = Access(ServerSettings(host=f"{server.url}/k8s/clusters/c-1"), Fixed())
+            access = Access(Endpoint.parse(f"{server.url}/k8s/clusters/c-1"), Fixed())
             with ClientBuilder(access) as clients:
                 clients.rest("x").get("/api/v1/nodes")
                 CoreV1Api(clients.client("v")).list_namespace()

@@ -16,7 +16,7 @@ from kubernetes.client import CoreV1Api
 from controllers.runtime.api import ClientBuilder, ClientSettings, Unreachable
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
-from controllers.runtime.api.official import ServerSettings
+from controllers.runtime.api.tls import TLSSettings
 from controllers.runtime.api.wire import excluded, proxy_from_environment
 from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Authority, Peer, Server, shut_down
@@ -145,10 +145,8 @@ def socks_proxy(port: int, log: list[object], *, password: bool = False, refusal
 
 
 def builder(server: str, proxy: str, authority: Authority) -> ClientBuilder:
-    configuration = ServerSettings(host=server)
-    configuration.ssl_ca_cert = str(authority.file)
-    configuration.proxy = proxy
-    return ClientBuilder(Access(configuration, Fixed("Bearer t")))
+    endpoint = Endpoint.parse(server, proxy=proxy)
+    return ClientBuilder(Access(endpoint, Fixed("Bearer t"), TLSSettings(ca_file=str(authority.file))))
 
 
 def big_answers(peer: Peer) -> None:
@@ -245,9 +243,8 @@ class TestThroughProxies:
 
         monkeypatch.setattr(socket, "getaddrinfo", local)
         with Server(big_answers, tls=authority.server_context("api.example.test")) as server:
-            configuration = ServerSettings(host=f"https://api.example.test.:{server.port}")
-            configuration.ssl_ca_cert = str(authority.file)
-            with ClientBuilder(Access(configuration, Fixed())) as clients:
+            endpoint = Endpoint.parse(f"https://api.example.test.:{server.port}")
+            with ClientBuilder(Access(endpoint, Fixed(), TLSSettings(ca_file=str(authority.file)))) as clients:
                 clients.rest("x").get("/a")
 
     def test_an_address_that_does_not_answer_costs_a_moment(
@@ -275,7 +272,7 @@ class TestThroughProxies:
 
             monkeypatch.setattr(socket, "getaddrinfo", two)
             with ClientBuilder(
-                Access(ServerSettings(host="http://api.example.test"), Fixed()), ClientSettings(timeout=600)
+                Access(Endpoint.parse("http://api.example.test"), Fixed()), ClientSettings(timeout=600)
             ) as clients:
                 outcome: list[object] = []
                 thread = threading.Thread(target=lambda: outcome.append(clients.rest("x").get("/a")), daemon=True)

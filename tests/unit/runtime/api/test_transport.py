@@ -479,7 +479,7 @@ class TestNames:
     def test_urls(self, url: str, host: str, port: int, authority: str, base: str) -> None:
         endpoint = Endpoint.parse(url)
         assert (endpoint.host, endpoint.port, endpoint.authority, endpoint.base_path) == (host, port, authority, base)
-        assert Endpoint.parse(endpoint.url).port == port
+        assert Endpoint.parse(endpoint.url) == endpoint
 
     @pytest.mark.parametrize("url", ["", "host:6443", "ftp://host", "https://", "https://host?x=1"])
     def test_what_is_no_url(self, url: str) -> None:
