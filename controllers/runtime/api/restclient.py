@@ -28,7 +28,7 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-DEFAULT_TRIES: Final = 3
+TRIES: Final = 3
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _PATH: Final = re.compile(r"/[!-~]*")
@@ -72,7 +72,6 @@ class RestClient:
         transport: Transport,
         identity: Identity,
         *,
-        tries: int = DEFAULT_TRIES,
         field_validation: str | None = None,
     ) -> None:
         """`field_validation` (Ignore, Warn, Strict) is a query parameter of writes."""
@@ -84,7 +83,6 @@ class RestClient:
         self._metrics = identity.metrics
         self._waits = transport.waits
         self._clock = transport.clock
-        self._tries = tries
         self._validation = f"fieldValidation={field_validation}" if field_validation else ""
         lines = [("Host", transport.endpoint.authority), ("User-Agent", self.user_agent), *identity.headers]
         if transport.proxy_authorization:
@@ -135,7 +133,7 @@ class RestClient:
         guard = self._asker(method, path) if write else None
         self._take_turn(method)
         deadline = self._clock.monotonic() + (self._identity.timeout if timeout is None else timeout)
-        tries = self._tries
+        tries = TRIES
         while True:
             authorization = self._authorization(method, path)
             head = self._head(method, target, accept, authorization, content_type if body is not None else "", payload)

@@ -48,8 +48,6 @@ class Transport:
         waits: Waits | None = None,
         reachability: Reachability | None = None,
         doubts: Doubts | None = None,
-        max_idle: int = MAX_IDLE,
-        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.endpoint = endpoint
         self.waits = waits or Waits()
@@ -61,8 +59,6 @@ class Transport:
         self.target_prefix = (f"http://{endpoint.authority}" if through else "") + endpoint.base_path
         self.proxy_authorization = through.authorization if through else ""
         self._tls = tls
-        self._max_idle = max_idle
-        self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._idle: deque[Connection] = deque()  # the most recently used last
         self._live: set[Connection] = set()
@@ -94,7 +90,7 @@ class Transport:
             sent = False
             try:
                 leave = guard() if guard is not None else None
-                connection.deadline = deadline
+                connection.life.deadline = deadline
                 within = None
                 if method not in READS:
                     within = deadline - self.clock.monotonic()
@@ -154,7 +150,7 @@ class Transport:
         with self._lock:
             silent = [connection for connection in self._live if connection.heard <= since]
         for connection in silent:
-            connection.interrupt()
+            connection.life.interrupt()
 
     def recheck_tls(self) -> None:
         """A certificate was refused: look at the files at the next connection."""
@@ -168,7 +164,7 @@ class Transport:
             idle, self._idle = self._idle, deque()
             live, self._live = self._live, set()
         for connection in live:
-            connection.interrupt()
+            connection.life.interrupt()
         for connection in idle:
             connection.close()
 
@@ -206,7 +202,7 @@ class Transport:
             # Looked at however short it was idle: a server may close right after an answer, and a
             # write that is sent into the closing connection fails without telling whether it was
             # applied.
-            if idle < self._idle_seconds and connection.context is context and connection.quiet():
+            if idle < IDLE_SECONDS and connection.context is context and connection.quiet():
                 return connection
             self.discard(connection)
 
@@ -260,7 +256,7 @@ class Transport:
                 surplus.append(connection)
             else:
                 self._idle.append(connection)
-                while len(self._idle) > self._max_idle or now - self._idle[0].heard >= self._idle_seconds:
+                while len(self._idle) > MAX_IDLE or now - self._idle[0].heard >= IDLE_SECONDS:
                     surplus.append(self._idle.popleft())
         for old in surplus:
             self.discard(old)

@@ -10,7 +10,7 @@ import pytest
 
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientClosed, CredentialsUnavailable
-from controllers.runtime.api.credentials import AuthProvider, Credential, Credentials, Fixed, TokenFile
+from controllers.runtime.api.credentials import AuthProvider, Credential, Credentials, Fixed, Source, TokenFile
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from tests.support.clock import FakeClock
@@ -18,10 +18,9 @@ from tests.support.threadless import no_thread
 from tests.unit.runtime.loopback import LIMIT, Call
 
 
-class Scripted:
+class Scripted(Source):
     """A source that gives what the test says next; slow ones wait for `go`."""
 
-    period = float("inf")
     pace = 10.0
 
     def __init__(self, *answers: Credential | Exception, slow: bool = False) -> None:
@@ -40,11 +39,8 @@ class Scripted:
             raise answer
         return answer
 
-    def close(self) -> None:
-        """Nothing to end: `go` is the test's."""
 
-
-def credentials(source: Scripted | TokenFile | Fixed, clock: FakeClock) -> Credentials:
+def credentials(source: Source, clock: FakeClock) -> Credentials:
     return Credentials(source, Waits(clock))
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
+from controllers.runtime.api import transport as transports
 from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.tls import CHECK_SECONDS, TLSFiles, TLSSettings
 from controllers.runtime.api.transport import IDLE_SECONDS, Transport
@@ -112,7 +113,8 @@ class TestPool:
             assert server.connections == count
             assert transport.connections() == (count, count)
 
-    def test_idle_connections_are_bounded(self) -> None:
+    def test_idle_connections_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(transports, "MAX_IDLE", 2)
         barrier = threading.Barrier(4)
 
         def together(peer: Peer) -> None:
@@ -120,7 +122,7 @@ class TestPool:
                 barrier.wait(LIMIT)
                 peer.answer()
 
-        with Server(together) as server, closing(transport_to(server.url, max_idle=2)) as transport:
+        with Server(together) as server, closing(transport_to(server.url)) as transport:
             calls = [Call(lambda: send(transport)) for _ in range(4)]
             assert [call.outcome() for call in calls] == [200] * 4
             assert transport.connections() == (2, 2)
@@ -428,7 +430,7 @@ class TestInterruption:
     def test_an_interrupt_before_connecting_counts(self) -> None:
         with Server() as server:
             connection = Connection()
-            connection.interrupt()
+            connection.life.interrupt()
             with pytest.raises(Interrupted):
                 connection.open(Endpoint.parse(server.url), SYSTEM_CLOCK.monotonic() + LIMIT)
 

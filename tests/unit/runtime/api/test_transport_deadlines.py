@@ -298,7 +298,7 @@ class TestFence:
         with Server(once) as server, self._builder(server, guard) as builder:
             assert builder.rest("x").request("GET", "/").status == 200
             (idle,) = builder.transport._live
-            (sock,) = idle._life._sockets
+            (sock,) = idle.life._sockets
             sock.shutdown(socket.SHUT_WR)  # sending fails from now on, and nothing shows it before
             with pytest.raises(Fenced):
                 builder.rest("x").request("PATCH", "/", body={})

@@ -446,11 +446,11 @@ class TestHalfOpen:
             connection = there(second._connection)
             self.lose(transport, clock)
             self.answered(transport, clock)
-            assert not connection.interrupted
+            assert not connection.life.interrupted
             clock.advance(60)
             self.lose(transport, clock)
             self.answered(transport, clock)
-            assert connection.interrupted
+            assert connection.life.interrupted
 
     def test_a_request_that_waits_is_tried_again_by_who_sent_it(self, clock: FakeClock) -> None:
         taken = threading.Event()
