@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from attrs import frozen
+
 from controllers.runtime.api.errors import ApiError, ClientClosed, ServerError, from_status
 from controllers.runtime.api.identity import Identity, stood_in_request
 from controllers.runtime.api.linestream import LineStream
@@ -36,15 +38,13 @@ _HEADER: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALIDATED: Final = frozenset(("POST", "PUT", "PATCH"))
 
 
+@frozen(eq=False)
 class Response:
     """A complete answer. `headers` has lower-case names; `data` is the whole body."""
 
-    __slots__ = ("data", "headers", "status")
-
-    def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.data = data
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
 
     def json(self) -> Any:
         """Parse the body; raises ServerError when it is not JSON (a proxy's page, say)."""

@@ -147,9 +147,9 @@ class Entry:
         """Where the Event lives: its object's, or in "default" for those without one."""
         return self.ref.namespace or "default"
 
-    def body(self, component: str, host: str) -> dict[str, Any]:
+    def body(self, component: str) -> dict[str, Any]:
         """The whole Event (core/v1), for its creation."""
-        event: dict[str, Any] = {
+        return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": self.name, "namespace": self.namespace},
@@ -163,9 +163,6 @@ class Entry:
             "source": {"component": component},
             "reportingComponent": component,
         }
-        if host:
-            event["source"]["host"] = event["reportingInstance"] = host
-        return event
 
     def change(self) -> dict[str, Any]:
         """What a repetition changes, as JSON merge patch. Totals, so it may be sent twice."""

@@ -11,8 +11,6 @@ from collections.abc import Callable, Hashable
 from typing import Final
 from urllib.parse import quote
 
-from attrs import frozen
-
 from cloudprovider.internal.backoff import Backoff
 from cloudprovider.threads import NoThreadLeft, start
 from controllers.runtime.api import (
@@ -56,14 +54,6 @@ _FORBIDDEN: Final = "forbidden"
 _LOG_SECONDS: Final = 60.0
 
 
-@frozen
-class EventSource:
-    """The `source` of Events: whose they are, and on which host."""
-
-    component: str
-    host: str = ""
-
-
 class Lane:
     """One writer thread with its queue and memory. Every object belongs to one lane, so its Events
     keep their order."""
@@ -71,7 +61,7 @@ class Lane:
     def __init__(
         self,
         rest: RestClient,
-        source: EventSource,
+        component: str,
         counts: Counts,
         *,
         capacity: int,
@@ -80,8 +70,7 @@ class Lane:
         name: str,
     ) -> None:
         self._rest = rest
-        self._source = source
-        self._component = source.component
+        self._component = component
         self._clock = counts.clock
         self._counts = counts
         self._capacity = capacity
@@ -253,7 +242,7 @@ class Lane:
             except NotFound:
                 entry.exists = False  # expired, an hour after its last change by default
         try:
-            body = entry.body(self._source.component, self._source.host)
+            body = entry.body(self._component)
             self._rest.request("POST", path, body=body, accept=METADATA_ONLY, timeout=REQUEST_TIMEOUT)
             self._counts.created.inc()
             entry.exists = True

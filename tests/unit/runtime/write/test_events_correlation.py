@@ -55,7 +55,7 @@ class TestRepetition:
         assert again is first
         assert again.count == 4
         assert again.change() == {"count": 4, "lastTimestamp": "2023-11-14T22:14:20Z", "message": "m"}
-        assert again.body("c", "")["firstTimestamp"] == "2023-11-14T22:13:20Z"
+        assert again.body("c")["firstTimestamp"] == "2023-11-14T22:13:20Z"
 
     @pytest.mark.parametrize(
         "other",
@@ -225,7 +225,7 @@ def test_the_messages_of_a_group_are_not_all_remembered() -> None:
 class TestEvents:
     def test_of_a_node(self) -> None:
         entry = observed(Correlator(), happening("Node synced successfully", reason="Synced"))
-        assert entry.body("cloud-node-controller", "") == {
+        assert entry.body("cloud-node-controller") == {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": entry.name, "namespace": "default"},
@@ -240,9 +240,9 @@ class TestEvents:
             "reportingComponent": "cloud-node-controller",
         }
 
-    def test_with_a_namespace_and_a_host(self) -> None:
+    def test_with_a_namespace(self) -> None:
         ref = Reference("Service", "s", "shop", "u", resource_version="5", field_path="spec")
-        body = observed(Correlator(), happening(ref=ref)).body("service-controller", "host-1")
+        body = observed(Correlator(), happening(ref=ref)).body("service-controller")
         assert body["metadata"]["namespace"] == "shop"
         assert body["involvedObject"] == {
             "kind": "Service",
@@ -253,8 +253,6 @@ class TestEvents:
             "resourceVersion": "5",
             "fieldPath": "spec",
         }
-        assert body["source"] == {"component": "service-controller", "host": "host-1"}
-        assert body["reportingInstance"] == "host-1"
 
 
 class TestReference:
