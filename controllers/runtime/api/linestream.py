@@ -141,7 +141,7 @@ class LineStream:
         began = clock.monotonic()
         deadline = began + self._open_timeout
         try:
-            connection = self._transport.connect(deadline, self._adopt, method="GET", path=self._path)
+            connection = self._transport.open("GET", self._path, deadline, adopt=self._adopt)
             try:
                 connection.send(data)
                 answer = connection.reader.answer("GET")

@@ -11,6 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -20,7 +21,7 @@ from controllers.runtime.api.errors import ApiError, ClientClosed, ServerError, 
 from controllers.runtime.api.identity import Identity, stood_in_request
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.reachability import NO_ANSWERS, Reachability
-from controllers.runtime.api.transport import READS, Ask, Transport
+from controllers.runtime.api.transport import READS, Transport
 from controllers.runtime.api.wire import Answer
 
 log = logging.getLogger(__name__)
@@ -130,7 +131,7 @@ class RestClient:
         payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
         target = self._target(method, path, query)
         write = method not in READS
-        guard = self._asker(method, path) if write else None
+        guard = partial(self._identity.guard, method, path) if write else None
         self._take_turn(method)
         deadline = self._clock.monotonic() + (self._identity.timeout if timeout is None else timeout)
         tries = TRIES
@@ -214,10 +215,6 @@ class RestClient:
         if self._validation and method in _VALIDATED and "fieldValidation=" not in text:
             text = f"{text}&{self._validation}" if text else self._validation
         return f"{self._transport.target_prefix}{path}{'?' if text else ''}{text}"
-
-    def _asker(self, method: str, path: str) -> Ask | None:
-        guard = self._identity.guard
-        return None if guard is None else lambda: guard(method, path)
 
     def _take_turn(self, method: str, cancelled: Callable[[], bool] | None = None) -> None:
         limiter = self._identity.limiter

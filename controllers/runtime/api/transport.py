@@ -85,7 +85,7 @@ class Transport:
         sent. What it returns are the seconds for which its leave holds: the kernel sends nothing
         later. Raises Unreachable, whose `sent` says whether the request may have been applied."""
         began = self.clock.monotonic()
-        connection = self._take() or self._open(method, path, deadline, guard=guard)
+        connection = self._take() or self.open(method, path, deadline, guard=guard)
         while True:
             sent = False
             try:
@@ -107,7 +107,7 @@ class Transport:
                     self._doubts.unanswered(began)
                 stale = connection.requests > 0 and not (sent and connection.reader.begun)
                 if stale and (not sent or method in READS) and not isinstance(error, (TimeoutError, Interrupted)):
-                    connection = self._open(method, path, deadline, guard=guard)
+                    connection = self.open(method, path, deadline, guard=guard)
                     continue
                 raise self.unreachable(error, sent=sent, method=method, path=path) from error
             except BaseException:
@@ -122,13 +122,43 @@ class Transport:
                 self.discard(connection)
             return answer.status, answer.headers, body
 
-    def connect(self, deadline: float, adopt: Callable[[Connection], None], *, method: str, path: str) -> Connection:
-        """Open a connection of the caller's own, for a stream; it ends with `discard`.
+    def open(
+        self,
+        method: str,
+        path: str,
+        deadline: float,
+        *,
+        adopt: Callable[[Connection], None] | None = None,
+        guard: Ask | None = None,
+    ) -> Connection:
+        """Open a connection, which ends with `discard`; raises as `exchange`.
 
         `adopt` gets it before it is connected, so that another thread can interrupt the connecting.
-        Raises Unreachable.
         """
-        return self._open(method, path, deadline, adopt=adopt)
+        if guard is not None:
+            guard()
+        try:
+            context = self._tls.context() if self._tls is not None else None
+        except OSError as error:
+            raise CredentialsUnavailable(f"TLS files: {error}", method=method, path=path) from error
+        connection = Connection(context, self.clock)
+        with self._lock:
+            if self.closed:
+                raise ClientClosed("the client is closed", sent=False, method=method, path=path)
+            self._live.add(connection)
+        try:
+            if adopt is not None:
+                adopt(connection)
+            connection.open(self.endpoint, deadline)
+        except (OSError, ProtocolError, Interrupted) as error:
+            self.discard(connection)
+            if isinstance(error, ssl.SSLError):
+                self.recheck_tls()
+            raise self.unreachable(error, sent=False, method=method, path=path) from error
+        except BaseException:
+            self.discard(connection)
+            raise
+        return connection
 
     def discard(self, connection: Connection) -> None:
         """Close a connection that no thread reads."""
@@ -213,40 +243,6 @@ class Transport:
             return self._tls.context()
         except OSError:
             return None  # no context could ever be made, so there is no connection either; opening one tells why
-
-    def _open(
-        self,
-        method: str,
-        path: str,
-        deadline: float,
-        *,
-        adopt: Callable[[Connection], None] | None = None,
-        guard: Ask | None = None,
-    ) -> Connection:
-        if guard is not None:
-            guard()
-        try:
-            context = self._tls.context() if self._tls is not None else None
-        except OSError as error:
-            raise CredentialsUnavailable(f"TLS files: {error}", method=method, path=path) from error
-        connection = Connection(context, self.clock)
-        with self._lock:
-            if self.closed:
-                raise ClientClosed("the client is closed", sent=False, method=method, path=path)
-            self._live.add(connection)
-        try:
-            if adopt is not None:
-                adopt(connection)
-            connection.open(self.endpoint, deadline)
-        except (OSError, ProtocolError, Interrupted) as error:
-            self.discard(connection)
-            if isinstance(error, ssl.SSLError):
-                self.recheck_tls()
-            raise self.unreachable(error, sent=False, method=method, path=path) from error
-        except BaseException:
-            self.discard(connection)
-            raise
-        return connection
 
     def _give_back(self, connection: Connection) -> None:
         now = self.clock.monotonic()

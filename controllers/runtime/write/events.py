@@ -58,7 +58,7 @@ class EventRecorder:
                 component,
                 counts,
                 capacity=CAPACITY // writers,
-                correlator=Correlator(memory=memory),
+                correlator=Correlator(memory),
                 chance=chance,
                 name=f"{component}-events-{number}",
             )

@@ -59,6 +59,7 @@ def identity_of(transport: Transport, metrics: Metrics | None = None, limiter: T
         user_agent="test/1 shared-informers",
         credentials=Credentials(Fixed("Bearer t"), transport.waits),
         metrics=RequestMetrics(metrics or Metrics(), "api"),
+        guard=lambda _method, _path: None,
         limiter=limiter,
     )
 
