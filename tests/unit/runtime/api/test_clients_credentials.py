@@ -329,25 +329,3 @@ class TestTokenBucket:
     def test_what_is_no_rate(self, qps: float) -> None:
         with pytest.raises(ValueError, match="qps"):
             TokenBucket(qps, 1)
-
-
-class TestWaits:
-    def test_a_pause_lasts_as_long_as_asked(self) -> None:
-        clock = FakeClock()
-        waits = Waits(clock)
-        call = Call(lambda: waits.pause(5))
-        clock.wait_for_timeout(5)
-        clock.advance(5)
-        assert call.outcome() is True
-
-    def test_hurry_ends_pauses_now_and_later_except_those_that_must_be(self) -> None:
-        clock = FakeClock()
-        waits = Waits(clock)
-        call = Call(lambda: waits.pause(5))
-        patient = Call(lambda: waits.pause(7, hurried=False))
-        clock.wait_for_waiters(2)
-        waits.hurry()
-        assert call.outcome() is False
-        assert waits.pause(5) is False
-        clock.advance(7)
-        assert patient.outcome() is True
