@@ -31,7 +31,8 @@ _SUSPICIOUS: Final = 0.5
 
 
 class Stopped(Exception):
-    """`stop` was called."""
+    """The loop is to end: `stop` was called, or a request was closed while its answer was
+    awaited."""
 
 
 class ListBehind(Exception):
@@ -121,10 +122,6 @@ class History:
         return 0.0 if self._witness is None else max(0.0, self._witness[1] + self._believe_after - now)
 
 
-class Abandoned(Exception):
-    """The request was closed while its answer was awaited."""
-
-
 class PageRequest:
     """One request whose answer need not be awaited: `close` in another thread ends `fetch`.
 
@@ -138,7 +135,7 @@ class PageRequest:
         self._error: BaseException | None = None
 
     def fetch(self) -> Response:
-        """Send, wait, and return the answer; once. Raises what `send` raises, or Abandoned."""
+        """Send, wait, and return the answer; once. Raises what `send` raises, or Stopped."""
         start(self._run, "informer-list")
         self._ended.wait()
         error, self._error = self._error, None
@@ -148,7 +145,7 @@ class PageRequest:
             finally:
                 del error  # the traceback holds this frame
         if self._answer is None:
-            raise Abandoned
+            raise Stopped
         return self._answer
 
     def close(self) -> None:
@@ -282,7 +279,5 @@ class Lists(Generic[T]):
         self._loop.begin(request)
         try:
             return request.fetch()
-        except Abandoned:
-            raise Stopped from None
         finally:
             self._loop.finish(request)

@@ -22,7 +22,6 @@ from controllers.runtime.api import (
     Conflict,
     Forbidden,
     NotFound,
-    Recovery,
     RestClient,
     ServerError,
     TooManyRequests,
@@ -89,7 +88,6 @@ class Lane:
         self._resume_at = float("-inf")
         self._turn = False
         self._proved = False  # a write succeeded since the server last gave no proper answer
-        self._recovery: Recovery | None = None
 
     def put(self, happening: Happening) -> str:
         """Queue something; "" or the reason why it was dropped."""
@@ -263,12 +261,8 @@ class Lane:
             if self._closed:
                 pause = min(pause, _STOPPING_PAUSE)
             self._resume_at = self._clock.monotonic() + pause
-        recovery = error.recovery
-        if recovery is None or error.retry_after is not None:
-            return
-        if recovery is not self._recovery or recovery.done():  # done: the server came back while we got here
-            self._recovery = recovery
-            recovery.then(self._resume)
+        if error.recovery is not None and error.retry_after is None:
+            error.recovery.then(self._resume)  # at once where the server came back while we got here
 
     def _resume(self) -> None:
         """The server answers again."""
