@@ -17,6 +17,7 @@ from cloudprovider.host import StopSignal
 from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.cache import Registration
 from controllers.runtime.clock import Clock, ClockEvent
+from controllers.runtime.queue import BatchWorker, Worker
 from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
@@ -39,12 +40,6 @@ class _FirstRound:
             over = not self._left
         if over:
             self._over()
-
-
-class _Workers(Protocol):
-    def start(self) -> None: ...
-
-    def stop(self, timeout: float) -> bool: ...
 
 
 @runtime_checkable
@@ -87,7 +82,7 @@ def run_until(
     *,
     component: str,
     registrations: Callable[[], Iterable[Registration[Any]]],
-    workers: Sequence[_Workers],
+    workers: Sequence[Worker[Any] | BatchWorker[Any, Any]],
     recorder: EventRecorder,
     drain_timeout: float,
     clock: Clock,

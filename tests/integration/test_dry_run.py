@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -293,7 +294,8 @@ class Vendors:
         self._rest.request("POST", leases, body={"kind": "Lease", "metadata": {"name": "acme"}})
         try:
             raw = self._rest._transport
-            raw.exchange("DELETE", "/api/v1/nodes/n1", b"", 0.0, self._rest._asker("DELETE", "/api/v1/nodes/n1"))
+            guard = partial(self._rest._identity.guard, "DELETE", "/api/v1/nodes/n1")
+            raw.exchange("DELETE", "/api/v1/nodes/n1", b"", 0.0, guard)
         except NotSent as error:
             self.unguarded = str(error)
         begun()

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,10 +23,11 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.apiserver.faults import Action, Fault
 from cloudprovider.testing.waiting import eventually
-from controllers.runtime.api import ClientBuilder, ClientSettings, RestClient
+from controllers.runtime.api import ClientBuilder, ClientSettings, Response, RestClient
+from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.cache import NODES, Registration, uid_of, version_of
 from controllers.runtime.cache.informer import Informer
-from controllers.runtime.cache.watchtypes import Body, Lines, WatchOptions
+from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import JSON
 
@@ -91,10 +92,10 @@ class RewindingRest:
         query: Mapping[str, str] | None = None,
         accept: str = JSON,
         timeout: float | None = None,
-    ) -> Body:
+    ) -> Response:
         return self._rest.request(method, path, query=query, accept=accept, timeout=timeout)
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> LineStream:
         if self._rewinds:
             version = max(1, int(query["resourceVersion"]) - self._rewinds.pop())
             query = {**query, "resourceVersion": str(version)}
@@ -156,7 +157,7 @@ class Run:
         )
         self.metrics = Metrics()
         self.rest = RewindingRest(self.clients.rest("shared-informers"))
-        self.informer = Informer(self.rest, NODES, metrics=self.metrics, options=QUICK)
+        self.informer = Informer(cast(RestClient, self.rest), NODES, metrics=self.metrics, options=QUICK)
         self.witnesses: list[tuple[Witness, Registration[V1Node]]] = []
         self.counter = itertools.count()
 

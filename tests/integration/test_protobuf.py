@@ -14,9 +14,8 @@ from controllers.runtime.api import ClientBuilder, ClientSettings, Gone, NotFoun
 from controllers.runtime.cache.encoding import Encoding
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.listing import is_too_large
-from controllers.runtime.cache.lists import Source
 from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, Resource
-from controllers.runtime.cache.store import Item
+from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.metrics import Metrics
@@ -217,10 +216,7 @@ def test_a_watch_that_expired_is_told_in_either_encoding(api: Cluster, both: dic
 
 
 def watch_from_one(rest: RestClient, wanted: str) -> None:
-    def read(raw: Any, *, anew: bool = False) -> Item[Any]:
-        raise AssertionError(f"version 1 is long gone, and yet there was {raw}, {anew}")
-
-    watch = ListWatch(Source(rest, NODES, read, lambda: "1"), metrics=Metrics(), clock=SYSTEM_CLOCK)
+    watch = ListWatch(rest, Cache(NODES, Metrics()), metrics=Metrics(), clock=SYSTEM_CLOCK)
     query = {"watch": "true", "resourceVersion": "1", "timeoutSeconds": "5"}
     with rest.stream(NODE, query=query, read_timeout=10, accept=Encoding(rest, NODES).accept) as pieces:
         for piece in pieces:

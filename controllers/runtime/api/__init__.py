@@ -29,6 +29,7 @@ from controllers.runtime.api.errors import (
 )
 from controllers.runtime.api.identity import NotSent, Request, StandIn
 from controllers.runtime.api.kubeconfig import ClientConfigError
+from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.reachability import NO_ANSWERS, Recovery
 from controllers.runtime.api.restclient import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Response, RestClient
 from controllers.runtime.api.tls import SecretFile
@@ -47,6 +48,7 @@ __all__ = [
     "Gone",
     "HalfOpen",
     "Invalid",
+    "LineStream",
     "MERGE_PATCH",
     "METADATA_ONLY",
     "NO_ANSWERS",

@@ -13,7 +13,7 @@ import re
 import threading
 from typing import TYPE_CHECKING, Final, Self
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from attrs.validators import in_, matches_re
 
 from controllers.runtime.api import kubeconfig as kubeconfigs
@@ -110,7 +110,6 @@ class ClientBuilder:
         self.guard = guard
         self.stand_in: StandIn | None = None
         """Answers in the API server's place; then nothing is written by any client."""
-        self._access = access
         self._settings = settings
         self._program = f"{settings.program}/{_version()}"
         self._clock = clock
@@ -130,17 +129,15 @@ class ClientBuilder:
                 why,
             )
         self._waits = Waits(clock)
-        self._certificates = CertificateFiles() if access.makes_certificates else None
-        if self._certificates is not None:
-            access.configuration.cert_file = self._certificates.cert_file
-            access.configuration.key_file = self._certificates.key_file
+        tls = access.tls
+        self._certificates = made = CertificateFiles() if access.makes_certificates else None
+        if made is not None:
+            tls = evolve(tls, cert_file=made.cert_file, key_file=made.key_file, cert_may_lack=True)
+        self._tls_settings = tls
         self._credentials = Credentials(
             access.source, self._waits, on_certificate=self._on_certificate, origin=access.origin
         )
-        endpoint = access.endpoint()
-        tls = access.tls()
-        if self._certificates is not None:
-            tls = tls.optional_certificate()
+        endpoint = access.endpoint
         self._tls = TLSFiles(tls, clock=clock) if endpoint.tls or (endpoint.proxy and endpoint.proxy.tls) else None
         if self._tls is not None:
             try:
@@ -254,16 +251,16 @@ class ClientBuilder:
         return self._configuration(name)
 
     def _configuration(self, name: str) -> Configuration:
-        configuration = configuration_of(self._access.configuration)
+        endpoint, tls = self._transport.endpoint, self._tls_settings
+        _, credentials, _ = self._speaks_as(name)
+        if credentials is not self._credentials:  # the account's token alone says who we are
+            tls = tls.without_certificate()
+        configuration = configuration_of(endpoint, tls)
         configuration.retries = False  # else urllib3 obeys Retry-After by sleeping, whatever the timeout
         configuration.connection_pool_maxsize = VENDOR_POOL_SIZE
         configuration.keep_alive = True
-        proxy = self._transport.endpoint.proxy
-        if proxy is not None and proxy.tls and self._tls is not None:
+        if endpoint.proxy is not None and endpoint.proxy.tls and self._tls is not None:
             configuration.proxy_ssl_context = self._tls.context()
-        _, credentials, _ = self._speaks_as(name)
-        if credentials is not self._credentials:  # the account's token alone says who we are
-            configuration.cert_file = configuration.key_file = None
 
         def refresh(target: Configuration) -> None:
             target.api_key["BearerToken"] = credentials.authorization()

@@ -8,10 +8,12 @@ https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-g
 from __future__ import annotations
 
 import logging
+import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 from attrs import field, frozen
@@ -41,20 +43,22 @@ class Credential:
     renew_at: float | None = None  # unix seconds; None: shortly before the end
 
 
-class Source(Protocol):
-    """Where they come from. `fetch` may raise anything, that counts as "not available now"."""
+class Source(ABC):
+    """Where they come from."""
 
-    slow: bool
+    slow: bool = False
     """`fetch` may block for long, so it runs in a thread of its own."""
-    period: float
+    period: float = math.inf
     """Seconds after which to fetch again; infinite when only the expiry counts."""
-    pace: float
+    pace: float = 1.0
     """Least seconds between two fetches that rejected credentials cause."""
 
-    def fetch(self) -> Credential: ...
+    @abstractmethod
+    def fetch(self) -> Credential:
+        """What to send now. May raise anything, that counts as "not available now"."""
 
-    def close(self) -> None:
-        """End a fetch under way; called once, at the end."""
+    def close(self) -> None:  # noqa: B027 - most have nothing to end
+        """End a fetch under way, where that is possible; called once, at the end."""
 
 
 def origin_of(user: Mapping[str, Any], where: str) -> str:
@@ -91,12 +95,10 @@ def _escaped(key: str) -> str:
     return quote(str(key), safe="!#$&'*+-.^_`|~")
 
 
-class Fixed:
+class Fixed(Source):
     """A credential that never changes."""
 
-    slow = False
-    period = float("inf")
-    pace = float("inf")
+    pace = math.inf
 
     def __init__(self, authorization: str = "") -> None:
         self._credential = Credential(authorization)
@@ -104,16 +106,11 @@ class Fixed:
     def fetch(self) -> Credential:
         return self._credential
 
-    def close(self) -> None:
-        """Nothing is under way."""
 
-
-class TokenFile:
+class TokenFile(Source):
     """A bearer token in a file that someone replaces before it expires, as the kubelet does."""
 
-    slow = False
     period = 10.0
-    pace = 1.0
 
     def __init__(self, path: str, fallback: str = "") -> None:
         """`fallback` is the token to use while the file cannot be read, as in client-go; "" for
@@ -131,9 +128,6 @@ class TokenFile:
                 raise
             return Credential(f"Bearer {self._fallback}")
 
-    def close(self) -> None:
-        """Nothing is under way."""
-
     def _read(self) -> str:
         try:
             token = Path(self._path).read_text("ascii").strip()
@@ -147,8 +141,10 @@ class TokenFile:
         return token
 
 
-class AuthProvider:
-    """An `auth-provider` of a kubeconfig (oidc, gcp), which the official loader refreshes."""
+class AuthProvider(Source):
+    """An `auth-provider` of a kubeconfig (oidc, gcp), which the official loader refreshes.
+
+    A refresh under way cannot be ended; its thread does not keep the process alive."""
 
     slow = True
     period = 60.0
@@ -164,9 +160,6 @@ class AuthProvider:
             raise CredentialsUnavailable("the kubeconfig's auth-provider gave no token")
         return Credential(authorization)
 
-    def close(self) -> None:
-        """A refresh under way cannot be ended; its thread does not keep the process alive."""
-
 
 class Credentials:
     """The present credential of a source; thread-safe. One thread fetches, others use what is good.
@@ -180,7 +173,6 @@ class Credentials:
         waits: Waits,
         *,
         on_certificate: Callable[[bytes, bytes], None] | None = None,
-        timeout: float = FETCH_TIMEOUT,
         origin: str = "",
     ) -> None:
         """`origin` says in words what the credential is, and its source, for a 401."""
@@ -189,13 +181,12 @@ class Credentials:
         self._waits = waits
         self._clock = waits.clock
         self._on_certificate = on_certificate
-        self._timeout = timeout
         self._lock = threading.Lock()
         self._value: str | None = None
         self._expires_at: float | None = None
         self._error: str = ""
-        self._check_at = float("-inf")
-        self._fetched_at = float("-inf")
+        self._check_at = -math.inf
+        self._fetched_at = -math.inf
         self._fetching = False
         self._failures = 0
 
@@ -218,21 +209,18 @@ class Credentials:
                 self._value = None
             value, fetching = self._value, self._fetching
         if value is None and fetching:
-            self._waits.until(
-                lambda: not self._fetching or (cancelled is not None and cancelled()),
-                self._timeout,
-            )
+            self._waits.until(lambda: not self._fetching or (cancelled is not None and cancelled()), FETCH_TIMEOUT)
             value = self._value
         if value is None:
             if self._waits.closed:
                 raise ClientClosed("the client is closed", sent=False)
-            raise CredentialsUnavailable(self._error or f"no credentials within {self._timeout:g} s")
+            raise CredentialsUnavailable(self._error or f"no credentials within {FETCH_TIMEOUT:g} s")
         return value
 
     def rejected(self, authorization: str) -> None:
         """The server answered 401 to this value: fetch before the next request."""
         with self._lock:
-            if authorization == self._value and self._source.pace != float("inf"):
+            if authorization == self._value and self._source.pace != math.inf:
                 again = self._fetched_at + self._source.pace
                 if again < self._check_at:
                     self._check_at = again

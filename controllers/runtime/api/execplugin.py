@@ -23,7 +23,7 @@ from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.exec_provider import ExecProvider
 from kubernetes.config.kube_config import ConfigNode
 
-from controllers.runtime.api.credentials import Credential
+from controllers.runtime.api.credentials import Credential, Source
 from controllers.runtime.api.errors import CredentialsUnavailable
 
 RUN_LIMIT: Final = 30.0
@@ -40,11 +40,10 @@ _starting: Final[set[object]] = set()  # plugins that may run already, and whose
 _EXTENSION: Final = "client.authentication.k8s.io/exec"
 
 
-class ExecPlugin:
+class ExecPlugin(Source):
     """Runs the plugin; a source of `Credentials`."""
 
     slow = True
-    period = float("inf")
     pace = 10.0
 
     def __init__(

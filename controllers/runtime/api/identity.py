@@ -126,7 +126,7 @@ class Identity:
     user_agent: str
     credentials: Credentials
     metrics: RequestMetrics
-    guard: Guard | None = None
+    guard: Guard
     limiter: TokenBucket | None = None
     timeout: float = DEFAULT_TIMEOUT
     """Seconds for one request, unless the caller gives others."""

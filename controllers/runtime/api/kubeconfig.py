@@ -37,16 +37,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile, impersonation_headers, origin_of
-from controllers.runtime.api.official import (
-    RefusedByLoader,
-    ServerSettings,
-    document_for_loader,
-    provider_token,
-    settings_of,
-)
+from controllers.runtime.api.official import RefusedByLoader, document_for_loader, provider_token
 from controllers.runtime.api.tls import SecretFile, TLSSettings
 from controllers.runtime.api.wire import Endpoint, Proxy, is_local, proxy_from_environment
 
@@ -67,37 +61,15 @@ class ClientConfigError(Exception):
 class Access:
     """How to reach one API server."""
 
-    configuration: ServerSettings
+    endpoint: Endpoint
     source: Source
+    tls: TLSSettings = field(factory=TLSSettings)
     headers: tuple[tuple[str, str], ...] = ()
     """Impersonation headers of the kubeconfig's user."""
     makes_certificates: bool = False
     """The source may give client certificates (an exec plugin)."""
     origin: str = ""
     """What the credential is and where it comes from, in words."""
-    files: tuple[SecretFile, ...] = field(default=(), repr=False)
-    """Inline data that `configuration` names by path; they live as long as this object."""
-
-    def endpoint(self) -> Endpoint:
-        """Where to connect to; raises ClientConfigError for a URL that cannot be used."""
-        given = self.configuration
-        try:
-            return Endpoint.parse(given.host, server_name=given.tls_server_name, proxy=given.proxy)
-        except ValueError as error:
-            raise ClientConfigError(str(error)) from None
-
-    def tls(self) -> TLSSettings:
-        """The TLS settings, with the files as the configuration names them."""
-        configuration = self.configuration
-        return TLSSettings(
-            ca_file=configuration.ssl_ca_cert or "",
-            ca_data=configuration.ca_cert_data or b"",
-            cert_file=configuration.cert_file or "",
-            key_file=configuration.key_file or "",
-            verify=bool(configuration.verify_ssl),
-            check_hostname=configuration.assert_hostname is not False,
-            holds=self.files,
-        )
 
 
 def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] | None = None) -> Access:
@@ -107,19 +79,16 @@ def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] 
     with http://, is reached without credentials."""
     environ = os.environ if environ is None else environ
     in_pod = bool(environ.get(SERVICE_HOST_ENV_NAME)) and not (master and master.startswith("http://"))
-    complete = master
-    if master:
-        try:
-            complete = server_url(master, tls=in_pod)
-            Endpoint.parse(complete)
-        except ValueError as error:
-            raise ClientConfigError(f"--master: {error}") from None
+    try:
+        endpoint = Endpoint.parse(server_url(master, tls=in_pod)) if master else None
+    except ValueError as error:
+        raise ClientConfigError(f"--master: {error}") from None
     if kubeconfig:
         access = _KubeConfig(kubeconfig).access(master)
     elif in_pod:
-        access = _in_cluster(environ, complete)
-    elif complete:
-        access = Access(ServerSettings(host=complete.rstrip("/")), Fixed(), origin="no credential: --master names none")
+        access = _in_cluster(environ, endpoint)
+    elif endpoint:
+        access = Access(endpoint, Fixed(), origin="no credential: --master names none")
     else:
         named = environ.get("KUBECONFIG")
         hint = f" ($KUBECONFIG={named} is read only when named: --kubeconfig={named})" if named else ""
@@ -127,7 +96,7 @@ def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] 
             f"no API server to talk to: {SERVICE_HOST_ENV_NAME} is not set, so this is no pod; "
             f"pass --kubeconfig or --master{hint}"
         )
-    _settle_proxy(access, environ)
+    access = _with_proxy(access, environ)
     _warn(access, kubeconfig)
     return access
 
@@ -137,7 +106,7 @@ def server_url(server: str, *, tls: bool) -> str:
     return server if "://" in server else f"{'https' if tls else 'http'}://{server}"
 
 
-def _in_cluster(environ: Mapping[str, str], master: str | None) -> Access:
+def _in_cluster(environ: Mapping[str, str], master: Endpoint | None) -> Access:
     host, port = environ[SERVICE_HOST_ENV_NAME], environ.get(SERVICE_PORT_ENV_NAME)
     if not port:
         raise ClientConfigError(
@@ -149,28 +118,31 @@ def _in_cluster(environ: Mapping[str, str], master: str | None) -> Access:
                 f"{path} is missing; mount the service account (automountServiceAccountToken: true), "
                 "or pass --kubeconfig"
             )
-    configuration = ServerSettings(
-        host=(master or f"https://{f'[{host}]' if ':' in host else host}:{port}").rstrip("/")
-    )
-    configuration.ssl_ca_cert = SERVICE_CERT_FILENAME
-    origin = f"the token of the pod's service account, in {SERVICE_TOKEN_FILENAME}"
-    return Access(configuration, TokenFile(SERVICE_TOKEN_FILENAME), origin=origin)
-
-
-def _settle_proxy(access: Access, environ: Mapping[str, str]) -> None:
-    """Decide once which proxy is used, so that our connections and the official client's agree."""
-    configuration = access.configuration
-    url = configuration.proxy or proxy_from_environment(access.endpoint(), environ)
     try:
-        configuration.proxy = Proxy.parse(url).url if url else None
+        endpoint = master or Endpoint.parse(f"https://{f'[{host}]' if ':' in host else host}:{port}")
+    except ValueError as error:
+        raise ClientConfigError(str(error)) from None
+    origin = f"the token of the pod's service account, in {SERVICE_TOKEN_FILENAME}"
+    tls = TLSSettings(ca_file=SERVICE_CERT_FILENAME)
+    return Access(endpoint, TokenFile(SERVICE_TOKEN_FILENAME), tls, origin=origin)
+
+
+def _with_proxy(access: Access, environ: Mapping[str, str]) -> Access:
+    """The environment's proxy, where it names one and the kubeconfig does not."""
+    endpoint = access.endpoint
+    url = None if endpoint.proxy else proxy_from_environment(endpoint, environ)
+    if not url:
+        return access
+    try:
+        return evolve(access, endpoint=evolve(endpoint, proxy=Proxy.parse(url)))
     except ValueError as error:
         raise ClientConfigError(f"HTTPS_PROXY or HTTP_PROXY: {error}") from None
 
 
 def _warn(access: Access, kubeconfig: str | None) -> None:
     """Say what is allowed, and dangerous."""
-    endpoint = access.endpoint()
-    if endpoint.tls and not access.configuration.verify_ssl:
+    endpoint = access.endpoint
+    if endpoint.tls and not access.tls.verify:
         log.warning(
             "TLS verification is off for %s: anyone on the way can read and change everything. "
             "Set certificate-authority instead of insecure-skip-tls-verify.",
@@ -222,10 +194,18 @@ class _KubeConfig:
     def access(self, master: str | None) -> Access:
         """Read the current context into an Access; raises ClientConfigError."""
         user = self._checked_user()
-        cluster = self._checked_cluster(master, certificate=any(key.startswith("client-certificate") for key in user))
+        certificate = any(key.startswith("client-certificate") for key in user)
+        cluster, endpoint = self._checked_cluster(master, certificate=certificate)
         files: list[SecretFile] = []
         cluster_seen, user_seen = _in_files(cluster, files), _in_files(user, files)
-        configuration = settings_of(cluster_seen, user_seen)
+        tls = TLSSettings(verify=not cluster.get("insecure-skip-tls-verify"), holds=tuple(files))
+        if endpoint.tls:
+            tls = evolve(
+                tls,
+                ca_file=cluster_seen.get("certificate-authority", ""),
+                cert_file=user_seen.get("client-certificate", ""),
+                key_file=user_seen.get("client-key", ""),
+            )
         makes_certificates = False
         source: Source
         if "auth-provider" in user:
@@ -245,7 +225,7 @@ class _KubeConfig:
         if not all(text.isascii() and text.isprintable() for header in headers for text in header):
             raise self._error(f"user {self._user_name!r}: as, as-uid, as-groups, as-user-extra: only ASCII text")
         origin = origin_of(user, f"user {self._user_name!r} ({self._where}) in the kubeconfig {self._path}")
-        return Access(configuration, source, headers, makes_certificates, origin, tuple(files))
+        return Access(endpoint, source, tls, headers, makes_certificates, origin)
 
     def _provider_token(self, document: dict[str, Any]) -> str:
         try:
@@ -265,7 +245,7 @@ class _KubeConfig:
         pair = f"{user['username']}:{user['password']}"
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
-    def _checked_cluster(self, master: str | None, *, certificate: bool) -> dict[str, Any]:
+    def _checked_cluster(self, master: str | None, *, certificate: bool) -> tuple[dict[str, Any], Endpoint]:
         where = f"cluster {self._cluster_name!r}"
         cluster = self._cluster
         if master:
@@ -273,7 +253,9 @@ class _KubeConfig:
         has_tls = certificate or any(cluster.get(key) for key in _TLS_KEYS)
         cluster["server"] = server = server_url(self._text(cluster, "server", where), tls=has_tls)
         try:
-            Endpoint.parse(server, proxy=cluster.get("proxy-url"))
+            endpoint = Endpoint.parse(
+                server, server_name=cluster.get("tls-server-name"), proxy=cluster.get("proxy-url")
+            )
         except ValueError as error:
             raise self._error(f"{where}: {error}") from None
         self._files(cluster, where, "certificate-authority")
@@ -281,7 +263,7 @@ class _KubeConfig:
             cluster.get("certificate-authority") or cluster.get("certificate-authority-data")
         ):
             raise self._error(f"{where} has both insecure-skip-tls-verify and a certificate authority; remove one")
-        return cluster
+        return cluster, endpoint
 
     def _checked_user(self) -> dict[str, Any]:
         where, user = f"user {self._user_name!r}", self._user

@@ -102,7 +102,7 @@ class LineStream:
             if reading:
                 self._transport.waits.wake()  # it may wait for its turn or for credentials
             if connection is not None and reading:
-                connection.interrupt()  # the reading thread gives it back
+                connection.life.interrupt()  # the reading thread gives it back
                 return
             self._connection = None
         if connection is not None:
@@ -131,7 +131,7 @@ class LineStream:
         with self._lock:
             self._connection = connection
             if self._closed:
-                connection.interrupt()
+                connection.life.interrupt()
 
     def _connect(self) -> None:
         data = self._start(self._over)
@@ -141,7 +141,7 @@ class LineStream:
         began = clock.monotonic()
         deadline = began + self._open_timeout
         try:
-            connection = self._transport.connect(deadline, self._adopt, method="GET", path=self._path)
+            connection = self._transport.open("GET", self._path, deadline, adopt=self._adopt)
             try:
                 connection.send(data)
                 answer = connection.reader.answer("GET")
@@ -158,7 +158,7 @@ class LineStream:
                 return
             raise
         self._opened("200", clock.monotonic() - began)
-        connection.deadline, connection.timeout = None, self._read_timeout
+        connection.life.deadline, connection.life.timeout = None, self._read_timeout
         self._answer = answer
         if is_protobuf(self.content_type):
             self._pieces = Frames()

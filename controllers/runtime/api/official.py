@@ -1,15 +1,17 @@
-"""What the official client makes of a kubeconfig, and what it is told of ours (before stage 1).
+"""What the official client is told of our server, for vendors, and what it makes of a kubeconfig
+(before stage 1).
 
-Vendors get a client's Configuration made from `ServerSettings`. Only kubeconfigs with an auth
-provider are read by the official client, as it alone knows how to renew such tokens. Its modules
-are imported here when they are needed: each start would take 0.1 s longer."""
+Only kubeconfigs with an auth provider are read by the official client, as it alone knows how to
+renew such tokens. Its modules are imported here when they are needed: each start would take 0.1 s
+longer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import define
+from controllers.runtime.api.tls import TLSSettings
+from controllers.runtime.api.wire import Endpoint
 
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
@@ -17,35 +19,6 @@ if TYPE_CHECKING:
 
 class RefusedByLoader(Exception):
     """The official client's loader does not accept the kubeconfig; the message is its own."""
-
-
-@define
-class ServerSettings:
-    """How the server is reached. Names are those of the official client's Configuration."""
-
-    host: str
-    ssl_ca_cert: str | None = None
-    ca_cert_data: str | bytes | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    verify_ssl: bool = True
-    assert_hostname: bool | None = None
-    tls_server_name: str | None = None
-    proxy: str | None = None
-
-
-def settings_of(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ServerSettings:
-    """How to reach the cluster's server, from entries that are checked and name files."""
-    made = ServerSettings(
-        host=cluster["server"].rstrip("/"),
-        verify_ssl=not cluster.get("insecure-skip-tls-verify"),
-        tls_server_name=cluster.get("tls-server-name"),
-        proxy=cluster.get("proxy-url"),
-    )
-    if made.host.startswith("https"):
-        made.ssl_ca_cert = cluster.get("certificate-authority") or None
-        made.cert_file, made.key_file = user.get("client-certificate") or None, user.get("client-key") or None
-    return made
 
 
 def document_for_loader(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,24 +34,21 @@ def document_for_loader(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> 
     }
 
 
-def configuration_of(settings: ServerSettings) -> Configuration:
+def configuration_of(endpoint: Endpoint, tls: TLSSettings) -> Configuration:
     """A new Configuration of the official client, without credentials. The environment's proxies
     are not asked for again."""
     from kubernetes.client.configuration import Configuration
 
     made = Configuration(
-        host=settings.host,
-        ssl_ca_cert=settings.ssl_ca_cert,
-        ca_cert_data=settings.ca_cert_data,
-        cert_file=settings.cert_file,
-        key_file=settings.key_file,
-        verify_ssl=settings.verify_ssl,
-        assert_hostname=settings.assert_hostname,
-        tls_server_name=settings.tls_server_name,
-        proxy=settings.proxy,
+        host=endpoint.url,
+        ssl_ca_cert=tls.ca_file or None,
+        cert_file=tls.cert_file or None,
+        key_file=tls.key_file or None,
+        verify_ssl=tls.verify,
+        tls_server_name=endpoint.server_name if endpoint.server_name != endpoint.host else None,
         no_proxy="",
     )
-    made.proxy = settings.proxy  # None above means: that of the environment
+    made.proxy = endpoint.proxy.url if endpoint.proxy else None  # not left to it: that would be the environment's
     return made
 
 

@@ -5,8 +5,9 @@ four bytes, the length of what follows, big-endian, and that many bytes. 1 threa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from controllers.runtime.api.wire import ProtocolError
 
@@ -16,27 +17,25 @@ MAX_PIECE: Final = 64 * 1024 * 1024
 _PREFIX: Final = 4
 
 
-class Pieces(Protocol):
+class Pieces(ABC):
     """A way to cut a stream."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []  # of the piece that is not complete
+        self._length = 0  # of those parts
 
     @property
     def partial(self) -> bool:
         """Whether a piece has begun and is not complete."""
+        return bool(self._parts)
 
+    @abstractmethod
     def cut(self, data: bytes) -> Iterable[bytes]:
         """Take in what came next; returns the pieces that it completes. Raises ProtocolError."""
 
 
-class Lines:
+class Lines(Pieces):
     """Pieces that end in a newline, without it; empty ones are left out."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []  # of the line that is not complete
-        self._length = 0
-
-    @property
-    def partial(self) -> bool:
-        return bool(self._parts)
 
     def cut(self, data: bytes) -> Iterable[bytes]:
         first, *others = data.split(b"\n")
@@ -54,17 +53,12 @@ class Lines:
         return whole
 
 
-class Frames:
+class Frames(Pieces):
     """Pieces that each come with their length."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []  # of the frame that is not complete, its length included
-        self._length = 0  # of those parts
+        super().__init__()
         self._needed = _PREFIX  # bytes until something can be said
-
-    @property
-    def partial(self) -> bool:
-        return bool(self._parts)
 
     def cut(self, data: bytes) -> Iterable[bytes]:
         self._parts.append(data)

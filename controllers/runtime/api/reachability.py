@@ -38,7 +38,8 @@ class Recovery:
         return self._done
 
     def then(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called once, when the server answers again; now, if it has.
+        """Have `listener` called once, however often it is given, when the server answers again;
+        now, if it has.
 
         The thread whose request was answered calls it, so it must neither block nor send a request;
         one that raises is logged. It says only that waiting longer makes no sense: who tries again
@@ -46,7 +47,8 @@ class Recovery:
         """
         with self._lock:
             if not self._done:
-                self._listeners.append(listener)
+                if listener not in self._listeners:
+                    self._listeners.append(listener)
                 return
         listener()
 

@@ -11,14 +11,17 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
+
+from attrs import frozen
 
 from controllers.runtime.api.errors import ApiError, ClientClosed, ServerError, from_status
 from controllers.runtime.api.identity import Identity, stood_in_request
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.reachability import NO_ANSWERS, Reachability
-from controllers.runtime.api.transport import READS, Ask, Transport
+from controllers.runtime.api.transport import READS, Transport
 from controllers.runtime.api.wire import Answer
 
 log = logging.getLogger(__name__)
@@ -28,7 +31,7 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-DEFAULT_TRIES: Final = 3
+TRIES: Final = 3
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _PATH: Final = re.compile(r"/[!-~]*")
@@ -36,15 +39,13 @@ _HEADER: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALIDATED: Final = frozenset(("POST", "PUT", "PATCH"))
 
 
+@frozen(eq=False)
 class Response:
     """A complete answer. `headers` has lower-case names; `data` is the whole body."""
 
-    __slots__ = ("data", "headers", "status")
-
-    def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.data = data
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
 
     def json(self) -> Any:
         """Parse the body; raises ServerError when it is not JSON (a proxy's page, say)."""
@@ -72,7 +73,6 @@ class RestClient:
         transport: Transport,
         identity: Identity,
         *,
-        tries: int = DEFAULT_TRIES,
         field_validation: str | None = None,
     ) -> None:
         """`field_validation` (Ignore, Warn, Strict) is a query parameter of writes."""
@@ -84,7 +84,6 @@ class RestClient:
         self._metrics = identity.metrics
         self._waits = transport.waits
         self._clock = transport.clock
-        self._tries = tries
         self._validation = f"fieldValidation={field_validation}" if field_validation else ""
         lines = [("Host", transport.endpoint.authority), ("User-Agent", self.user_agent), *identity.headers]
         if transport.proxy_authorization:
@@ -132,10 +131,10 @@ class RestClient:
         payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
         target = self._target(method, path, query)
         write = method not in READS
-        guard = self._asker(method, path) if write else None
+        guard = partial(self._identity.guard, method, path) if write else None
         self._take_turn(method)
         deadline = self._clock.monotonic() + (self._identity.timeout if timeout is None else timeout)
-        tries = self._tries
+        tries = TRIES
         while True:
             authorization = self._authorization(method, path)
             head = self._head(method, target, accept, authorization, content_type if body is not None else "", payload)
@@ -216,10 +215,6 @@ class RestClient:
         if self._validation and method in _VALIDATED and "fieldValidation=" not in text:
             text = f"{text}&{self._validation}" if text else self._validation
         return f"{self._transport.target_prefix}{path}{'?' if text else ''}{text}"
-
-    def _asker(self, method: str, path: str) -> Ask | None:
-        guard = self._identity.guard
-        return None if guard is None else lambda: guard(method, path)
 
     def _take_turn(self, method: str, cancelled: Callable[[], bool] | None = None) -> None:
         limiter = self._identity.limiter

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from controllers.runtime.api.credentials import Credential, Credentials
+from controllers.runtime.api.credentials import Credential, Credentials, Source
 from controllers.runtime.api.errors import AlreadyExists, ApiError, CredentialsUnavailable, Forbidden, NotFound
 from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.restclient import RestClient
@@ -28,12 +28,10 @@ _TIMEOUT: Final = 10.0
 _EARLIEST, _LATEST = 0.7, 0.8  # of a token's life, at which it is renewed
 
 
-class TokenSource:
-    """The tokens of one service account, as a `credentials.Source`."""
+class TokenSource(Source):
+    """The tokens of one service account. A request for one ends with the client's connections."""
 
     slow = True
-    period = float("inf")
-    pace = 1.0
 
     def __init__(
         self,
@@ -63,9 +61,6 @@ class TokenSource:
             return self._request()
         except NotFound as error:
             raise self._unavailable(error) from error
-
-    def close(self) -> None:
-        """A request under way ends with the client's connections."""
 
     def _request(self) -> Credential:
         body = {

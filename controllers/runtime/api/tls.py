@@ -1,8 +1,8 @@
 """TLS settings that follow their files: CA bundle, client certificate and key (stages 1 and 6).
 
-The files are named by the official client's Configuration (read by `kubeconfig.py`); `transport.py`
-asks for the present context before it opens a connection. Rotated files are noticed within
-`CHECK_SECONDS`; connections made with the former ones are then no longer reused.
+`kubeconfig.py` names the files; `transport.py` asks for the present context before it opens a
+connection. Rotated files are noticed within `CHECK_SECONDS`; connections made with the former ones
+are then no longer reused.
 """
 
 from __future__ import annotations
@@ -66,11 +66,9 @@ class TLSSettings:
     """What a TLS context is made of. Empty `ca_file`: the system's trust store."""
 
     ca_file: str = ""
-    ca_data: str | bytes = b""
     cert_file: str = ""
     key_file: str = ""
     verify: bool = True
-    check_hostname: bool = True
     cert_may_lack: bool = False
     """The certificate is written later, or never: a credential plugin may give one."""
     holds: tuple[SecretFile, ...] = field(default=(), repr=False)
@@ -87,21 +85,13 @@ class TLSSettings:
         if not self.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
+        elif self.ca_file:
+            context.load_verify_locations(cafile=self.ca_file)
         else:
-            context.check_hostname = self.check_hostname
-            if self.ca_file:
-                context.load_verify_locations(cafile=self.ca_file)
-            if self.ca_data:
-                context.load_verify_locations(cadata=self.ca_data)
-            if not self.ca_file and not self.ca_data:
-                context.load_default_certs()
+            context.load_default_certs()
         if self.cert_file and not (self.cert_may_lack and not os.path.getsize(self.cert_file)):
             context.load_cert_chain(self.cert_file, self.key_file or None, password=_no_password)
         return context
-
-    def optional_certificate(self) -> TLSSettings:
-        """The same settings, for a certificate that a credential plugin may or may not give."""
-        return evolve(self, cert_may_lack=True)
 
     def without_certificate(self) -> TLSSettings:
         """The same settings for a client without a certificate of its own, named by its token."""
@@ -110,7 +100,9 @@ class TLSSettings:
     def describe(self, error: OSError) -> str:
         """Say which files the error may be about."""
         files = [path for path in (self.ca_file, self.cert_file, self.key_file) if path]
-        return f"{', '.join(files) or 'inline data'}: {error.strerror or error}; correct or replace them"
+        return (
+            f"{', '.join(files) or 'the trust store of the system'}: {error.strerror or error}; correct or replace them"
+        )
 
     def fingerprint(self) -> tuple[tuple[int, int, int] | None, ...]:
         """Something that changes whenever one of the files does; a missing file counts as None."""

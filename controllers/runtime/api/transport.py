@@ -48,8 +48,6 @@ class Transport:
         waits: Waits | None = None,
         reachability: Reachability | None = None,
         doubts: Doubts | None = None,
-        max_idle: int = MAX_IDLE,
-        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.endpoint = endpoint
         self.waits = waits or Waits()
@@ -61,8 +59,6 @@ class Transport:
         self.target_prefix = (f"http://{endpoint.authority}" if through else "") + endpoint.base_path
         self.proxy_authorization = through.authorization if through else ""
         self._tls = tls
-        self._max_idle = max_idle
-        self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._idle: deque[Connection] = deque()  # the most recently used last
         self._live: set[Connection] = set()
@@ -89,12 +85,12 @@ class Transport:
         sent. What it returns are the seconds for which its leave holds: the kernel sends nothing
         later. Raises Unreachable, whose `sent` says whether the request may have been applied."""
         began = self.clock.monotonic()
-        connection = self._take() or self._open(method, path, deadline, guard=guard)
+        connection = self._take() or self.open(method, path, deadline, guard=guard)
         while True:
             sent = False
             try:
                 leave = guard() if guard is not None else None
-                connection.deadline = deadline
+                connection.life.deadline = deadline
                 within = None
                 if method not in READS:
                     within = deadline - self.clock.monotonic()
@@ -111,7 +107,7 @@ class Transport:
                     self._doubts.unanswered(began)
                 stale = connection.requests > 0 and not (sent and connection.reader.begun)
                 if stale and (not sent or method in READS) and not isinstance(error, (TimeoutError, Interrupted)):
-                    connection = self._open(method, path, deadline, guard=guard)
+                    connection = self.open(method, path, deadline, guard=guard)
                     continue
                 raise self.unreachable(error, sent=sent, method=method, path=path) from error
             except BaseException:
@@ -126,13 +122,43 @@ class Transport:
                 self.discard(connection)
             return answer.status, answer.headers, body
 
-    def connect(self, deadline: float, adopt: Callable[[Connection], None], *, method: str, path: str) -> Connection:
-        """Open a connection of the caller's own, for a stream; it ends with `discard`.
+    def open(
+        self,
+        method: str,
+        path: str,
+        deadline: float,
+        *,
+        adopt: Callable[[Connection], None] | None = None,
+        guard: Ask | None = None,
+    ) -> Connection:
+        """Open a connection, which ends with `discard`; raises as `exchange`.
 
         `adopt` gets it before it is connected, so that another thread can interrupt the connecting.
-        Raises Unreachable.
         """
-        return self._open(method, path, deadline, adopt=adopt)
+        if guard is not None:
+            guard()
+        try:
+            context = self._tls.context() if self._tls is not None else None
+        except OSError as error:
+            raise CredentialsUnavailable(f"TLS files: {error}", method=method, path=path) from error
+        connection = Connection(context, self.clock)
+        with self._lock:
+            if self.closed:
+                raise ClientClosed("the client is closed", sent=False, method=method, path=path)
+            self._live.add(connection)
+        try:
+            if adopt is not None:
+                adopt(connection)
+            connection.open(self.endpoint, deadline)
+        except (OSError, ProtocolError, Interrupted) as error:
+            self.discard(connection)
+            if isinstance(error, ssl.SSLError):
+                self.recheck_tls()
+            raise self.unreachable(error, sent=False, method=method, path=path) from error
+        except BaseException:
+            self.discard(connection)
+            raise
+        return connection
 
     def discard(self, connection: Connection) -> None:
         """Close a connection that no thread reads."""
@@ -154,7 +180,7 @@ class Transport:
         with self._lock:
             silent = [connection for connection in self._live if connection.heard <= since]
         for connection in silent:
-            connection.interrupt()
+            connection.life.interrupt()
 
     def recheck_tls(self) -> None:
         """A certificate was refused: look at the files at the next connection."""
@@ -168,7 +194,7 @@ class Transport:
             idle, self._idle = self._idle, deque()
             live, self._live = self._live, set()
         for connection in live:
-            connection.interrupt()
+            connection.life.interrupt()
         for connection in idle:
             connection.close()
 
@@ -206,7 +232,7 @@ class Transport:
             # Looked at however short it was idle: a server may close right after an answer, and a
             # write that is sent into the closing connection fails without telling whether it was
             # applied.
-            if idle < self._idle_seconds and connection.context is context and connection.quiet():
+            if idle < IDLE_SECONDS and connection.context is context and connection.quiet():
                 return connection
             self.discard(connection)
 
@@ -218,40 +244,6 @@ class Transport:
         except OSError:
             return None  # no context could ever be made, so there is no connection either; opening one tells why
 
-    def _open(
-        self,
-        method: str,
-        path: str,
-        deadline: float,
-        *,
-        adopt: Callable[[Connection], None] | None = None,
-        guard: Ask | None = None,
-    ) -> Connection:
-        if guard is not None:
-            guard()
-        try:
-            context = self._tls.context() if self._tls is not None else None
-        except OSError as error:
-            raise CredentialsUnavailable(f"TLS files: {error}", method=method, path=path) from error
-        connection = Connection(context, self.clock)
-        with self._lock:
-            if self.closed:
-                raise ClientClosed("the client is closed", sent=False, method=method, path=path)
-            self._live.add(connection)
-        try:
-            if adopt is not None:
-                adopt(connection)
-            connection.open(self.endpoint, deadline)
-        except (OSError, ProtocolError, Interrupted) as error:
-            self.discard(connection)
-            if isinstance(error, ssl.SSLError):
-                self.recheck_tls()
-            raise self.unreachable(error, sent=False, method=method, path=path) from error
-        except BaseException:
-            self.discard(connection)
-            raise
-        return connection
-
     def _give_back(self, connection: Connection) -> None:
         now = self.clock.monotonic()
         surplus: list[Connection] = []
@@ -260,7 +252,7 @@ class Transport:
                 surplus.append(connection)
             else:
                 self._idle.append(connection)
-                while len(self._idle) > self._max_idle or now - self._idle[0].heard >= self._idle_seconds:
+                while len(self._idle) > MAX_IDLE or now - self._idle[0].heard >= IDLE_SECONDS:
                     surplus.append(self._idle.popleft())
         for old in surplus:
             self.discard(old)

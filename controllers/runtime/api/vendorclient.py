@@ -71,7 +71,7 @@ class _Rest(RESTClientObject):
             return answer
         if self._waits.closed:
             raise ClientClosed("the client is closed", sent=False, method=method, path=path)
-        if method not in READS and identity.guard is not None:
+        if method not in READS:
             identity.guard(method, path)
         if _request_timeout is None and "watch=" not in path:
             _request_timeout = identity.timeout
@@ -125,7 +125,7 @@ class VendorClient(ApiClient):
         super().__init__(configuration)
         self.user_agent = identity.user_agent
         self.rest_client = _Rest(configuration, identity, waits, socks)
-        self._ask = identity.guard or (lambda method, path: None)
+        self._ask = identity.guard
 
     def __setattr__(self, name: str, value: Any) -> None:
         """See the class."""
@@ -171,7 +171,7 @@ def _pools(identity: Identity, socks: Proxy | None) -> dict[str, type[urllib3.HT
             if self.sock is None:
                 self.connect()  # which may take longer than the lease holds
             if method not in READS:
-                leave = None if identity.guard is None else identity.guard(method, url)
+                leave = identity.guard(method, url)
                 wire = getattr(self.sock, "socket", self.sock)  # TLS inside of TLS is no socket
                 deliver_within(wire, identity.timeout if leave is None else min(identity.timeout, leave))
             super().request(method, url, *args, **options)

@@ -10,13 +10,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from controllers.runtime.api import ApiError
+from controllers.runtime.api import ApiError, Response, RestClient
 from controllers.runtime.cache.decoding import ListMeta, Unreadable, read_list, read_watch_line
 from controllers.runtime.protobuf import ACCEPT, JSON, is_protobuf
 
 if TYPE_CHECKING:
     from controllers.runtime.cache.resources import Resource
-    from controllers.runtime.cache.watchtypes import Body, Rest
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ _UNREADABLE_LIMIT: Final = 3
 class Encoding:
     """What one loop asks for. For the loop's thread."""
 
-    def __init__(self, rest: Rest, resource: Resource[Any]) -> None:
+    def __init__(self, rest: RestClient, resource: Resource[Any]) -> None:
         self._rest = rest
         self._resource = resource
         self._given_up = False
@@ -66,7 +65,7 @@ class Encoding:
         return self._given_up
 
 
-def read_page(page: Body, kind: str, each: Callable[[Any], None]) -> ListMeta:
+def read_page(page: Response, kind: str, each: Callable[[Any], None]) -> ListMeta:
     """Read a list page of items of `kind`, whatever its encoding; see `decoding.read_list`."""
     if not is_protobuf(page.headers.get("content-type", "")):
         return read_list(page.data, kind, each)

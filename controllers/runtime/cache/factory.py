@@ -11,9 +11,10 @@ import time
 from typing import Any, Final, cast
 
 from cloudprovider.host import StopSignal
+from controllers.runtime.api import RestClient
 from controllers.runtime.cache.informer import Informer, InformerHealth
 from controllers.runtime.cache.resources import Resource, T
-from controllers.runtime.cache.watchtypes import Rest, WatchOptions
+from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
@@ -27,7 +28,7 @@ class InformerFactory:
 
     def __init__(
         self,
-        rest: Rest,
+        rest: RestClient,
         *,
         metrics: Metrics,
         clock: Clock = SYSTEM_CLOCK,

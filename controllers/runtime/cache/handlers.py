@@ -15,6 +15,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic
 
+from attrs import define, frozen
+
 from controllers.runtime.cache.resources import T
 from controllers.runtime.cache.store import Change, ChangeKind
 from controllers.runtime.metrics import Metrics
@@ -24,36 +26,26 @@ log = logging.getLogger(__name__)
 MERGE_ABOVE: Final = 10_000
 
 
+@frozen
 class Handlers(Generic[T]):
     """The functions of one handler; each may be None. They must not change the objects."""
 
-    __slots__ = ("add", "delete", "name", "update")
-
-    def __init__(
-        self,
-        name: str,
-        add: Callable[[T, bool], None] | None,
-        update: Callable[[T, T], None] | None,
-        delete: Callable[[T], None] | None,
-    ) -> None:
-        self.name = name
-        self.add = add
-        self.update = update
-        self.delete = delete
+    name: str
+    add: Callable[[T, bool], None] | None
+    update: Callable[[T, T], None] | None
+    delete: Callable[[T], None] | None
 
 
+@define(eq=False)
 class _Entry(Generic[T]):
     """A waiting call. `kind` None marks the end of the initial adds. `before`: its delete."""
 
-    __slots__ = ("before", "initial", "key", "kind", "new", "old")
-
-    def __init__(self, kind: ChangeKind | None, key: str, old: T | None, new: T | None, initial: bool) -> None:
-        self.kind = kind
-        self.key = key
-        self.old = old
-        self.new = new
-        self.initial = initial
-        self.before: _Entry[T] | None = None
+    kind: ChangeKind | None
+    key: str
+    old: T | None
+    new: T | None
+    initial: bool
+    before: _Entry[T] | None = None
 
 
 class Delivery(Generic[T]):

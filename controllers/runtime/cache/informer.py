@@ -17,12 +17,12 @@ from typing import Generic, cast
 from attrs import frozen
 
 from cloudprovider.helpers.objects import key_of
+from controllers.runtime.api import RestClient
 from controllers.runtime.cache.handlers import Delivery, Handlers
-from controllers.runtime.cache.lists import Source
 from controllers.runtime.cache.resources import Raw, Resource, T
 from controllers.runtime.cache.store import Cache, Change, Lister
 from controllers.runtime.cache.watch import ListWatch
-from controllers.runtime.cache.watchtypes import Bookmark, Listed, Rest, Update, Watched, WatchOptions
+from controllers.runtime.cache.watchtypes import Bookmark, Listed, Update, Watched, WatchOptions
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
@@ -77,7 +77,7 @@ class Informer(Generic[T]):
 
     def __init__(
         self,
-        rest: Rest,
+        rest: RestClient,
         resource: Resource[T],
         *,
         metrics: Metrics,
@@ -92,15 +92,7 @@ class Informer(Generic[T]):
         self._clock = clock
         self._cache = Cache(resource, metrics)
         self.lister = Lister(self._cache)
-        source = Source(
-            rest,
-            resource,
-            self._cache.read,
-            lambda: self._cache.version,
-            options or WatchOptions(),
-            lambda: len(self._cache),
-        )
-        self._source = ListWatch(source, metrics=metrics, clock=clock)
+        self._source = ListWatch(rest, self._cache, options, metrics=metrics, clock=clock)
         self._lock = threading.Lock()  # taken before a Delivery's and the cache's, never after
         self._deliveries: list[Delivery[T]] = []
         self._synced = False

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
-from controllers.runtime.api import ApiError, Gone, RestClient
+from controllers.runtime.api import ApiError, Gone, Response, RestClient
 from controllers.runtime.cache.decoding import Garbled
 from controllers.runtime.cache.encoding import read_page
 
 if TYPE_CHECKING:
     from controllers.runtime.cache.resources import Raw, Resource
-    from controllers.runtime.cache.watchtypes import Body
 
 R = TypeVar("R")
 
-Fetch = Callable[[Mapping[str, str]], "Body"]
+Fetch = Callable[[Mapping[str, str]], Response]
 """Makes one list request with this query and returns the answer; raises ApiError."""
 
 _TRIES_IN_PAGES: Final = 2
@@ -67,7 +66,7 @@ def quorum_list(
     ApiError, and Garbled, which is one, when an answer is no list.
     """
 
-    def fetch(query: Mapping[str, str]) -> Body:
+    def fetch(query: Mapping[str, str]) -> Response:
         return rest.request("GET", resource.path(), query=query)
 
     return fetch_list(fetch, resource.kind, read, page_size=page_size).items

@@ -12,16 +12,14 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Protocol
 
-from attrs import field, frozen
-
 from cloudprovider.threads import start
-from controllers.runtime.api import ApiError, BadRequest, Gone
+from controllers.runtime.api import ApiError, BadRequest, Gone, Response, RestClient
 from controllers.runtime.cache.encoding import Encoding, read_page
 from controllers.runtime.cache.listing import Listing, fetch_list, is_too_large
-from controllers.runtime.cache.resources import Resource, T, is_newer
+from controllers.runtime.cache.resources import T, is_newer
 from controllers.runtime.cache.retries import Retries
-from controllers.runtime.cache.store import Item
-from controllers.runtime.cache.watchtypes import Body, Listed, Rest, WatchOptions
+from controllers.runtime.cache.store import Cache, Item
+from controllers.runtime.cache.watchtypes import Listed, WatchOptions
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
@@ -33,7 +31,8 @@ _SUSPICIOUS: Final = 0.5
 
 
 class Stopped(Exception):
-    """`stop` was called."""
+    """The loop is to end: `stop` was called, or a request was closed while its answer was
+    awaited."""
 
 
 class ListBehind(Exception):
@@ -42,29 +41,6 @@ class ListBehind(Exception):
 
 class _Closable(Protocol):
     def close(self) -> None: ...
-
-
-class Read(Protocol[T]):
-    """Turns a raw object into an item; `anew`: even where that version is known."""
-
-    def __call__(self, raw: Any, *, anew: bool = False) -> Item[T]: ...
-
-
-@frozen
-class Source(Generic[T]):
-    """What is listed and watched, and who reads it.
-
-    `version` returns the newest resourceVersion that the consumer has applied, "" before its first
-    list; every watch starts from it, so what was not applied is asked for again.
-    """
-
-    rest: Rest
-    resource: Resource[T]
-    read: Read[T]
-    version: Callable[[], str]
-    options: WatchOptions = field(factory=WatchOptions)
-    count: Callable[[], int] = lambda: 0
-    """How many objects the consumer has."""
 
 
 class Loop:
@@ -146,24 +122,20 @@ class History:
         return 0.0 if self._witness is None else max(0.0, self._witness[1] + self._believe_after - now)
 
 
-class Abandoned(Exception):
-    """The request was closed while its answer was awaited."""
-
-
 class PageRequest:
     """One request whose answer need not be awaited: `close` in another thread ends `fetch`.
 
     The request itself has a thread of its own, which lives on until its answer, its timeout or its
     client's end, and is then forgotten; so a stop never waits for a server that does not answer."""
 
-    def __init__(self, send: Callable[[], Body]) -> None:
+    def __init__(self, send: Callable[[], Response]) -> None:
         self._send = send
         self._ended = threading.Event()
-        self._answer: Body | None = None
+        self._answer: Response | None = None
         self._error: BaseException | None = None
 
-    def fetch(self) -> Body:
-        """Send, wait, and return the answer; once. Raises what `send` raises, or Abandoned."""
+    def fetch(self) -> Response:
+        """Send, wait, and return the answer; once. Raises what `send` raises, or Stopped."""
         start(self._run, "informer-list")
         self._ended.wait()
         error, self._error = self._error, None
@@ -173,7 +145,7 @@ class PageRequest:
             finally:
                 del error  # the traceback holds this frame
         if self._answer is None:
-            raise Abandoned
+            raise Stopped
         return self._answer
 
     def close(self) -> None:
@@ -194,7 +166,9 @@ class Lists(Generic[T]):
 
     def __init__(
         self,
-        source: Source[T],
+        rest: RestClient,
+        cache: Cache[T],
+        options: WatchOptions,
         encoding: Encoding,
         loop: Loop,
         retries: Retries,
@@ -205,15 +179,17 @@ class Lists(Generic[T]):
         self.cause = "start"
         """Why a list is to be taken; "" while a watch goes on."""
         self._quorum = False
-        self._source = source
-        self._resource = source.resource
+        self._rest = rest
+        self._cache = cache
+        self._resource = cache.resource
+        self._options = options
         self._encoding = encoding
         self._loop = loop
         self._retries = retries
         self._clock = clock
-        self._history = History(source.options.believe_after)
+        self._history = History(options.believe_after)
         self._too_large = 0
-        plural = source.resource.plural
+        plural = cache.resource.plural
         self._relists = metrics.counter(
             "informer_relists_total", "Complete lists taken, by cause; the first one's is start.", ["resource", "cause"]
         )
@@ -227,10 +203,10 @@ class Lists(Generic[T]):
     def take(self) -> Listed[T]:
         """Take a complete list, not older than what was seen. Raises ApiError, Garbled, ListBehind
         and Stopped."""
-        seen, asked = self._source.version(), self._clock.monotonic()
+        seen, asked = self._cache.version, self._clock.monotonic()
         listing = self._list("" if self._quorum else seen)
         cause = self._judge(seen, listing.version, asked)
-        if seen and not self._quorum and len(listing.items) < self._source.count() * _SUSPICIOUS:
+        if seen and not self._quorum and len(listing.items) < len(self._cache) * _SUSPICIOUS:
             # A server's cache that is wrongly empty stays so for us: the watch goes on from its
             # version, and shows only what changes later. etcd itself must confirm it.
             self._quorum, asked = True, self._clock.monotonic()
@@ -247,13 +223,13 @@ class Lists(Generic[T]):
             self._fetch,
             self._resource.kind,
             self._read_unless_stopped,
-            page_size=self._source.options.page_size,
+            page_size=self._options.page_size,
             not_older_than=not_older_than,
         )
 
     def compare_version(self) -> None:
         """Ask whether the server's history has gone back. If so, a quorum list is to be taken."""
-        seen = self._source.version()
+        seen = self._cache.version
         head = read_page(self._fetch({"limit": "1"}), self._resource.kind, lambda _: None)
         if is_newer(seen, head.resource_version):
             self.cause, self._quorum = "behind", True
@@ -294,16 +270,14 @@ class Lists(Generic[T]):
     def _read_unless_stopped(self, raw: Any) -> Item[T]:
         if self._loop.stopping.is_set():
             raise Stopped  # in the middle of a page, which may take a second to parse
-        return self._source.read(raw, anew=self._history.in_doubt)
+        return self._cache.read(raw, anew=self._history.in_doubt)
 
-    def _fetch(self, query: Mapping[str, str]) -> Body:
-        source, timeout = self._source, self._source.options.list_timeout
-        path, accept = source.resource.path(), self._encoding.accept
-        request = PageRequest(lambda: source.rest.request("GET", path, query=query, accept=accept, timeout=timeout))
+    def _fetch(self, query: Mapping[str, str]) -> Response:
+        rest, path, timeout = self._rest, self._resource.path(), self._options.list_timeout
+        accept = self._encoding.accept
+        request = PageRequest(lambda: rest.request("GET", path, query=query, accept=accept, timeout=timeout))
         self._loop.begin(request)
         try:
             return request.fetch()
-        except Abandoned:
-            raise Stopped from None
         finally:
             self._loop.finish(request)

@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
 
-    EVENTS: Resource[CoreV1Event]
-    LEASES: Resource[V1Lease]
-    NAMESPACES: Resource[V1Namespace]
-    PERSISTENT_VOLUMES: Resource[V1PersistentVolume]
-    SERVICES: Resource[V1Service]
-
-__all__ = [
-    "EVENTS", "LEASES", "NAMESPACES", "NODES", "PERSISTENT_VOLUMES", "SERVICES",
-    "ApiObject", "MalformedObject", "Raw", "Resource", "T",
-    "is_newer", "split_key", "version_of",
-]  # fmt: skip
-
 Raw = dict[str, Any]
 """An object as the API sends it, parsed from JSON, or from Protobuf with `datetime` for times."""
 
@@ -71,15 +59,15 @@ class Resource(Generic[T]):
     `prefix` is "/api/v1" or "/apis/<group>/<version>", `plural` the path's word ("nodes"). `trim`
     removes from a raw object, in place, what no controller reads; it may raise anything on a raw
     object of the wrong shape. `in_protobuf`: `runtime/protobuf` has its message. `keep` says what
-    is kept of an object's bytes in Protobuf, beside the parsed object; it never raises. `model` is
-    one of the official client's, or where it is ("v1_node.V1Node"): the models import in 40 ms, so
-    those are imported with the first object.
+    is kept of an object's bytes in Protobuf, beside the parsed object; it never raises. `_home`
+    says where the official client has the model ("v1_node.V1Node"): the models import in 40 ms, so
+    each is imported with the first object.
     """
 
     prefix: str
     plural: str
     kind: str
-    _model: type[T] | str
+    _home: str
     namespaced: bool
     trim: Callable[[Raw], None] = trim_metadata
     in_protobuf: bool = False
@@ -93,7 +81,8 @@ class Resource(Generic[T]):
     @property
     def model(self) -> type[T]:
         """The model of the objects; imported if need be."""
-        return _imported(self._model) if isinstance(self._model, str) else self._model
+        found: type[T] = _imported(self._home)
+        return found
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """The URL path of the collection, of one object, or of its subresource.
@@ -198,28 +187,21 @@ _CORE: Final = "/api/v1"
 NODES: Final[Resource[V1Node]] = Resource(
     _CORE, "nodes", "Node", "v1_node.V1Node", namespaced=False, trim=trim_node, in_protobuf=True, keep=_keep_node
 )
-
-_ON_DEMAND: Final = {
-    "SERVICES": (_CORE, "services", "Service", "v1_service.V1Service", True, True),
-    "PERSISTENT_VOLUMES": (
-        _CORE,
-        "persistentvolumes",
-        "PersistentVolume",
-        "v1_persistent_volume.V1PersistentVolume",
-        False,
-        True,
-    ),
-    "EVENTS": (_CORE, "events", "Event", "core_v1_event.CoreV1Event", True, False),
-    "LEASES": ("/apis/coordination.k8s.io/v1", "leases", "Lease", "v1_lease.V1Lease", True, True),
-    "NAMESPACES": (_CORE, "namespaces", "Namespace", "v1_namespace.V1Namespace", False, False),
-}
-
-
-def __getattr__(name: str) -> Resource[Any]:
-    """The kinds that not every program reads are made when they are first asked for."""
-    if name not in _ON_DEMAND:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    prefix, plural, kind, model, namespaced, in_protobuf = _ON_DEMAND[name]
-    made: Resource[Any] = Resource(prefix, plural, kind, model, namespaced, in_protobuf=in_protobuf)
-    globals()[name] = made
-    return made
+SERVICES: Final[Resource[V1Service]] = Resource(
+    _CORE, "services", "Service", "v1_service.V1Service", namespaced=True, in_protobuf=True
+)
+PERSISTENT_VOLUMES: Final[Resource[V1PersistentVolume]] = Resource(
+    _CORE,
+    "persistentvolumes",
+    "PersistentVolume",
+    "v1_persistent_volume.V1PersistentVolume",
+    namespaced=False,
+    in_protobuf=True,
+)
+EVENTS: Final[Resource[CoreV1Event]] = Resource(_CORE, "events", "Event", "core_v1_event.CoreV1Event", namespaced=True)
+LEASES: Final[Resource[V1Lease]] = Resource(
+    "/apis/coordination.k8s.io/v1", "leases", "Lease", "v1_lease.V1Lease", namespaced=True, in_protobuf=True
+)
+NAMESPACES: Final[Resource[V1Namespace]] = Resource(
+    _CORE, "namespaces", "Namespace", "v1_namespace.V1Namespace", namespaced=False
+)

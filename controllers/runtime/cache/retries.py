@@ -37,7 +37,6 @@ class Retries:
         self._condition = threading.Condition(threading.Lock())
         self._lost = False
         self._away = False
-        self._recovery: Recovery | None = None  # the one that `wake` hangs on
 
     @property
     def was_away(self) -> bool:
@@ -85,9 +84,7 @@ class Retries:
         if recovery is None or getattr(error, "retry_after", None) is not None:
             self._stop.wait(seconds)
             return
-        if recovery is not self._recovery:
-            self._recovery = recovery
-            recovery.then(self.wake)
+        recovery.then(self.wake)
         end = self._clock.monotonic() + seconds
         with self._condition:
             wait_for(self._clock, self._condition, lambda: self._stop.is_set() or recovery.done(), seconds)

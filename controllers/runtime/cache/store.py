@@ -158,7 +158,7 @@ class Cache(Generic[T]):
 
     def __init__(self, resource: Resource[T], metrics: Metrics) -> None:
         self.quarantine = Quarantine(resource.plural, metrics)
-        self._resource = resource
+        self.resource = resource
         self._objects: dict[str, T] = {}
         self._kept: KeptBytes[T] = KeptBytes()
         self._version = ""
@@ -199,18 +199,18 @@ class Cache(Generic[T]):
             return Item("", "", "", None, "no metadata")
         name, namespace = _text(metadata, "name"), _text(metadata, "namespace")
         uid, version = _text(metadata, "uid"), _text(metadata, "resourceVersion")
-        if not name or (self._resource.namespaced and not namespace):
+        if not name or (self.resource.namespaced and not namespace):
             return Item("", uid, version, None, "metadata lacks a name or a namespace")
-        key = f"{namespace}/{name}" if self._resource.namespaced else name
+        key = f"{namespace}/{name}" if self.resource.namespaced else name
         known = self._objects.get(key)
         if known is not None and not anew and version and version_of(known) == version and uid_of(known) == uid:
             return Item(key, uid, version, known)
         try:
-            obj = self._resource.parse(raw)
+            obj = self.resource.parse(raw)
         except MalformedObject as error:
             return Item(key, uid, version, None, str(error))
         self._compactor.compact(obj)
-        keep = self._resource.keep
+        keep = self.resource.keep
         kept = keep(obj, raw.data) if keep is not None and isinstance(raw, RawInBytes) else None
         return Item(key_of(obj), uid, version, obj, kept=kept)
 

@@ -53,6 +53,7 @@ from controllers.runtime.api import (
     Forbidden,
     Gone,
     HalfOpen,
+    RestClient,
     ServerError,
     TooManyRequests,
     Unauthorized,
@@ -61,11 +62,11 @@ from controllers.runtime.api import (
 )
 from controllers.runtime.cache.decoding import Garbled
 from controllers.runtime.cache.encoding import Encoding
-from controllers.runtime.cache.lists import ListBehind, Lists, Loop, Source, Stopped
+from controllers.runtime.cache.lists import ListBehind, Lists, Loop, Stopped
 from controllers.runtime.cache.resources import T, is_newer
 from controllers.runtime.cache.retries import Retries
-from controllers.runtime.cache.store import EVENT_TYPES
-from controllers.runtime.cache.watchtypes import Bookmark, Update, Watched
+from controllers.runtime.cache.store import EVENT_TYPES, Cache
+from controllers.runtime.cache.watchtypes import Bookmark, Update, Watched, WatchOptions
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 
@@ -78,18 +79,32 @@ _MARGIN: Final = 0.9  # a share of `silence`: the read's own timer and our clock
 
 
 class ListWatch(Generic[T]):
-    """Lists and watches one kind. One thread iterates `updates`; all else is for any."""
+    """Lists and watches the kind of a cache. One thread iterates `updates`, and applies each one to
+    the cache before it asks for the next: a watch starts from the cache's version, so what was not
+    applied is asked for again. All else is for any thread."""
 
-    def __init__(self, source: Source[T], *, metrics: Metrics, clock: Clock, rng: random.Random | None = None) -> None:
-        self._source = source
-        self._resource = source.resource
-        self._options = source.options
+    def __init__(
+        self,
+        rest: RestClient,
+        cache: Cache[T],
+        options: WatchOptions | None = None,
+        *,
+        metrics: Metrics,
+        clock: Clock,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._rest = rest
+        self._cache = cache
+        self._resource = cache.resource
+        self._options = options = options or WatchOptions()
         self._clock = clock
         self._rng = rng or random.Random()
         self._loop = Loop(clock)
-        self._retries = Retries(source.resource.plural, source.options, clock, self._rng, self._loop.stopping)
-        self._encoding = Encoding(source.rest, source.resource)
-        self._lists = Lists(source, self._encoding, self._loop, self._retries, clock=clock, metrics=metrics)
+        self._retries = Retries(self._resource.plural, options, clock, self._rng, self._loop.stopping)
+        self._encoding = Encoding(rest, self._resource)
+        self._lists = Lists(
+            rest, cache, options, self._encoding, self._loop, self._retries, clock=clock, metrics=metrics
+        )
         self._in_doubt = False  # the server was away, or a bookmark was older than what was seen
         self._fruitless = 0  # watches in a row that opened and brought nothing but trouble
         self._garbled = 0
@@ -158,10 +173,10 @@ class ListWatch(Generic[T]):
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "resourceVersion": self._source.version(),
+            "resourceVersion": self._cache.version,
             "timeoutSeconds": str(int(self._rng.uniform(low, high))),
         }
-        pieces = self._source.rest.stream(
+        pieces = self._rest.stream(
             self._resource.path(), query=query, read_timeout=self._options.silence, accept=self._encoding.accept
         )
         self._loop.begin(pieces)
@@ -172,9 +187,9 @@ class ListWatch(Generic[T]):
             self._open_since = self._quiet_since = self._clock.monotonic()
             for piece in pieces:
                 update = self._decode(piece, pieces.content_type)
-                if isinstance(update, Bookmark) and is_newer(self._source.version(), update.version):
+                if isinstance(update, Bookmark) and is_newer(self._cache.version, update.version):
                     self._in_doubt = True
-                    raise Garbled(f"a bookmark at version {update.version}, though {self._source.version()} was seen")
+                    raise Garbled(f"a bookmark at version {update.version}, though {self._cache.version} was seen")
                 if not useful:
                     useful = True
                     self._fruitless = self._garbled = self._silences = 0
@@ -199,7 +214,7 @@ class ListWatch(Generic[T]):
     def _decode(self, piece: bytes, content_type: str) -> Update[T]:
         event, raw = self._encoding.read_event(piece, content_type)
         if event in EVENT_TYPES:
-            item = self._source.read(raw)
+            item = self._cache.read(raw)
             if not item.key:
                 raise Garbled(f"{event} event: {item.problem}")
             return Watched(event, item)

@@ -1,54 +1,13 @@
-"""Types of the list-watch loop (stage 1): what `watch.py` needs and yields."""
+"""Types of the list-watch loop (stage 1): how `watch.py` is set, and what it yields."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Generic, Protocol
+from typing import Generic
 
 from attrs import field, frozen, validators
 
 from controllers.runtime.cache.resources import T
 from controllers.runtime.cache.store import Item
-
-
-class Lines(Protocol):
-    """What is needed of LineStream (`api/linestream.py`); `close` may come from any thread."""
-
-    @property
-    def content_type(self) -> str: ...
-    def open(self) -> None: ...
-    def __iter__(self) -> Iterator[bytes]: ...
-    def close(self) -> None: ...
-
-
-class Body(Protocol):
-    """What is needed of a Response (`api/restclient.py`)."""
-
-    @property
-    def data(self) -> bytes: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-
-class Rest(Protocol):
-    """What is needed of a RestClient (`api/restclient.py`)."""
-
-    @property
-    def protobuf(self) -> bool: ...
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        accept: str = "application/json",
-        timeout: float | None = None,
-    ) -> Body: ...
-
-    def stream(
-        self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = "application/json"
-    ) -> Lines: ...
 
 
 @frozen

@@ -20,10 +20,10 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from controllers.runtime.api import AlreadyExists, ApiError, Conflict, NotFound
+from controllers.runtime.api import AlreadyExists, ApiError, Conflict, NotFound, RestClient
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent, wait_for
 from controllers.runtime.election.fence import Fence
-from controllers.runtime.election.leases import LeaseAPI, Rest
+from controllers.runtime.election.leases import LeaseAPI
 from controllers.runtime.election.record import Lease, Observation, Record, acquired, read, renewed
 from controllers.runtime.election.settings import JITTER, Callbacks, LeaseSettings
 from controllers.runtime.election.watching import LeaseWatch
@@ -52,7 +52,7 @@ class Elector:
 
     def __init__(
         self,
-        rest: Rest,
+        rest: RestClient,
         settings: LeaseSettings,
         callbacks: Callbacks | None = None,
         *,

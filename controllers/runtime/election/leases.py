@@ -7,40 +7,19 @@ is lost when they are put back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable
 
-from controllers.runtime.api import Conflict, NotFound, Response, ServerError
+from controllers.runtime.api import Conflict, LineStream, NotFound, RestClient, ServerError
 from controllers.runtime.election.record import Lease, read, released
 from controllers.runtime.election.settings import LeaseSettings
 
 _PREFIX = "/apis/coordination.k8s.io/v1/namespaces"
 
 
-class Lines(Protocol):
-    """A streamed answer, as `RestClient.stream` makes it."""
-
-    def open(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def __iter__(self) -> Iterator[bytes]: ...
-
-
-class Rest(Protocol):
-    """What is needed of a RestClient."""
-
-    def request(
-        self, method: str, path: str, *, body: object | None = None, timeout: float | None = None
-    ) -> Response: ...
-
-    def stream(self, path: str, *, query: dict[str, str] | None = None, read_timeout: float) -> Any: ...
-
-
 class LeaseAPI:
     """Requests about one Lease. Every method may be called from any thread and raises ApiError."""
 
-    def __init__(self, rest: Rest, settings: LeaseSettings) -> None:
+    def __init__(self, rest: RestClient, settings: LeaseSettings) -> None:
         self._rest = rest
         self._settings = settings
         self._collection = f"{_PREFIX}/{settings.namespace}/leases"
@@ -75,15 +54,14 @@ class LeaseAPI:
                 return True
         return False
 
-    def watch(self) -> Lines:
+    def watch(self) -> LineStream:
         """A watch of this Lease alone; its first event tells how it is now."""
-        stream: Lines = self._rest.stream(
+        return self._rest.stream(
             self._collection,
             query={"watch": "true", "fieldSelector": f"metadata.name={self._settings.name}"},
             # While there is a leader something comes at every retry period of its own.
             read_timeout=self._settings.lease_duration,
         )
-        return stream
 
     def _ask(self, method: str, path: str, lease: Lease | None = None, timeout: float | None = None) -> Lease:
         limit = self._settings.request_timeout

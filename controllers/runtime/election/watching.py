@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Final
 
 from cloudprovider.threads import NoThreadLeft, start
-from controllers.runtime.api import ApiError, Forbidden, from_status
+from controllers.runtime.api import ApiError, Forbidden, LineStream, from_status
 from controllers.runtime.clock import Clock, ClockEvent
-from controllers.runtime.election.leases import LeaseAPI, Lines
+from controllers.runtime.election.leases import LeaseAPI
 from controllers.runtime.election.record import Lease
 from controllers.runtime.election.settings import LeaseSettings
 
@@ -46,7 +46,7 @@ class LeaseWatch:
         self._pause = pause
         self._stop = ClockEvent(clock)
         self._lock = threading.Lock()
-        self._lines: Lines | None = None
+        self._lines: LineStream | None = None
         self._thread: threading.Thread | None = None
         self._warned = False
         self.live = False

@@ -114,9 +114,10 @@ def read_enveloped(data: bytes, kind: str) -> dict[str, Any]:
 def object_in(data: bytes, kind: str) -> bytes:
     """The bytes of the object of that kind in the envelope; raises ValueError likewise."""
     envelope = open_envelope(data)
-    if envelope.kind != kind:
-        raise ValueError(f"expected a {kind}, got {envelope.kind[:60]!r}")
-    return envelope.raw
+    if envelope.typeMeta.kind != kind:
+        raise ValueError(f"expected a {kind}, got {envelope.typeMeta.kind[:60]!r}")
+    raw: bytes = envelope.raw
+    return raw
 
 
 @functools.cache

@@ -11,7 +11,6 @@ import functools
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import frozen
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
@@ -35,22 +34,13 @@ def message_class(name: str) -> Any:
     return GetMessageClass(_POOL.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 
-__all__ = ["CONTENT_TYPE", "MAGIC", "Enveloped", "open_envelope", "seal"]
+__all__ = ["CONTENT_TYPE", "MAGIC", "open_envelope", "seal"]
 
 
-@frozen
-class Enveloped:
-    """What an envelope holds: the kind's name, and the object's bytes."""
-
-    api_version: str
-    kind: str
-    raw: bytes
-
-
-def open_envelope(data: bytes) -> Enveloped:
-    """Open the envelope of one object; raises ValueError, too if encoded again."""
-    unknown = unwrap(data, "Unknown")
-    return Enveloped(unknown.typeMeta.apiVersion, unknown.typeMeta.kind, unknown.raw)
+def open_envelope(data: bytes) -> Any:
+    """The envelope of one object, with `typeMeta` and the object's bytes, `raw`; raises ValueError,
+    too if encoded again."""
+    return unwrap(data, "Unknown")
 
 
 def seal(api_version: str, kind: str, message: Any) -> bytes:

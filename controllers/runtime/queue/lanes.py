@@ -1,5 +1,5 @@
-"""Stage 3: what a work queue is made of. Its items, the
-timers of delayed keys, and the threads that wait for a key.
+"""Stage 3: what a work queue is made of. Its items, the timers of delayed keys, and the threads
+that wait for a key.
 
 Used only by ``workqueue.py``, which holds its lock around every call. No locks and no clock here,
 but for the waits of :class:`Waiters` on that lock.
@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from attrs import define
 
 from controllers.runtime.clock import Clock
 
@@ -25,45 +27,26 @@ class Running(NamedTuple):
     key: Hashable
 
 
+@define(eq=False)
 class Item(Generic[K]):
     """What a queue knows of one key. It exists while anything differs from a key never seen."""
 
-    __slots__ = (
-        "added",
-        "dirty",
-        "due",
-        "due_priority",
-        "failures",
-        "free_at",
-        "frozen",
-        "key",
-        "parked",
-        "priority",
-        "problem",
-        "routine",
-        "run_priority",
-        "running",
-        "started",
-        "ticket",
-    )
-
-    def __init__(self, key: K) -> None:
-        self.key = key
-        self.dirty = False  # has to run: it waits in a lane, behind its own run, or for the floor (frozen)
-        self.frozen = False
-        self.priority = 0  # the highest asked for since it became dirty
-        self.added = 0.0  # when it became dirty
-        self.running = False  # handed out and not done
-        self.parked = False
-        self.started = 0.0
-        self.run_priority = 0  # the priority with which it was last handed out
-        self.due: float | None = None  # when a delay makes it dirty
-        self.due_priority = 0
-        self.problem = ""  # of the last failure
-        self.routine = False  # only time makes it due
-        self.ticket = 0  # the one entry of the heap that counts
-        self.failures = 0
-        self.free_at = 0.0  # the end of the floor
+    key: K
+    dirty: bool = False  # has to run: it waits in a lane, behind its own run, or for the floor (frozen)
+    frozen: bool = False
+    priority: int = 0  # the highest asked for since it became dirty
+    added: float = 0.0  # when it became dirty
+    running: bool = False  # handed out and not done
+    parked: bool = False
+    started: float = 0.0
+    run_priority: int = 0  # the priority with which it was last handed out
+    due: float | None = None  # when a delay makes it dirty
+    due_priority: int = 0
+    problem: str = ""  # of the last failure
+    routine: bool = False  # only time makes it due
+    ticket: int = 0  # the one entry of the heap that counts
+    failures: int = 0
+    free_at: float = 0.0  # the end of the floor
 
     def is_blank(self, now: float) -> bool:
         """Whether it is like a key never seen."""

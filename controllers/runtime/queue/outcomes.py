@@ -29,7 +29,7 @@ from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 from attrs import frozen
 
 from cloudprovider.errors import CloudProviderError, DiskNotFound, InstanceNotFound, InvalidService
-from controllers.runtime.api import ApiError, Recovery
+from controllers.runtime.api import ApiError
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
@@ -114,7 +114,6 @@ class AwaitingServer(Generic[K]):
         self._chance = chance
         self._lock = threading.Lock()
         self._keys: set[K] = set()
-        self._recovery: Recovery | None = None
 
     def add(self, key: K, error: Exception) -> None:
         """The key failed so, and backs off; nothing happens unless the server gave no answer."""
@@ -124,9 +123,7 @@ class AwaitingServer(Generic[K]):
             return
         with self._lock:
             self._keys.add(key)
-            known, self._recovery = self._recovery is recovery, recovery
-        if not known or recovery.done():  # done: the server came back before this failure was settled
-            recovery.then(self._release)
+        recovery.then(self._release)  # at once where the server came back before this failure was settled
 
     def discard(self, key: K) -> None:
         """The key no longer waits for the server."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
+from attrs import define
 from prometheus_client import Counter
 
 from cloudprovider.internal.backoff import Backoff
@@ -198,17 +199,15 @@ class LoopThreads(Generic[W]):
 _here = threading.local()
 
 
+@define(eq=False)
 class _Piece:
     """One piece of work of one thread."""
 
-    __slots__ = ("clock", "outside", "since", "started", "what")
-
-    def __init__(self, what: object, clock: Clock) -> None:
-        self.what = what
-        self.clock = clock
-        self.started = clock.monotonic()
-        self.outside = 0.0  # seconds of bounded waits that are over
-        self.since: float | None = None  # of the bounded wait under way
+    what: object
+    clock: Clock
+    started: float
+    outside: float = 0.0  # seconds of bounded waits that are over
+    since: float | None = None  # of the bounded wait under way
 
     def busy(self) -> float:
         until = self.clock.monotonic() if self.since is None else self.since
@@ -232,7 +231,7 @@ class Progress:
     @contextmanager
     def work(self, what: object) -> Iterator[None]:
         """The with statement's body is work of this thread, about `what` (a key, keys)."""
-        piece = _Piece(what, self._clock)
+        piece = _Piece(what, self._clock, self._clock.monotonic())
         outer, _here.piece = getattr(_here, "piece", None), piece
         with self._lock:
             self._pieces.add(piece)

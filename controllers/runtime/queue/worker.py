@@ -150,10 +150,6 @@ class Batching:
     fetchers: int
     """Fetches under way at once."""
 
-    max_answers: int | None = field(default=None, validator=validators.optional(validators.ge(1)))
-    """Answers that may wait for a reconcile thread before no further batch is begun; None: twice a
-    batch or the threads, whichever is more."""
-
 
 class FetchBuffer(Generic[K, A]):
     """Between stages 5 and 4: the cloud's answers as (key, answer) pairs, in order. Thread-safe.
@@ -275,7 +271,7 @@ class BatchWorker(_Working[K], Generic[K, A]):
         self._fetch = fetch
         self._reconcile = reconcile
         self._batching = batching
-        limit = batching.max_answers or 2 * max(batching.max_batch, threads)
+        limit = 2 * max(batching.max_batch, threads)
         self._answers: FetchBuffer[K, A | Exception] = FetchBuffer(limit, clock)
         name = queue.name
         self._strays = metrics.counter(

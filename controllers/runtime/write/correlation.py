@@ -10,13 +10,12 @@ those of client-go's EventCorrelator (tools/record/events_cache.go):
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from attrs import define, field, frozen
@@ -147,9 +146,9 @@ class Entry:
         """Where the Event lives: its object's, or in "default" for those without one."""
         return self.ref.namespace or "default"
 
-    def body(self, component: str, host: str) -> dict[str, Any]:
+    def body(self, component: str) -> dict[str, Any]:
         """The whole Event (core/v1), for its creation."""
-        event: dict[str, Any] = {
+        return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": self.name, "namespace": self.namespace},
@@ -163,9 +162,6 @@ class Entry:
             "source": {"component": component},
             "reportingComponent": component,
         }
-        if host:
-            event["source"]["host"] = event["reportingInstance"] = host
-        return event
 
     def change(self) -> dict[str, Any]:
         """What a repetition changes, as JSON merge patch. Totals, so it may be sent twice."""
@@ -175,17 +171,7 @@ class Entry:
 class Correlator:
     """What was written lately, as far as `memory` reaches; without one it has one of its own."""
 
-    def __init__(
-        self,
-        *,
-        memory: EventMemory | None = None,
-        burst: int = BURST,
-        refill_per_second: float = REFILL_PER_SECOND,
-        unique: Callable[[], str] = lambda: str(uuid.uuid4()),
-    ) -> None:
-        self._burst = burst
-        self._refill = refill_per_second
-        self._unique = unique
+    def __init__(self, memory: EventMemory | None = None) -> None:
         memory = memory or EventMemory()
         self._entries: Share[Entry] = Share(memory, "event")
         self._similar: Share[tuple[set[int], float]] = Share(memory, "group")
@@ -240,11 +226,11 @@ class Correlator:
     def _afford(self, happening: Happening) -> bool:
         owner = (happening.ref.identity, happening.type)
         now = happening.at
-        tokens, filled_at = self._budgets.get(owner) or (float(self._burst), now)
-        tokens = min(float(self._burst), tokens + (now - filled_at) * self._refill)
+        tokens, filled_at = self._budgets.get(owner) or (float(BURST), now)
+        tokens = min(float(BURST), tokens + (now - filled_at) * REFILL_PER_SECOND)
         affordable = tokens >= 1
         tokens -= affordable
-        full = now + (self._burst - tokens) / self._refill if self._refill else math.inf
+        full = now + (BURST - tokens) / REFILL_PER_SECOND
         self._budgets.put(owner, (tokens, now), now, full)
         return affordable
 
@@ -252,7 +238,7 @@ class Correlator:
         """`<object>.<time>`, as kubectl's users know it; or something unique."""
         self._last_stamp = max(self._last_stamp + 1, int(happening.last_at * 1e9))
         name = f"{happening.ref.name}.{self._last_stamp:x}"
-        return name if len(name) <= 253 and _SUBDOMAIN.fullmatch(name) else self._unique()
+        return name if len(name) <= 253 and _SUBDOMAIN.fullmatch(name) else str(uuid.uuid4())
 
 
 def timestamp(at: float) -> str:

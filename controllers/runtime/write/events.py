@@ -17,7 +17,7 @@ from controllers.runtime.cleaning import one_line
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.write.correlation import MAX_MESSAGE, Correlator, EventMemory, Happening, Reference, reference
-from controllers.runtime.write.eventwriter import Counts, EventSource, Lane
+from controllers.runtime.write.eventwriter import Counts, Lane
 
 __all__ = ["EventRecorder", "Reference", "reference"]
 
@@ -43,7 +43,6 @@ class EventRecorder:
         *,
         clock: Clock = SYSTEM_CLOCK,
         metrics: Metrics | None = None,
-        host: str = "",
         writers: int = WRITERS,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -56,10 +55,10 @@ class EventRecorder:
         self._lanes = tuple(
             Lane(
                 rest,
-                EventSource(component, host),
+                component,
                 counts,
                 capacity=CAPACITY // writers,
-                correlator=Correlator(memory=memory),
+                correlator=Correlator(memory),
                 chance=chance,
                 name=f"{component}-events-{number}",
             )

@@ -11,8 +11,6 @@ from collections.abc import Callable, Hashable
 from typing import Final
 from urllib.parse import quote
 
-from attrs import frozen
-
 from cloudprovider.internal.backoff import Backoff
 from cloudprovider.threads import NoThreadLeft, start
 from controllers.runtime.api import (
@@ -24,7 +22,6 @@ from controllers.runtime.api import (
     Conflict,
     Forbidden,
     NotFound,
-    Recovery,
     RestClient,
     ServerError,
     TooManyRequests,
@@ -56,14 +53,6 @@ _FORBIDDEN: Final = "forbidden"
 _LOG_SECONDS: Final = 60.0
 
 
-@frozen
-class EventSource:
-    """The `source` of Events: whose they are, and on which host."""
-
-    component: str
-    host: str = ""
-
-
 class Lane:
     """One writer thread with its queue and memory. Every object belongs to one lane, so its Events
     keep their order."""
@@ -71,7 +60,7 @@ class Lane:
     def __init__(
         self,
         rest: RestClient,
-        source: EventSource,
+        component: str,
         counts: Counts,
         *,
         capacity: int,
@@ -80,8 +69,7 @@ class Lane:
         name: str,
     ) -> None:
         self._rest = rest
-        self._source = source
-        self._component = source.component
+        self._component = component
         self._clock = counts.clock
         self._counts = counts
         self._capacity = capacity
@@ -100,7 +88,6 @@ class Lane:
         self._resume_at = float("-inf")
         self._turn = False
         self._proved = False  # a write succeeded since the server last gave no proper answer
-        self._recovery: Recovery | None = None
 
     def put(self, happening: Happening) -> str:
         """Queue something; "" or the reason why it was dropped."""
@@ -253,7 +240,7 @@ class Lane:
             except NotFound:
                 entry.exists = False  # expired, an hour after its last change by default
         try:
-            body = entry.body(self._source.component, self._source.host)
+            body = entry.body(self._component)
             self._rest.request("POST", path, body=body, accept=METADATA_ONLY, timeout=REQUEST_TIMEOUT)
             self._counts.created.inc()
             entry.exists = True
@@ -274,12 +261,8 @@ class Lane:
             if self._closed:
                 pause = min(pause, _STOPPING_PAUSE)
             self._resume_at = self._clock.monotonic() + pause
-        recovery = error.recovery
-        if recovery is None or error.retry_after is not None:
-            return
-        if recovery is not self._recovery or recovery.done():  # done: the server came back while we got here
-            self._recovery = recovery
-            recovery.then(self._resume)
+        if error.recovery is not None and error.retry_after is None:
+            error.recovery.then(self._resume)  # at once where the server came back while we got here
 
     def _resume(self) -> None:
         """The server answers again."""

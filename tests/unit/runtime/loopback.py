@@ -8,7 +8,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,22 @@ class Server:
 def shut_down(sock: socket.socket) -> None:
     with contextlib.suppress(OSError):  # it may have ended already
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def full_backlog(host: str = "127.0.0.1") -> Iterator[int]:
+    """The port of a listener that accepts nothing, so that connecting to it neither succeeds nor
+    fails."""
+    listener = socket.create_server((host, 0), backlog=0)
+    fillers = []
+    for _ in range(8):
+        filler = socket.socket()
+        filler.setblocking(False)
+        filler.connect_ex(listener.getsockname())
+        fillers.append(filler)
+    yield listener.getsockname()[1]
+    for sock in [*fillers, listener]:
+        sock.close()
 
 
 class Authority(pki.Authority):

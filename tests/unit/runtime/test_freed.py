@@ -11,11 +11,10 @@ from contextlib import closing
 
 import pytest
 
-from controllers.runtime.api import ApiError, NotFound, Unreachable
+from controllers.runtime.api import ApiError, NotFound, Response, Unreachable
 from controllers.runtime.api.wire.connection import Connection
 from controllers.runtime.api.wire.endpoint import Endpoint
 from controllers.runtime.cache.lists import PageRequest
-from controllers.runtime.cache.watchtypes import Body
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
@@ -78,7 +77,7 @@ def test_a_request_to_a_server_that_is_away() -> None:
 
 
 def test_a_page_that_failed() -> None:
-    def send() -> Body:
+    def send() -> Response:
         raise Unreachable("away")
 
     assert freed(lambda: PageRequest(send).fetch(), Unreachable)

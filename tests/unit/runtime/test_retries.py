@@ -25,6 +25,21 @@ def lost(server: Reachability, error: ServerError | Unreachable | None = None) -
     return error
 
 
+def test_a_listener_is_called_once_however_often_it_is_given() -> None:
+    clock, told = FakeClock(), list[str]()
+
+    def listen() -> None:
+        told.append("back")
+
+    server = Reachability(clock)
+    recovery = server.failed("refused")
+    recovery.then(listen)
+    recovery.then(listen)
+    clock.advance(OUTAGE)
+    server.answered(200)
+    assert told == ["back"]
+
+
 class TestTheWatch:
     def retries(self, clock: FakeClock) -> tuple[Retries, ClockEvent]:
         stop = ClockEvent(clock)

@@ -54,7 +54,7 @@ def _run(part: _Part, stop: Any, **more: Any) -> None:
         stop,
         component="part",
         registrations=lambda: [cast(Any, part)],
-        workers=[part],
+        workers=[cast(Any, part)],
         recorder=cast(Any, part),
         drain_timeout=7.0,
         clock=FakeClock(),

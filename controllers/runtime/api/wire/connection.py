@@ -25,13 +25,10 @@ _WRITE_SIZE: Final = 1 << 20
 
 
 class Connection:
-    """One connection, used by one thread at a time; `interrupt` and `close`: any thread.
-
-    `deadline` (clock seconds) is the end of every write and read when set, else `timeout` bounds
-    each single one."""
+    """One connection, used by one thread at a time. Its `life` has the time limits of every write
+    and read, and ends them from any thread."""
 
     __slots__ = (
-        "_life",
         "_poll",
         "_poll_write",
         "_sock",
@@ -39,13 +36,14 @@ class Connection:
         "_tls",
         "context",
         "heard",
+        "life",
         "opened",
         "reader",
         "requests",
     )
 
     def __init__(self, context: ssl.SSLContext | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._life = Lifetime(clock)
+        self.life = Lifetime(clock)
         self._sock: socket.socket | None = None
         self._tls: ssl.SSLSocket | TLSInTLS | None = None
         self._stream: socket.socket | TLSInTLS | None = None
@@ -57,32 +55,12 @@ class Connection:
         self.requests = 0
         self.reader = Reader(self.recv)
 
-    @property
-    def deadline(self) -> float | None:
-        return self._life.deadline
-
-    @deadline.setter
-    def deadline(self, deadline: float | None) -> None:
-        self._life.deadline = deadline
-
-    @property
-    def timeout(self) -> float | None:
-        return self._life.timeout
-
-    @timeout.setter
-    def timeout(self, timeout: float | None) -> None:
-        self._life.timeout = timeout
-
-    @property
-    def interrupted(self) -> bool:
-        return self._life.interrupted
-
     def open(self, endpoint: Endpoint, deadline: float) -> None:
         """Connect in time; raises OSError, ProtocolError (from a proxy) or Interrupted."""
         proxy = endpoint.proxy
-        self.deadline = deadline
+        self.life.deadline = deadline
         try:
-            sock = dial(self._life, proxy.host if proxy else endpoint.host, proxy.port if proxy else endpoint.port)
+            sock = dial(self.life, proxy.host if proxy else endpoint.host, proxy.port if proxy else endpoint.port)
             self._use(sock)
             if proxy and proxy.tls:
                 self._secure(proxy.host.partition("%")[0].removesuffix("."))
@@ -92,7 +70,7 @@ class Connection:
                 self._secure(endpoint.server_name)
         except BaseException as error:
             self.close()
-            if self.interrupted and isinstance(error, (OSError, ProtocolError)):
+            if self.life.interrupted and isinstance(error, (OSError, ProtocolError)):
                 raise Interrupted from error
             raise
 
@@ -104,7 +82,7 @@ class Connection:
         """
         if within is not None and self._sock is not None:
             deliver_within(self._sock, within)
-        until = self._life.begin()
+        until = self.life.begin()
         stream = self._ready()
         view: bytes | memoryview = data
         while view:
@@ -120,33 +98,29 @@ class Connection:
 
     def recv(self, size: int) -> bytes:
         """Up to `size` bytes, b"" at the end; raises TimeoutError, OSError or Interrupted."""
-        until = self._life.begin()
+        until = self.life.begin()
         stream = self._ready()
         if self._tls is None or not self._tls.pending():
-            self._life.wait(self._poll, until)  # first, for an answer takes longer than asking for it does
+            self.life.wait(self._poll, until)  # first, for an answer takes longer than asking for it does
         while True:
             try:
                 data = stream.recv(size)
             except _NOT_NOW as error:
                 self._wait_for(error, select.POLLIN, until)
                 continue
-            if not data and self._life.interrupted:
+            if not data and self.life.interrupted:
                 raise Interrupted
-            self.heard = self._life.clock.monotonic()
+            self.heard = self.life.clock.monotonic()
             return data
 
     def quiet(self) -> bool:
         """Tell whether an idle connection is still usable: open, with nothing unasked in it."""
         return self._stream is not None and not self._poll.poll(0)
 
-    def interrupt(self) -> None:
-        """End whatever the using thread waits for, at once; it gets an OSError. Never blocks."""
-        self._life.interrupt()
-
     def close(self) -> None:
         """Give the socket back; for the thread that uses it, or any when none does."""
         self._stream = None
-        self._life.close()
+        self.life.close()
         self.reader.end()  # else the two would hold each other until the garbage collector comes
 
     def _ready(self) -> socket.socket | TLSInTLS:
@@ -160,7 +134,7 @@ class Connection:
             usually = select.POLLIN
         elif isinstance(error, ssl.SSLWantWriteError):
             usually = select.POLLOUT
-        self._life.wait(self._poll if usually == select.POLLIN else self._poll_write, until)
+        self.life.wait(self._poll if usually == select.POLLIN else self._poll_write, until)
 
     def _use(self, sock: socket.socket) -> None:
         self._sock = self._stream = sock
@@ -171,12 +145,12 @@ class Connection:
         """Put TLS on top of what there is."""
         assert self.context is not None
         assert self._sock is not None
-        until = self._life.begin()
+        until = self.life.begin()
         if isinstance(self._tls, ssl.SSLSocket):
             secure: ssl.SSLSocket | TLSInTLS = TLSInTLS(self.context, self._tls, server_name)
         else:
             secure = self.context.wrap_socket(self._sock, server_hostname=server_name, do_handshake_on_connect=False)
-            self._life.keep(secure, instead_of=self._sock)
+            self.life.keep(secure, instead_of=self._sock)
             self._sock = secure
         self._tls = self._stream = secure
         while True:

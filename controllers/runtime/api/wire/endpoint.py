@@ -108,12 +108,16 @@ class Endpoint:
     @property
     def authority(self) -> str:
         """`host:port`, with brackets around an IPv6 address; the `host` label of the metrics."""
-        host = self.host.partition("%")[0]
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return self._with_port(self.host.partition("%")[0])
 
     @property
     def url(self) -> str:
-        return f"{'https' if self.tls else 'http'}://{self.authority}{self.base_path}"
+        """The server's URL, as the official client takes it too."""
+        host = self._with_port(self.host.replace("%", "%25"))
+        return f"{'https' if self.tls else 'http'}://{host}{self.base_path}"
+
+    def _with_port(self, host: str) -> str:
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 def proxy_from_environment(endpoint: Endpoint, environ: Mapping[str, str]) -> str | None:

@@ -56,10 +56,6 @@ def test_one_class_per_meaning(status: int, reason: str, kind: type[ApiError]) -
     assert str(error) == f"GET /x: {status}{' ' if reason else ''}{reason}: because"
 
 
-def test_already_exists_is_no_conflict_for_computing_again_does_not_help() -> None:
-    assert not issubclass(apierrors.AlreadyExists, apierrors.Conflict)
-
-
 def test_an_error_event_of_a_watch_carries_its_own_code() -> None:
     error = from_status(200, None, status_object(410, "Expired", "too old resource version"))
     assert type(error) is apierrors.Gone

@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,6 @@ from controllers.runtime.api import (
     ApiError,
     ClientBuilder,
     ClientClosed,
-    Conflict,
     CredentialsUnavailable,
     HalfOpen,
     RestClient,
@@ -33,30 +33,32 @@ from controllers.runtime.api import (
 )
 from controllers.runtime.api.credentials import Fixed, TokenFile
 from controllers.runtime.api.kubeconfig import Access
-from controllers.runtime.api.official import ServerSettings
+from controllers.runtime.api.wire import Endpoint
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import unusable
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Call, Peer, Server, answer_none, settings_from
 
 
-class Answers:
-    """A server that gives these answers in turn, then empty lists for ever: (status, headers)."""
-
-    def __init__(self, *answers: tuple[int, dict[str, str]]) -> None:
-        self._answers = list(answers)
-        self.server = Server(self._serve)
-
-    def _serve(self, peer: Peer) -> None:
-        while peer.request():
-            status, headers = self._answers.pop(0) if self._answers else (200, {})
-            peer.answer(status, {"kind": "Status", "code": status} if status >= 300 else EMPTY_LIST, **headers)
-
-
 def builder_for(server: Server, **options: Any) -> ClientBuilder:
     source = options.pop("source", Fixed("Bearer t"))
-    headers = options.pop("headers", ())
-    return ClientBuilder(Access(ServerSettings(host=server.url), source, headers), settings_from(options), **options)
+    access = Access(Endpoint.parse(server.url), source, headers=options.pop("headers", ()))
+    return ClientBuilder(access, settings_from(options), **options)
+
+
+@contextmanager
+def serving(*answers: tuple[int, dict[str, str]], **options: Any) -> Iterator[tuple[Server, ClientBuilder]]:
+    """A server that gives these answers in turn, then empty lists for ever: (status, headers); and
+    clients of it."""
+    left = list(answers)
+
+    def serve(peer: Peer) -> None:
+        while peer.request():
+            status, headers = left.pop(0) if left else (200, {})
+            peer.answer(status, {"kind": "Status", "code": status} if status >= 300 else EMPTY_LIST, **headers)
+
+    with Server(serve) as server, builder_for(server, **options) as clients:
+        yield server, clients
 
 
 def write(rest: RestClient) -> int:
@@ -125,7 +127,7 @@ class TestRequests:
 
     def test_a_base_path_is_kept(self) -> None:
         with Server() as server:
-            access = Access(ServerSettings(host=f"{server.url}/k8s/clusters/c-1"), Fixed())
+            access = Access(Endpoint.parse(f"{server.url}/k8s/clusters/c-1"), Fixed())
             with ClientBuilder(access) as clients:
                 clients.rest("x").get("/api/v1/nodes")
                 CoreV1Api(clients.client("v")).list_namespace()
@@ -170,11 +172,7 @@ class TestRequests:
     @pytest.mark.row("K14")
     @pytest.mark.parametrize("header", [("X", "a\r\nY: b"), ("X\r\nY", "a"), ("X: y", "a"), ("", "a")])
     def test_nor_can_a_header_of_the_kubeconfig(self, header: tuple[str, str]) -> None:
-        with (
-            Server() as server,
-            builder_for(server, headers=(header,)) as clients,
-            pytest.raises(ValueError, match="header"),
-        ):
+        with serving(headers=(header,)) as (_, clients), pytest.raises(ValueError, match="header"):
             clients.rest("x")
 
     @pytest.mark.parametrize("name", ["", "two words", "a\nb"])
@@ -203,7 +201,7 @@ class TestRequests:
             clients.rest("x").get("/")
 
     def test_a_redirect_is_no_success(self) -> None:
-        with Answers((302, {"Location": "/elsewhere"})).server as server, builder_for(server) as clients:
+        with serving((302, {"Location": "/elsewhere"})) as (_, clients):
             with pytest.raises(ApiError) as caught:
                 clients.rest("x").get("/")
             assert caught.value.status == 302
@@ -213,86 +211,58 @@ class TestRepetition:
     """Nothing is repeated, but what the server did not apply and asked to repeat."""
 
     @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 422, 500, 502, 503, 504])
-    def test_errors_are_raised_at_once(self, status: int) -> None:
-        with Answers((status, {})).server as server, builder_for(server) as clients:
-            with pytest.raises(ApiError) as caught:
-                clients.rest("x").get("/")
+    def test_errors_are_raised_at_once_and_name_the_request(self, status: int) -> None:
+        with serving((status, {})) as (server, clients):
+            with pytest.raises(ApiError, match=f"PATCH /api/v1/nodes/n1: {status}") as caught:
+                write(clients.rest("x"))
             assert caught.value.status == status
             assert len(server.requests) == 1
 
-    def test_429_is_repeated_after_the_delay_also_for_writes(self) -> None:
+    @pytest.mark.parametrize(
+        ("method", "answers", "timeout", "pauses", "outcome"),
+        [
+            pytest.param("PATCH", [(429, "2")], 30, [2], 200, id="a write that was not applied"),
+            pytest.param("PATCH", [(503, "1")], 30, [], ServerError, id="a write answered 503"),
+            pytest.param("GET", [(503, "1")], 30, [1], 200, id="a read answered 503"),
+            pytest.param("PATCH", [(429, "1")] * 5, 30, [1, 1], TooManyRequests, id="three tries at most"),
+            pytest.param("GET", [(429, "30")], 30, [], TooManyRequests, id="a delay as long as the timeout"),
+            pytest.param("GET", [(429, "4")] * 5, 6, [4], TooManyRequests, id="all tries within the timeout"),
+            pytest.param("GET", [(429, "")], 30, [], TooManyRequests, id="429 without a delay"),
+        ],
+    )
+    def test_what_is_repeated(
+        self, method: str, answers: list[tuple[int, str]], timeout: float, pauses: list[float], outcome: object
+    ) -> None:
         clock = FakeClock()
-        with Answers((429, {"Retry_After": "2"})).server as server, builder_for(server, clock=clock) as clients:
-            call = Call(lambda: write(clients.rest("x")))
-            clock.wait_for_timeout(2)
-            assert len(server.requests) == 1
-            clock.advance(2)
-            assert call.outcome() == 200
-            assert len(server.requests) == 2
+        given = [(status, {"Retry_After": after} if after else {}) for status, after in answers]
+        with serving(*given, clock=clock) as (server, clients):
+            call = Call(lambda: clients.rest("x").request(method, "/", timeout=timeout))
+            for tries, pause in enumerate(pauses, 1):
+                clock.wait_for_timeout(pause)
+                assert len(server.requests) == tries
+                clock.advance(pause)
+            found = call.outcome()
+            assert len(server.requests) == len(pauses) + 1
+        if outcome == 200:
+            assert found.status == 200
+        else:
+            after = answers[len(pauses)][1]
+            assert (type(found), found.retry_after) == (outcome, float(after) if after else None)
 
-    def test_503_is_repeated_for_reads_only(self) -> None:
-        clock = FakeClock()
-        answers = Answers((503, {"Retry_After": "1"}), (503, {"Retry_After": "1"}))
-        with answers.server as server, builder_for(server, clock=clock) as clients:
-            with pytest.raises(ServerError) as caught:
-                write(clients.rest("x"))
-            assert caught.value.retry_after == 1
-            call = Call(lambda: clients.rest("x").get("/"))
-            clock.wait_for_timeout(1)
-            clock.advance(1)
-            assert call.outcome() == EMPTY_LIST
-
-    def test_three_tries_at_most(self) -> None:
-        clock = FakeClock()
-        with (
-            Answers(*[(429, {"Retry_After": "1"})] * 5).server as server,
-            builder_for(server, clock=clock) as clients,
-        ):
-            call = Call(lambda: write(clients.rest("x")))
-            for _ in range(2):
-                clock.wait_for_timeout(1)
-                clock.advance(1)
-            assert isinstance(call.outcome(), TooManyRequests)
-            assert len(server.requests) == 3
-
-    def test_a_delay_longer_than_the_timeout_is_the_callers(self) -> None:
-        clock = FakeClock()
-        with Answers((429, {"Retry_After": "30"})).server as server, builder_for(server, clock=clock) as clients:
-            with pytest.raises(TooManyRequests) as caught:
-                clients.rest("x").request("GET", "/", timeout=30)
-            assert caught.value.retry_after == 30
-            assert len(server.requests) == 1
-
-    def test_the_timeout_bounds_all_tries_together(self) -> None:
-        clock = FakeClock()
-        with (
-            Answers(*[(429, {"Retry_After": "4"})] * 5).server as server,
-            builder_for(server, clock=clock) as clients,
-        ):
-            call = Call(lambda: clients.rest("x").request("GET", "/", timeout=6))
-            clock.wait_for_timeout(4)
-            clock.advance(4)
-            assert isinstance(call.outcome(), TooManyRequests)
-            assert len(server.requests) == 2
-
-    def test_429_without_a_delay_is_raised(self) -> None:
-        with Answers((429, {})).server as server, builder_for(server) as clients:
-            with pytest.raises(TooManyRequests):
-                clients.rest("x").get("/")
-            assert len(server.requests) == 1
-
-    def test_hurrying_ends_the_wait_with_the_servers_word(self) -> None:
-        clock = FakeClock()
-        with Answers((429, {"Retry_After": "5"})).server as server, builder_for(server, clock=clock) as clients:
+    def test_hurrying_ends_the_wait_and_later_ones_with_the_servers_word(self) -> None:
+        clock, busy = FakeClock(), (429, {"Retry_After": "5"})
+        with serving(busy, busy, clock=clock) as (_, clients):
             call = Call(lambda: write(clients.rest("x")))
             clock.wait_for_timeout(5)
             clients.hurry()
             assert isinstance(call.outcome(), TooManyRequests)
+            with pytest.raises(TooManyRequests):
+                write(clients.rest("x"))
             assert write(clients.rest("x")) == 200
 
     def test_closing_ends_the_wait(self) -> None:
         clock = FakeClock()
-        with Answers((429, {"Retry_After": "5"})).server as server, builder_for(server, clock=clock) as clients:
+        with serving((429, {"Retry_After": "5"}), clock=clock) as (_, clients):
             call = Call(lambda: write(clients.rest("x")))
             clock.wait_for_timeout(5)
             clients.close()
@@ -327,7 +297,7 @@ class TestGuard:
     def test_it_is_asked_again_before_a_repetition(self) -> None:
         """The lease may have been lost while the client waited as the server had asked."""
         clock = FakeClock()
-        with Answers((429, {"Retry_After": "5"})).server as server, builder_for(server, clock=clock) as clients:
+        with serving((429, {"Retry_After": "5"}), clock=clock) as (server, clients):
             call = Call(lambda: write(clients.rest("x")))
             clock.wait_for_timeout(5)
 
@@ -347,18 +317,6 @@ class TestGuard:
             assert write(clients.rest("leader-election", guarded=False)) == 200
             with pytest.raises(Fenced):
                 write(clients.rest("leader-election"))
-
-    def test_vendors_pass_it_too(self) -> None:
-        def guard(method: str, path: str) -> None:
-            if path.endswith("/nodes/n1"):
-                raise Fenced
-
-        with Server() as server, builder_for(server, guard=guard) as clients:
-            api = CoreV1Api(clients.client("vendor"))
-            with pytest.raises(Fenced):
-                api.patch_node("n1", {"metadata": {}})
-            api.list_namespace()
-            assert [request.method for request in server.requests] == ["GET"]
 
 
 class TestLimit:
@@ -419,10 +377,7 @@ class TestCredentials:
         clock = FakeClock()
         token = tmp_path / "token"
         token.write_text("one\n")
-        with (
-            Answers((200, {}), (401, {})).server as server,
-            builder_for(server, source=TokenFile(str(token)), clock=clock) as clients,
-        ):
+        with serving((200, {}), (401, {}), source=TokenFile(str(token)), clock=clock) as (server, clients):
             rest = clients.rest("x")
             rest.get("/")
             token.write_text("two\n")
@@ -465,7 +420,7 @@ class TestCredentials:
 class TestMetrics:
     def test_by_code_and_method(self) -> None:
         metrics = Metrics()
-        with Answers((404, {})).server as server, builder_for(server, metrics=metrics) as clients:
+        with serving((404, {}), metrics=metrics) as (server, clients):
             rest, host = clients.rest("x"), _host(server)
             with pytest.raises(ApiError):
                 rest.get("/")
@@ -480,18 +435,9 @@ class TestMetrics:
 
 
 class TestVendorClient:
-    @pytest.fixture
-    def metrics(self) -> Metrics:
-        return Metrics()
-
-    @pytest.fixture
-    def server(self) -> Iterator[Server]:
-        with Answers((429, {"Retry_After": "9"})).server as server:
-            yield server
-
-    def test_urllib3_repeats_nothing(self, server: Server, metrics: Metrics) -> None:
+    def test_urllib3_repeats_nothing(self, metrics: Metrics) -> None:
         """It would obey Retry-After by sleeping inside the call, whatever the timeout."""
-        with builder_for(server, metrics=metrics, program="ccm") as clients:
+        with serving((429, {"Retry_After": "9"}), metrics=metrics, program="ccm") as (server, clients):
             api = CoreV1Api(clients.client("acme"))
             with pytest.raises(ApiException) as caught:
                 api.list_namespace()
@@ -613,11 +559,11 @@ class TestIdentity:
     def test_a_proxys_word_is_no_answer(self, status: int) -> None:
         """A load balancer before the API server, say, that refuses, finds nothing, or shows a page
         of its own."""
-        with Answers((status, {})).server as server, builder_for(server) as clients, pytest.raises(ApiError):
+        with serving((status, {})) as (_, clients), pytest.raises(ApiError):
             clients.cluster_identity()
 
     def test_a_passing_failure_is_not_taken_for_an_answer(self) -> None:
-        with Answers((500, {})).server as server, builder_for(server) as clients, pytest.raises(ServerError):
+        with serving((500, {})) as (_, clients), pytest.raises(ServerError):
             clients.cluster_identity()
 
 
@@ -647,30 +593,20 @@ class TestClosing:
             assert isinstance(call.outcome(), ClientClosed)
 
 
-def test_the_mapped_error_names_the_request() -> None:
-    def conflict(peer: Peer) -> None:
-        while peer.request():
-            peer.answer(409, {"kind": "Status", "code": 409, "reason": "Conflict", "message": "modified"})
-
-    expected = pytest.raises(Conflict, match=r"PATCH /api/v1/nodes/n1: 409 Conflict: modified")
-    with Server(conflict) as server, builder_for(server) as clients, expected:
-        write(clients.rest("x"))
-
-
 def _host(server: Server) -> str:
     return f"127.0.0.1:{server.port}"
 
 
 class TestProtobuf:
     def test_it_is_used_where_its_part_in_c_is_there(self) -> None:
-        with Answers().server as server, builder_for(server) as clients:
+        with serving() as (_, clients):
             assert clients.rest("nodes").protobuf
 
     def test_without_that_all_is_json_and_a_line_says_how_to_mend_it(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setitem(sys.modules, "google._upb._message", None)
-        with Answers().server as server, builder_for(server) as clients:
+        with serving() as (_, clients):
             assert not clients.rest("nodes").protobuf
         (line,) = [one.getMessage() for one in caplog.records if "Protobuf" in one.getMessage()]
         assert "google._upb._message" in line

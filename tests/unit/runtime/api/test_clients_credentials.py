@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 
@@ -10,18 +9,16 @@ import pytest
 
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientClosed, CredentialsUnavailable
-from controllers.runtime.api.credentials import AuthProvider, Credential, Credentials, Fixed, TokenFile
-from controllers.runtime.api.execplugin import ExecPlugin
+from controllers.runtime.api.credentials import AuthProvider, Credential, Credentials, Fixed, Source, TokenFile
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
 from tests.unit.runtime.loopback import LIMIT, Call
 
 
-class Scripted:
+class Scripted(Source):
     """A source that gives what the test says next; slow ones wait for `go`."""
 
-    period = float("inf")
     pace = 10.0
 
     def __init__(self, *answers: Credential | Exception, slow: bool = False) -> None:
@@ -40,25 +37,21 @@ class Scripted:
             raise answer
         return answer
 
-    def close(self) -> None:
-        """Nothing to end: `go` is the test's."""
 
-
-def credentials(source: Scripted | TokenFile | Fixed, clock: FakeClock) -> Credentials:
+def credentials(source: Source, clock: FakeClock) -> Credentials:
     return Credentials(source, Waits(clock))
 
 
 class TestRefresh:
-    def test_a_credential_without_end_is_fetched_once(self) -> None:
-        source, clock = Scripted(Credential("Bearer a")), FakeClock()
+    def test_a_credential_without_end_is_fetched_once(self, clock: FakeClock) -> None:
+        source = Scripted(Credential("Bearer a"))
         found = credentials(source, clock)
         for _ in range(3):
             assert found.authorization() == "Bearer a"
             clock.advance(10_000)
         assert source.fetches == 1
 
-    def test_it_is_fetched_again_before_it_ends(self) -> None:
-        clock = FakeClock()
+    def test_it_is_fetched_again_before_it_ends(self, clock: FakeClock) -> None:
         source = Scripted(Credential("a", clock.time() + 3600), Credential("b", clock.time() + 7200))
         found = credentials(source, clock)
         assert found.authorization() == "a"
@@ -67,8 +60,7 @@ class TestRefresh:
         clock.advance(1)
         assert found.authorization() == "b"
 
-    def test_a_short_lived_one_is_not_fetched_all_the_time(self) -> None:
-        clock = FakeClock()
+    def test_a_short_lived_one_is_not_fetched_all_the_time(self, clock: FakeClock) -> None:
         source = Scripted(Credential("a", clock.time() + 20))
         found = credentials(source, clock)
         found.authorization()
@@ -79,8 +71,7 @@ class TestRefresh:
         found.authorization()
         assert source.fetches == 2
 
-    def test_one_that_has_ended_already_is_fetched_once_a_second(self) -> None:
-        clock = FakeClock()
+    def test_one_that_has_ended_already_is_fetched_once_a_second(self, clock: FakeClock) -> None:
         source = Scripted(Credential("a", clock.time() - 5))
         found = credentials(source, clock)
         for _ in range(5):
@@ -88,8 +79,9 @@ class TestRefresh:
                 found.authorization()
         assert source.fetches == 1
 
-    def test_a_failing_source_keeps_the_former_one_until_it_ends(self, caplog: pytest.LogCaptureFixture) -> None:
-        clock = FakeClock()
+    def test_a_failing_source_keeps_the_former_one_until_it_ends(
+        self, caplog: pytest.LogCaptureFixture, clock: FakeClock
+    ) -> None:
         source = Scripted(Credential("a", clock.time() + 100), OSError("disk"), OSError("disk"), Credential("b"))
         found = credentials(source, clock)
         found.authorization()
@@ -103,8 +95,7 @@ class TestRefresh:
         assert found.authorization() == "b"
         assert [r.levelname for r in caplog.records if "disk" in r.getMessage()] == ["WARNING"]
 
-    def test_a_failure_is_tried_again_with_growing_pauses(self) -> None:
-        clock = FakeClock()
+    def test_a_failure_is_tried_again_with_growing_pauses(self, clock: FakeClock) -> None:
         source = Scripted(RuntimeError("no"))
         found = credentials(source, clock)
         seconds = []
@@ -120,8 +111,7 @@ class TestRefresh:
             seconds.append(waited)
         assert seconds == [1, 2, 4, 8, 16, 30, 30, 30]
 
-    def test_it_is_fetched_again_when_the_source_says_so(self) -> None:
-        clock = FakeClock()
+    def test_it_is_fetched_again_when_the_source_says_so(self, clock: FakeClock) -> None:
         source = Scripted(
             Credential("Bearer a", expires_at=clock.time() + 1000, renew_at=clock.time() + 700), Credential("Bearer b")
         )
@@ -134,8 +124,7 @@ class TestRefresh:
 
 
 class TestRejection:
-    def test_a_rejected_credential_is_fetched_again_but_not_at_every_401(self) -> None:
-        clock = FakeClock()
+    def test_a_rejected_credential_is_fetched_again_but_not_at_every_401(self, clock: FakeClock) -> None:
         source = Scripted(Credential("a"), Credential("b"), Credential("c"))
         found = credentials(source, clock)
         assert found.authorization() == "a"
@@ -156,8 +145,8 @@ class TestRejection:
 
 
 class TestSlowSources:
-    def test_threads_wait_for_one_fetch(self) -> None:
-        source, clock = Scripted(Credential("a"), slow=True), FakeClock()
+    def test_threads_wait_for_one_fetch(self, clock: FakeClock) -> None:
+        source = Scripted(Credential("a"), slow=True)
         found = credentials(source, clock)
         calls = [Call(found.authorization) for _ in range(5)]
         clock.wait_for_waiters(5)
@@ -166,8 +155,8 @@ class TestSlowSources:
         assert source.fetches == 1
 
     @pytest.mark.row("K7")
-    def test_no_thread_to_be_had_is_a_failure_like_any_other(self) -> None:
-        source, clock = Scripted(Credential("a"), slow=True), FakeClock()
+    def test_no_thread_to_be_had_is_a_failure_like_any_other(self, clock: FakeClock) -> None:
+        source = Scripted(Credential("a"), slow=True)
         found = credentials(source, clock)
         with no_thread("credentials"), pytest.raises(CredentialsUnavailable, match="can't start new thread"):
             found.authorization()
@@ -175,8 +164,7 @@ class TestSlowSources:
         source.go.set()
         assert Call(found.authorization).outcome() == "a"
 
-    def test_nobody_waits_while_the_former_one_is_good(self) -> None:
-        clock = FakeClock()
+    def test_nobody_waits_while_the_former_one_is_good(self, clock: FakeClock) -> None:
         source = Scripted(Credential("a", clock.time() + 1000), Credential("b", clock.time() + 9000), slow=True)
         found = credentials(source, clock)
         source.go.set()
@@ -187,8 +175,8 @@ class TestSlowSources:
         eventually(lambda: source.fetches == 2)
         eventually(lambda: found.authorization() == "b")
 
-    def test_after_a_rejection_requests_wait_for_the_fresh_one(self) -> None:
-        source, clock = Scripted(Credential("a"), Credential("b"), slow=True), FakeClock()
+    def test_after_a_rejection_requests_wait_for_the_fresh_one(self, clock: FakeClock) -> None:
+        source = Scripted(Credential("a"), Credential("b"), slow=True)
         found = credentials(source, clock)
         source.go.set()
         assert found.authorization() == "a"
@@ -199,8 +187,8 @@ class TestSlowSources:
         source.go.set()
         assert call.outcome() == "b"
 
-    def test_a_hanging_plugin_costs_a_minute_and_no_more(self) -> None:
-        source, clock = Scripted(Credential("a"), slow=True), FakeClock()
+    def test_a_hanging_plugin_costs_a_minute_and_no_more(self, clock: FakeClock) -> None:
+        source = Scripted(Credential("a"), slow=True)
         found = credentials(source, clock)
         call = Call(found.authorization)
         clock.wait_for_timeout(60)
@@ -209,8 +197,8 @@ class TestSlowSources:
         source.go.set()
         eventually(lambda: source.fetches == 1)
 
-    def test_closing_ends_the_wait(self) -> None:
-        source, clock = Scripted(Credential("a"), slow=True), FakeClock()
+    def test_closing_ends_the_wait(self, clock: FakeClock) -> None:
+        source = Scripted(Credential("a"), slow=True)
         waits = Waits(clock)
         found = Credentials(source, waits)
         call = Call(found.authorization)
@@ -219,8 +207,8 @@ class TestSlowSources:
         assert isinstance(call.outcome(), ClientClosed)
         source.go.set()
 
-    def test_a_closed_stream_ends_its_own_wait(self) -> None:
-        source, clock = Scripted(Credential("a"), slow=True), FakeClock()
+    def test_a_closed_stream_ends_its_own_wait(self, clock: FakeClock) -> None:
+        source = Scripted(Credential("a"), slow=True)
         waits, over = Waits(clock), threading.Event()
         found = Credentials(source, waits)
         call = Call(lambda: found.authorization(over.is_set))
@@ -247,8 +235,8 @@ class TestTokenFile:
         with pytest.raises(CredentialsUnavailable, match="No such file"):
             TokenFile(str(tmp_path / "t")).fetch()
 
-    def test_it_is_read_every_ten_seconds(self, tmp_path: Path) -> None:
-        clock, path = FakeClock(), tmp_path / "t"
+    def test_it_is_read_every_ten_seconds(self, tmp_path: Path, clock: FakeClock) -> None:
+        path = tmp_path / "t"
         path.write_text("one")
         found = credentials(TokenFile(str(path)), clock)
         assert found.authorization() == "Bearer one"
@@ -259,54 +247,6 @@ class TestTokenFile:
         assert found.authorization() == "Bearer two"
 
 
-class TestExecPlugin:
-    """The program is real; what it prints is the test's."""
-
-    @staticmethod
-    def _plugin(tmp_path: Path, output: str, code: int = 0, error: str = "") -> ExecPlugin:
-        program, answer = tmp_path / "plugin", tmp_path / "answer"
-        answer.write_text(output)
-        program.write_text(f"#!/bin/sh\ncat {answer}\necho '{error}' >&2\nexit {code}\n")
-        program.chmod(0o755)
-        return ExecPlugin({"command": str(program), "apiVersion": "client.authentication.k8s.io/v1"}, str(tmp_path), {})
-
-    @staticmethod
-    def _answer(**status: object) -> str:
-        return json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
-
-    def test_token_and_expiry(self, tmp_path: Path) -> None:
-        found = self._plugin(tmp_path, self._answer(token="t", expirationTimestamp="2023-11-14T22:13:20Z")).fetch()
-        assert (found.authorization, found.expires_at) == ("Bearer t", 1_700_000_000.0)
-
-    @pytest.mark.parametrize(
-        ("status", "message"),
-        [
-            ({}, "neither token nor certificate"),
-            ({"clientCertificateData": "c"}, "a certificate without key"),
-            ({"token": "t", "clientKeyData": "k"}, "a key alone"),
-            ({"token": 5}, "no string"),
-            ({"token": "secret two"}, "cannot be one"),
-            ({"token": "secret", "expirationTimestamp": "soon"}, "expirationTimestamp is not a time"),
-        ],
-    )
-    def test_junk_is_told(self, tmp_path: Path, status: dict[str, object], message: str) -> None:
-        with pytest.raises(CredentialsUnavailable, match=message) as caught:
-            self._plugin(tmp_path, self._answer(**status)).fetch()
-        assert "secret" not in str(caught.value)
-
-    def test_a_failure_shows_what_the_plugin_said(self, tmp_path: Path) -> None:
-        with pytest.raises(CredentialsUnavailable, match=r"plugin.*ended with code 3.*log in first"):
-            self._plugin(tmp_path, "", 3, "log in first").fetch()
-        with pytest.raises(CredentialsUnavailable, match="printed no JSON"):
-            self._plugin(tmp_path, "secret no json").fetch()
-
-    def test_a_program_that_is_gone(self, tmp_path: Path) -> None:
-        plugin = self._plugin(tmp_path, "")
-        (tmp_path / "plugin").unlink()
-        with pytest.raises(CredentialsUnavailable, match="No such file"):
-            plugin.fetch()
-
-
 def test_a_loader_without_a_token() -> None:
     with pytest.raises(CredentialsUnavailable):
         AuthProvider(lambda: "").fetch()
@@ -314,8 +254,7 @@ def test_a_loader_without_a_token() -> None:
 
 
 class TestTokenBucket:
-    def test_burst_then_rate_then_burst_again(self) -> None:
-        clock = FakeClock()
+    def test_burst_then_rate_then_burst_again(self, clock: FakeClock) -> None:
         bucket = TokenBucket(10, 3, clock=clock)
         assert [bucket.reserve() for _ in range(3)] == [0, 0, 0]
         assert [round(bucket.reserve(), 6) for _ in range(3)] == [0.1, 0.2, 0.3]
@@ -333,25 +272,3 @@ class TestTokenBucket:
     def test_what_is_no_rate(self, qps: float) -> None:
         with pytest.raises(ValueError, match="qps"):
             TokenBucket(qps, 1)
-
-
-class TestWaits:
-    def test_a_pause_lasts_as_long_as_asked(self) -> None:
-        clock = FakeClock()
-        waits = Waits(clock)
-        call = Call(lambda: waits.pause(5))
-        clock.wait_for_timeout(5)
-        clock.advance(5)
-        assert call.outcome() is True
-
-    def test_hurry_ends_pauses_now_and_later_except_those_that_must_be(self) -> None:
-        clock = FakeClock()
-        waits = Waits(clock)
-        call = Call(lambda: waits.pause(5))
-        patient = Call(lambda: waits.pause(7, hurried=False))
-        clock.wait_for_waiters(2)
-        waits.hurry()
-        assert call.outcome() is False
-        assert waits.pause(5) is False
-        clock.advance(7)
-        assert patient.outcome() is True

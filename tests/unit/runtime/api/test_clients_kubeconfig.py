@@ -33,6 +33,16 @@ def no_proxy_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
+def inline(config: Config, folder: Path) -> Authority:
+    """Give the config a CA and a client certificate as data."""
+    authority = Authority(folder)
+    cert, key = authority.issue("client")
+    config.cluster["certificate-authority-data"] = base64.b64encode(authority.pem).decode()
+    for name, file in (("certificate", cert), ("key", key)):
+        config.user[f"client-{name}-data"] = base64.b64encode(file.read_bytes()).decode()
+    return authority
+
+
 class Config(dict[str, Any]):
     """A kubeconfig with one cluster and one user."""
 
@@ -78,14 +88,14 @@ def config(tmp_path: Path) -> Config:
 class TestKubeConfig:
     def test_server_and_token(self, config: Config) -> None:
         access = config.load()
-        assert access.endpoint().url == "https://10.0.0.1:6443"
+        assert access.endpoint.url == "https://10.0.0.1:6443"
         assert isinstance(access.source, Fixed)
         assert access.source.fetch().authorization == "Bearer secret-token"
         assert "secret-token" not in repr(access.source.fetch())
 
     def test_master_overrides_the_server(self, config: Config) -> None:
         access = config.load("https://other.test:8443")
-        assert access.endpoint().url == "https://other.test:8443"
+        assert access.endpoint.url == "https://other.test:8443"
         assert access.source.fetch().authorization == "Bearer secret-token"
 
     def test_tls_settings(self, config: Config, tmp_path: Path) -> None:
@@ -94,42 +104,35 @@ class TestKubeConfig:
         config.cluster.update({"certificate-authority": "ca.crt", "tls-server-name": "kubernetes"})
         config.user.update({"client-certificate": "client.crt", "client-key": "client.key"})
         access = config.load()
-        settings = access.tls()
+        settings = access.tls
         assert settings.ca_file == str(tmp_path / "ca.crt")  # relative to the kubeconfig, not to the working directory
         assert settings.cert_file == str(tmp_path / "client.crt")
         assert settings.key_file == str(tmp_path / "client.key")
         assert settings.verify
-        assert access.endpoint().server_name == "kubernetes"
+        assert access.endpoint.server_name == "kubernetes"
         settings.context()
 
     def test_inline_data(self, config: Config, tmp_path: Path) -> None:
-        authority = Authority(tmp_path)
-        cert, key = authority.issue("client")
-
-        def encoded(path: Path) -> str:
-            return base64.b64encode(path.read_bytes()).decode()
-
-        config.cluster["certificate-authority-data"] = encoded(authority.file)
-        config.user.update({"client-certificate-data": encoded(cert), "client-key-data": encoded(key)})
-        settings = config.load().tls()
+        authority = inline(config, tmp_path)
+        settings = config.load().tls
         settings.context()
         assert Path(settings.ca_file).read_bytes() == authority.pem
 
     def test_insecure(self, config: Config) -> None:
         config.cluster["insecure-skip-tls-verify"] = True
-        assert not config.load().tls().verify
+        assert not config.load().tls.verify
 
-    def test_basic_auth(self, config: Config) -> None:
-        config["users"][0]["user"] = {"username": "jane", "password": "pw"}
-        assert config.load().source.fetch().authorization == "Basic amFuZTpwdw=="
-
-    def test_basic_auth_of_any_text_but_text_only(self, config: Config) -> None:
-        config["users"][0]["user"] = {"username": "jané", "password": "ü"}
-        given = config.load().source.fetch().authorization
-        assert base64.b64decode(given.removeprefix("Basic ")).decode() == "jané:ü"
-        config["users"][0]["user"] = {"username": "jane", "password": 12345}
-        with pytest.raises(ClientConfigError, match=r"user 'u1': password is not a string; put it in quotes"):
-            config.load()
+    @pytest.mark.parametrize(
+        ("user", "authorization"),
+        [
+            ({"username": "jane", "password": "pw"}, "Basic amFuZTpwdw=="),
+            ({"username": "jané", "password": "ü"}, f"Basic {base64.b64encode('jané:ü'.encode()).decode()}"),
+            ({}, ""),
+        ],
+    )
+    def test_other_credentials(self, user: dict[str, Any], authorization: str, config: Config) -> None:
+        config["users"][0]["user"] = user
+        assert config.load().source.fetch().authorization == authorization
 
     def test_without_a_user(self, config: Config) -> None:
         config["contexts"][0]["context"].pop("user")
@@ -193,7 +196,7 @@ class TestProxies:
         monkeypatch.setenv("NO_PROXY", "10.0.0.1")
         config.cluster["proxy-url"] = "http://proxy.test:3128"
         access = config.load()
-        proxy = there(access.endpoint().proxy)
+        proxy = there(access.endpoint.proxy)
         assert (proxy.host, proxy.port) == ("proxy.test", 3128)
 
     @pytest.mark.parametrize(
@@ -209,8 +212,8 @@ class TestProxies:
     def test_of_the_environment(self, server: str, exceptions: str, used: bool, config: Config) -> None:
         config.cluster["server"] = server
         access = config.load(environ={"HTTPS_PROXY": "proxy.test:3128", "NO_PROXY": exceptions})
-        assert (access.endpoint().proxy is not None) is used
-        assert access.configuration.proxy == ("http://proxy.test:3128" if used else None)
+        assert (access.endpoint.proxy is not None) is used
+        assert not used or there(access.endpoint.proxy).url == "http://proxy.test:3128"
 
     def test_one_that_cannot_be_used_is_named(self, config: Config) -> None:
         with pytest.raises(
@@ -259,25 +262,24 @@ class TestAsClientGo:
     )
     def test_a_server_without_a_scheme(self, settings: dict[str, Any], url: str, config: Config) -> None:
         config.cluster.update({"server": "10.0.0.1:6443", **settings})
-        access = config.load()
-        assert (access.endpoint().url, access.configuration.host) == (url, url)
+        assert config.load().endpoint.url == url
 
     def test_a_server_without_a_scheme_beside_a_client_certificate(self, config: Config) -> None:
         config.cluster["server"] = "localhost:6443"
         config.user.update({"client-certificate-data": "Yw==", "client-key-data": "aw=="})
-        assert config.load().endpoint().url == "https://localhost:6443"
+        assert config.load().endpoint.url == "https://localhost:6443"
 
     def test_a_master_without_a_scheme(self, config: Config) -> None:
-        assert load(None, "10.0.0.1:8080", NO_ENV).endpoint().url == "http://10.0.0.1:8080"
+        assert load(None, "10.0.0.1:8080", NO_ENV).endpoint.url == "http://10.0.0.1:8080"
         config.cluster["certificate-authority-data"] = "Y2E="
-        assert config.load("10.0.0.9:6443").endpoint().url == "https://10.0.0.9:6443"
+        assert config.load("10.0.0.9:6443").endpoint.url == "https://10.0.0.9:6443"
 
     @pytest.mark.parametrize("proxy", ["https://proxy.test:3128", "socks5://proxy.test:1080", "socks5h://proxy.test"])
     def test_https_and_socks_proxies(self, proxy: str, config: Config) -> None:
         config.cluster["proxy-url"] = proxy
-        found = there(config.load().endpoint().proxy)
+        found = there(config.load().endpoint.proxy)
         assert (found.host, found.scheme) == ("proxy.test", proxy.partition("://")[0].removesuffix("h"))
-        ours = config.load(environ={"HTTPS_PROXY": "socks5://elsewhere.test"}).endpoint().proxy
+        ours = config.load(environ={"HTTPS_PROXY": "socks5://elsewhere.test"}).endpoint.proxy
         assert ours == found
 
     def test_without_a_folder_for_temporary_files(
@@ -285,14 +287,7 @@ class TestAsClientGo:
     ) -> None:
         """A read-only root file system is good practice, and inline data needs no writable one."""
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-        authority = Authority(tmp_path)
-        cert, key = authority.issue("client")
-
-        def encoded(path: Path) -> str:
-            return base64.b64encode(path.read_bytes()).decode()
-
-        config.cluster["certificate-authority-data"] = encoded(authority.file)
-        config.user.update({"client-certificate-data": encoded(cert), "client-key-data": encoded(key)})
+        inline(config, tmp_path)
         ClientBuilder(config.load()).close()
         config["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "true"}}
         ClientBuilder(config.load()).close()
@@ -351,18 +346,15 @@ def test_inline_keys_touch_no_disk(config: Config, tmp_path: Path, monkeypatch: 
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    authority = Authority(tmp_path)
-    cert, key = authority.issue("client")
-    with Server(tls=authority.server_context(ask_client=True)) as server:
-        config.cluster.update({"certificate-authority": "ca.crt", "server": server.url})
-        config["users"][0]["user"] = {
-            "client-certificate-data": base64.b64encode(cert.read_bytes()).decode(),
-            "client-key-data": base64.b64encode(key.read_bytes()).decode(),
-        }
+    with Server(tls=inline(config, tmp_path).server_context(ask_client=True)) as server:
+        config.cluster["server"] = server.url
         with ClientBuilder(config.load()) as clients:
             clients.rest("x").get("/")
             CoreV1Api(clients.client("vendor")).list_namespace()
             assert list(folder.iterdir()) == []
+
+
+IN_POD = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
 
 
 class TestInCluster:
@@ -379,31 +371,27 @@ class TestInCluster:
     )
     def test_the_service_account(self, account: Path, host: str, url: str) -> None:
         access = load(None, None, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"})
-        assert access.endpoint().url == url
-        assert access.tls().ca_file == str(account / "ca.crt")
+        assert access.endpoint.url == url
+        assert access.tls.ca_file == str(account / "ca.crt")
         assert access.source.fetch().authorization == "Bearer account-token"
 
     def test_an_empty_token_is_not_fatal(self, account: Path) -> None:
         (account / "token").write_text("")
-        env = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
-        assert isinstance(load(None, None, env).source, TokenFile)
+        assert isinstance(load(None, None, IN_POD).source, TokenFile)
 
     def test_master_overrides_the_url_and_keeps_the_account(self, account: Path) -> None:
-        env = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
-        access = load(None, "https://10.1.1.1:6443", env)
-        assert access.endpoint().url == "https://10.1.1.1:6443"
+        access = load(None, "https://10.1.1.1:6443", IN_POD)
+        assert access.endpoint.url == "https://10.1.1.1:6443"
         assert access.source.fetch().authorization == "Bearer account-token"
 
     def test_a_plain_master_gets_no_token(self, account: Path) -> None:
-        env = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
-        assert load(None, "http://127.0.0.1:8001", env).source.fetch().authorization == ""
+        assert load(None, "http://127.0.0.1:8001", IN_POD).source.fetch().authorization == ""
 
     @pytest.mark.parametrize("missing", ["token", "ca.crt"])
     def test_an_account_that_is_not_mounted(self, account: Path, missing: str) -> None:
         (account / missing).unlink()
-        env = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
         with pytest.raises(ClientConfigError, match=rf"{missing} is missing.*automountServiceAccountToken"):
-            load(None, None, env)
+            load(None, None, IN_POD)
 
     def test_half_an_environment(self, account: Path) -> None:
         with pytest.raises(ClientConfigError, match="KUBERNETES_SERVICE_PORT is not"):
@@ -423,7 +411,7 @@ class TestNothingGiven:
 
     def test_master_alone(self) -> None:
         access = load(None, "http://10.0.0.1:8080/", NO_ENV)
-        assert access.endpoint().url == "http://10.0.0.1:8080"
+        assert access.endpoint.url == "http://10.0.0.1:8080"
         assert access.source.fetch().authorization == ""
 
     def test_a_bad_master(self, config: Config) -> None:
@@ -446,9 +434,9 @@ def _set(path: str, value: object) -> Callable[[Config], None]:
     return edit
 
 
-def _only_token_file(path: str) -> Callable[[Config], None]:
+def _only(**user: object) -> Callable[[Config], None]:
     def edit(config: Config) -> None:
-        config["users"][0]["user"] = {"tokenFile": path}
+        config["users"][0]["user"] = user
 
     return edit
 
@@ -471,12 +459,19 @@ def _only_token_file(path: str) -> Callable[[Config], None]:
             r"cluster 'c1': certificate-authority .*/no.crt is not a file",
         ),
         (_set("cluster.certificate-authority-data", "%%"), r"certificate-authority-data is not base64"),
+        (
+            lambda config: config.cluster.update(
+                {"certificate-authority-data": "Y2E=", "insecure-skip-tls-verify": True}
+            ),
+            r"cluster 'c1' has both insecure-skip-tls-verify and a certificate authority",
+        ),
         (_set("user.client-certificate", "no.crt"), r"user 'u1': client-certificate .* is not a file"),
         (_set("user.client-key-data", "eA=="), r"user 'u1' has a client key but no client-certificate"),
         (_set("user.client-certificate-data", "eA=="), r"user 'u1' has a client certificate but no client-key"),
-        (_only_token_file("no-token"), r"user 'u1': tokenFile .*no-token is not a file"),
+        (_only(tokenFile="no-token"), r"user 'u1': tokenFile .*no-token is not a file"),
         (_set("user.token", 12345), r"user 'u1': token is not a string"),
         (_set("user.token", "a b"), r"user 'u1': token is not a bearer token"),
+        (_only(username="jane", password=12345), r"user 'u1': password is not a string; put it in quotes"),
         (_set("user.auth-provider", {"name": "azure"}), r"auth-provider 'azure' is not supported; use an exec plugin"),
         (_set("user.exec", "x"), r"user 'u1': exec is not a mapping"),
         (_set("user.exec", {"command": "x"}), r"user 'u1': exec has no apiVersion"),
@@ -494,12 +489,6 @@ def test_what_is_wrong_is_named(edit: Callable[[Config], None], message: str, co
         load(path, None, NO_ENV)
     assert path in str(caught.value)
     assert "secret-token" not in str(caught.value)
-
-
-def test_a_ca_beside_insecure_contradicts_itself(config: Config, tmp_path: Path) -> None:
-    config.cluster.update({"certificate-authority": str(Authority(tmp_path).file), "insecure-skip-tls-verify": True})
-    with pytest.raises(ClientConfigError, match="both insecure-skip-tls-verify and a certificate authority"):
-        config.load()
 
 
 @pytest.mark.parametrize(

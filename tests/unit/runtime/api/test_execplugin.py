@@ -24,19 +24,36 @@ from tests.unit.runtime.loopback import Call
 VERSION = "client.authentication.k8s.io/v1"
 
 
+def plugin_of(tmp_path: Path, script: str, *, limit: float = 600, **settings: object) -> ExecPlugin:
+    """A plugin that runs this."""
+    program = tmp_path / "plugin"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    cluster = {"server": "https://s", "extensions": [{"name": f"{VERSION.rpartition('/')[0]}/exec", "extension": 7}]}
+    return ExecPlugin({"command": str(program), "apiVersion": VERSION, **settings}, str(tmp_path), cluster, limit=limit)
+
+
+def printing(tmp_path: Path, document: object, script: str = "") -> ExecPlugin:
+    """A plugin that runs this, and prints the document."""
+    (tmp_path / "answer").write_text(document if isinstance(document, str) else json.dumps(document))
+    return plugin_of(tmp_path, f"{script}\ncat {tmp_path}/answer")
+
+
+def credential(**status: object) -> dict[str, object]:
+    return {"apiVersion": VERSION, "kind": "ExecCredential", "status": status}
+
+
 def hanging(tmp_path: Path, *, limit: float, first_only: bool = False) -> ExecPlugin:
     """A plugin that starts a child, notes both process ids, and hangs; `first_only`: the second run
     answers."""
-    answer = json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": {"token": "t"}})
-    (tmp_path / "answer").write_text(answer)
-    program = tmp_path / "plugin"
+    (tmp_path / "answer").write_text(json.dumps(credential(token="t")))
     again = f"[ -e {tmp_path}/pids ] && exec cat {tmp_path}/answer" if first_only else ""
-    program.write_text(
-        f"#!/bin/sh\n{again}\nsleep 1000 &\necho $$ $! > {tmp_path}/new\n"
-        f"mv {tmp_path}/new {tmp_path}/pids\necho waiting >&2\nwait\n"
+    return plugin_of(
+        tmp_path,
+        f"{again}\nsleep 1000 &\necho $$ $! > {tmp_path}/new\n"
+        f"mv {tmp_path}/new {tmp_path}/pids\necho waiting >&2\nwait",
+        limit=limit,
     )
-    program.chmod(0o755)
-    return ExecPlugin({"command": str(program), "apiVersion": VERSION}, str(tmp_path), {}, limit=limit)
 
 
 class Late:
@@ -73,14 +90,6 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def plugin_of(tmp_path: Path, script: str) -> ExecPlugin:
-    answer = json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": {"token": "t"}})
-    program = tmp_path / "plugin"
-    program.write_text(f"#!/bin/sh\n{script}\necho '{answer}'\n")
-    program.chmod(0o755)
-    return ExecPlugin({"command": str(program), "apiVersion": VERSION}, str(tmp_path), {}, limit=600)
-
-
 @pytest.mark.parametrize("to", ["1", "2"])
 def test_a_plugin_that_prints_without_end_is_ended(tmp_path: Path, to: str) -> None:
     with pytest.raises(CredentialsUnavailable, match="printed more than 1048576 bytes, and was ended"):
@@ -88,14 +97,15 @@ def test_a_plugin_that_prints_without_end_is_ended(tmp_path: Path, to: str) -> N
 
 
 def test_what_it_says_on_the_way_does_not_fill_a_pipe(tmp_path: Path) -> None:
-    assert plugin_of(tmp_path, "head -c 500000 /dev/zero >&2").fetch().authorization == "Bearer t"
+    plugin = printing(tmp_path, credential(token="t"), "head -c 500000 /dev/zero >&2")
+    assert plugin.fetch().authorization == "Bearer t"
 
 
 def test_the_children_that_it_leaves_are_no_zombies_of_the_containers_first_process(tmp_path: Path) -> None:
     prctl = ctypes.CDLL(None).prctl
     assert prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER: orphans become ours, as those of PID 1 do
     try:
-        plugin = plugin_of(tmp_path, f"sleep 0.2 >&- 2>&- & echo $! > {tmp_path}/left")
+        plugin = printing(tmp_path, credential(token="t"), f"sleep 0.2 >&- 2>&- & echo $! > {tmp_path}/left")
         plugin.fetch()
         left = int((tmp_path / "left").read_text())
         eventually(lambda: not is_alive(left))
@@ -195,16 +205,6 @@ ending.exit_at_once(3)
 
 
 class TestRunning:
-    def _plugin(self, tmp_path: Path, script: str, **settings: object) -> ExecPlugin:
-        program = tmp_path / "plugin"
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-        cluster = {
-            "server": "https://s",
-            "extensions": [{"name": f"{VERSION.rpartition('/')[0]}/exec", "extension": 7}],
-        }
-        return ExecPlugin({"command": str(program), "apiVersion": VERSION, **settings}, str(tmp_path), cluster)
-
     def test_what_it_is_told(self, tmp_path: Path) -> None:
         """It has no terminal, and learns about the cluster only where the kubeconfig says so."""
         script = f'echo "$KUBERNETES_EXEC_INFO" > {tmp_path}/info; cat > {tmp_path}/stdin; echo $A $1 > {tmp_path}/args'
@@ -212,7 +212,7 @@ class TestRunning:
             (False, {"interactive": False}),
             (True, {"interactive": False, "cluster": {"server": "https://s", "config": 7}}),
         ):
-            plugin = self._plugin(
+            plugin = plugin_of(
                 tmp_path, script, provideClusterInfo=provide, args=["x"], env=[{"name": "A", "value": "y"}]
             )
             with pytest.raises(CredentialsUnavailable, match="printed no JSON"):
@@ -223,22 +223,43 @@ class TestRunning:
             assert (tmp_path / "stdin").read_text() == ""
             assert (tmp_path / "args").read_text() == "y x\n"
 
+    def test_token_and_expiry(self, tmp_path: Path) -> None:
+        found = printing(tmp_path, credential(token="t", expirationTimestamp="2023-11-14T22:13:20Z")).fetch()
+        assert (found.authorization, found.expires_at) == ("Bearer t", 1_700_000_000.0)
+
     @pytest.mark.parametrize(
         ("document", "message"),
         [
+            pytest.param("secret no json", "printed no JSON", id="no JSON"),  # the folder is named so
             ({"kind": "Pod"}, "printed no ExecCredential"),
             ([], "printed no ExecCredential"),
             ({"kind": "ExecCredential", "apiVersion": "v9"}, "speaks v9, the kubeconfig asks for"),
             ({"kind": "ExecCredential", "apiVersion": VERSION}, "without a status"),
+            (credential(), "neither token nor certificate"),
+            (credential(clientCertificateData="c"), "a certificate without key"),
+            (credential(token="t", clientKeyData="k"), "a key alone"),
+            (credential(token=5), "no string"),
+            (credential(token="secret two"), "cannot be one"),
+            (credential(token="secret", expirationTimestamp="soon"), "expirationTimestamp is not a time"),
         ],
     )
-    def test_junk(self, document: object, message: str, tmp_path: Path) -> None:
-        (tmp_path / "answer").write_text(json.dumps(document))
-        with pytest.raises(CredentialsUnavailable, match=message):
-            self._plugin(tmp_path, f"cat {tmp_path}/answer").fetch()
+    def test_junk_is_told(self, document: object, message: str, tmp_path: Path) -> None:
+        with pytest.raises(CredentialsUnavailable, match=message) as caught:
+            printing(tmp_path, document).fetch()
+        assert "secret" not in str(caught.value)
+
+    def test_a_failure_shows_what_the_plugin_said(self, tmp_path: Path) -> None:
+        with pytest.raises(CredentialsUnavailable, match=r"plugin.*ended with code 3.*log in first"):
+            plugin_of(tmp_path, "echo log in first >&2; exit 3").fetch()
+
+    def test_a_program_that_is_gone(self, tmp_path: Path) -> None:
+        plugin = plugin_of(tmp_path, "")
+        (tmp_path / "plugin").unlink()
+        with pytest.raises(CredentialsUnavailable, match="No such file"):
+            plugin.fetch()
 
     def test_it_has_a_group_of_its_own(self, tmp_path: Path) -> None:
         """A Ctrl-C at the terminal is ours to handle."""
         with pytest.raises(CredentialsUnavailable):
-            self._plugin(tmp_path, f"cut -d' ' -f5 /proc/$$/stat > {tmp_path}/group").fetch()
+            plugin_of(tmp_path, f"cut -d' ' -f5 /proc/$$/stat > {tmp_path}/group").fetch()
         assert int((tmp_path / "group").read_text()) != os.getpgid(0)

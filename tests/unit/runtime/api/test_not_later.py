@@ -22,8 +22,8 @@ from kubernetes.stream import portforward, stream
 from controllers.runtime.api import ClientBuilder, ClientSettings, NotSent, vendorclient
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
-from controllers.runtime.api.official import ServerSettings
-from controllers.runtime.api.wire import connection, dialing
+from controllers.runtime.api.tls import TLSSettings
+from controllers.runtime.api.wire import Endpoint, connection, dialing
 from tests.support.pki import Authority
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Peer, Server, settings_from
 
@@ -39,9 +39,8 @@ def vendors(clients: ClientBuilder, body: Any) -> object:
 
 
 def builder(server: Server, **options: Any) -> ClientBuilder:
-    return ClientBuilder(
-        Access(ServerSettings(host=server.url), Fixed("Bearer t"), ()), settings_from(options), **options
-    )
+    access = Access(Endpoint.parse(server.url), Fixed("Bearer t"))
+    return ClientBuilder(access, settings_from(options), **options)
 
 
 @pytest.mark.row("K18")
@@ -112,10 +111,9 @@ def test_the_kernel_sends_a_write_no_longer_than_the_lease_is_certain(
     monkeypatch.setattr(connection, "deliver_within", noting)
     monkeypatch.setattr(vendorclient, "deliver_within", noting)
     with Server(handle) as server:
-        configuration = ServerSettings(host=f"https://127.0.0.1:{server.port}" if tls else server.url)
-        configuration.ssl_ca_cert = str(tmp_path / "ca.crt") if tls else None
+        endpoint = Endpoint.parse(f"https://127.0.0.1:{server.port}" if tls else server.url)
         with ClientBuilder(
-            Access(configuration, Fixed("Bearer t"), ()),
+            Access(endpoint, Fixed("Bearer t"), TLSSettings(ca_file=str(tmp_path / "ca.crt"))),
             ClientSettings(timeout=20),
             guard=lambda _method, _path: leave[0],
         ) as clients:
@@ -136,9 +134,8 @@ def test_a_vendors_client_takes_a_ca_that_is_not_self_signed_as_ours_does(tmp_pa
     (tmp_path / "ca.crt").write_bytes(authority.pem)
 
     with Server(lambda peer: answers_tls(peer, context)) as server:
-        configuration = ServerSettings(host=f"https://127.0.0.1:{server.port}")
-        configuration.ssl_ca_cert = str(tmp_path / "ca.crt")
-        with ClientBuilder(Access(configuration, Fixed("Bearer t"), ())) as clients:
+        endpoint, tls = Endpoint.parse(f"https://127.0.0.1:{server.port}"), TLSSettings(str(tmp_path / "ca.crt"))
+        with ClientBuilder(Access(endpoint, Fixed("Bearer t"), tls)) as clients:
             assert clients.rest("x").request("GET", "/api/v1/namespaces").status == 200
             assert CoreV1Api(clients.client("acme")).list_namespace().items == []
 

@@ -16,10 +16,10 @@ from kubernetes.client import CoreV1Api
 from controllers.runtime.api import ClientBuilder, ClientSettings, Unreachable
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
-from controllers.runtime.api.official import ServerSettings
+from controllers.runtime.api.tls import TLSSettings
 from controllers.runtime.api.wire import excluded, proxy_from_environment
 from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
-from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Authority, Peer, Server, shut_down
+from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Authority, Call, Peer, Server, full_backlog, shut_down
 
 API = Endpoint.parse("https://api.internal.example:6443")
 
@@ -77,9 +77,19 @@ def test_a_proxys_url_can_be_read_again() -> None:
     assert "p:w" not in repr(proxy)
 
 
-def test_a_port_that_is_none() -> None:
-    with pytest.raises(ValueError, match="not a proxy URL"):
-        Proxy.parse("http://me:secret@host:port")
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("http://me:secret@host:port", "not a proxy URL"),
+        ("ftp://me:secret@proxy:1", "unsupported proxy"),
+        ("socks4://me:secret@proxy:1", "unsupported proxy"),
+        ("http://", "unsupported proxy"),
+    ],
+)
+def test_what_is_no_proxy_is_refused_without_telling_the_password(url: str, what: str) -> None:
+    with pytest.raises(ValueError, match=what) as caught:
+        Proxy.parse(url)
+    assert "secret" not in str(caught.value)
 
 
 def join(one: socket.socket, other: socket.socket) -> None:
@@ -145,10 +155,8 @@ def socks_proxy(port: int, log: list[object], *, password: bool = False, refusal
 
 
 def builder(server: str, proxy: str, authority: Authority) -> ClientBuilder:
-    configuration = ServerSettings(host=server)
-    configuration.ssl_ca_cert = str(authority.file)
-    configuration.proxy = proxy
-    return ClientBuilder(Access(configuration, Fixed("Bearer t")))
+    endpoint = Endpoint.parse(server, proxy=proxy)
+    return ClientBuilder(Access(endpoint, Fixed("Bearer t"), TLSSettings(ca_file=str(authority.file))))
 
 
 def big_answers(peer: Peer) -> None:
@@ -171,23 +179,40 @@ class TestThroughProxies:
         assert rest.get("/c")["items"] == []
         assert clients.transport.connections() == (1, 1)
 
-    def test_tls_inside_of_tls(self, authority: Authority, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("tls", [False, pytest.param(True, id="tls inside of tls")])
+    def test_https_goes_through_a_tunnel(self, tls: bool, authority: Authority) -> None:
         context = authority.server_context("api.example.test", "127.0.0.1")
-        with Server(big_answers, tls=context) as server, Server(connect_proxy(server.port), tls=context) as proxy:
-            url = f"https://user:pw@127.0.0.1:{proxy.port}"
+        with (
+            Server(big_answers, tls=context) as server,
+            Server(connect_proxy(server.port), tls=context if tls else None) as proxy,
+        ):
+            url = proxy.url.replace("://", "://user:p%40ss@")
             with builder("https://api.example.test:6443", url, authority) as clients:
                 self._use(clients)
                 CoreV1Api(clients.client("vendor")).list_namespace()
             connect = proxy.requests[0]
             assert connect.target == "api.example.test:6443"
-            assert connect.headers["proxy-authorization"] == "Basic dXNlcjpwdw=="
+            assert connect.headers["proxy-authorization"] == "Basic dXNlcjpwQHNz"
             assert server.requests[-1].target == "/api/v1/namespaces"
 
-    def test_plain_http_through_a_tls_proxy(self, authority: Authority) -> None:
-        with Server(big_answers, tls=authority.server_context()) as proxy:
-            with builder("http://api.example.test:8080", f"https://127.0.0.1:{proxy.port}", authority) as clients:
+    @pytest.mark.parametrize("tls", [False, True])
+    def test_plain_http_names_the_whole_url(self, tls: bool, authority: Authority) -> None:
+        with Server(big_answers, tls=authority.server_context() if tls else None) as proxy:
+            url = proxy.url.replace("://", "://a:b@")
+            with builder("http://api.example.test:8080/base", url, authority) as clients:
                 self._use(clients)
-            assert proxy.requests[0].target == "http://api.example.test:8080/a"
+            assert proxy.requests[0].target == "http://api.example.test:8080/base/a"
+            assert proxy.requests[0].headers["proxy-authorization"] == "Basic YTpi"
+
+    def test_a_refusal_names_the_proxy(self, authority: Authority) -> None:
+        def refuse(peer: Peer) -> None:
+            peer.request()
+            peer.send(b"HTTP/1.1 407 X\r\n\r\n")
+
+        with Server(refuse) as proxy, builder("https://10.0.0.1", f"127.0.0.1:{proxy.port}", authority) as clients:
+            with pytest.raises(Unreachable, match=f"proxy 127.0.0.1:{proxy.port} answered CONNECT with 407") as caught:
+                clients.rest("x").get("/a")
+            assert not caught.value.sent
 
     def test_a_tls_proxy_that_is_another(self, authority: Authority) -> None:
         with (
@@ -245,9 +270,8 @@ class TestThroughProxies:
 
         monkeypatch.setattr(socket, "getaddrinfo", local)
         with Server(big_answers, tls=authority.server_context("api.example.test")) as server:
-            configuration = ServerSettings(host=f"https://api.example.test.:{server.port}")
-            configuration.ssl_ca_cert = str(authority.file)
-            with ClientBuilder(Access(configuration, Fixed())) as clients:
+            endpoint = Endpoint.parse(f"https://api.example.test.:{server.port}")
+            with ClientBuilder(Access(endpoint, Fixed(), TLSSettings(ca_file=str(authority.file)))) as clients:
                 clients.rest("x").get("/a")
 
     def test_an_address_that_does_not_answer_costs_a_moment(
@@ -255,17 +279,9 @@ class TestThroughProxies:
     ) -> None:
         """Two addresses, the first one black-holed: formerly each connection cost half of the
         timeout."""
-        hole = socket.create_server(("127.0.0.2", 0), backlog=0)
-        port = hole.getsockname()[1]
-        fillers = []
-        for _ in range(8):
-            filler = socket.socket()
-            filler.setblocking(False)
-            filler.connect_ex(hole.getsockname())
-            fillers.append(filler)
         real = socket.getaddrinfo
 
-        with Server(big_answers) as server:
+        with full_backlog("127.0.0.2") as port, Server(big_answers) as server:
 
             def two(host: str, wanted: int, **options: int) -> object:
                 if options.get("flags"):
@@ -275,12 +291,7 @@ class TestThroughProxies:
 
             monkeypatch.setattr(socket, "getaddrinfo", two)
             with ClientBuilder(
-                Access(ServerSettings(host="http://api.example.test"), Fixed()), ClientSettings(timeout=600)
+                Access(Endpoint.parse("http://api.example.test"), Fixed()), ClientSettings(timeout=600)
             ) as clients:
-                outcome: list[object] = []
-                thread = threading.Thread(target=lambda: outcome.append(clients.rest("x").get("/a")), daemon=True)
-                thread.start()
-                thread.join(LIMIT)  # of 600 s; half of them would be too many
-                assert outcome
-        for sock in [*fillers, hole]:
-            sock.close()
+                # Within LIMIT of 600 s; half of them would be too many.
+                assert Call(lambda: clients.rest("x").get("/a")).outcome()["items"] == []

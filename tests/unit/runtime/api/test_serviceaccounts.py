@@ -15,8 +15,9 @@ from kubernetes.client import CoreV1Api
 from controllers.runtime.api import ClientBuilder, ClientSettings, CredentialsUnavailable, RestClient, Unauthorized
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
-from controllers.runtime.api.official import ServerSettings
 from controllers.runtime.api.serviceaccounts import TokenSource
+from controllers.runtime.api.tls import TLSSettings
+from controllers.runtime.api.wire import Endpoint
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import EMPTY_LIST, Authority, Peer, Request, Server
@@ -66,10 +67,8 @@ class Accounts:
         return 200, EMPTY_LIST
 
     def builder(self, clock: FakeClock | None = None, **options: Any) -> ClientBuilder:
-        headers = options.pop("headers", ())
-        access = Access(ServerSettings(host=self.server.url), Fixed("Bearer manager"), headers)
-        for name in ("ssl_ca_cert", "cert_file", "key_file"):
-            setattr(access.configuration, name, options.pop(name, None))
+        tls, headers = options.pop("tls", TLSSettings()), options.pop("headers", ())
+        access = Access(Endpoint.parse(self.server.url), Fixed("Bearer manager"), tls, headers)
         more: dict[str, Any] = {} if clock is None else {"clock": clock}
         return ClientBuilder(
             access, ClientSettings(service_accounts="kube-system"), metrics=Metrics(), **more, **options
@@ -201,8 +200,8 @@ class TestIdentities:
         context.load_verify_locations(authority.file)
         cert, key = authority.issue("manager")
         accounts = Accounts("node-controller", tls=context)
-        files: dict[str, Any] = {"ssl_ca_cert": str(authority.file), "cert_file": str(cert), "key_file": str(key)}
-        with accounts.server, accounts.builder(**files) as clients:
+        tls = TLSSettings(ca_file=str(authority.file), cert_file=str(cert), key_file=str(key))
+        with accounts.server, accounts.builder(tls=tls) as clients:
             clients.rest("node-controller").get("/api/v1/nodes")
             CoreV1Api(clients.client("node-controller")).list_node()
             shown = [bool(certificate) for certificate in accounts.certificates]

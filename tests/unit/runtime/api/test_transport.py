@@ -10,20 +10,21 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from cloudprovider.testing.waiting import eventually
-from controllers.runtime.api import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
+from controllers.runtime.api import ClientClosed, CredentialsUnavailable, Unreachable
+from controllers.runtime.api import transport as transports
 from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.tls import CHECK_SECONDS, TLSFiles, TLSSettings
 from controllers.runtime.api.transport import IDLE_SECONDS, Transport
 from controllers.runtime.api.wire import connection, dialing
 from controllers.runtime.api.wire.connection import Connection
-from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
+from controllers.runtime.api.wire.endpoint import Endpoint
 from controllers.runtime.api.wire.lifetime import Interrupted
 from controllers.runtime.clock import SYSTEM_CLOCK
 from tests.support.clock import FakeClock
@@ -36,7 +37,7 @@ from tests.unit.runtime.loopback import (
     Server,
     answer_all,
     answer_none,
-    shut_down,
+    full_backlog,
 )
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -57,6 +58,23 @@ def send(transport: Transport, method: str = "GET", data: bytes = GET, seconds: 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
+
+
+Talk = Callable[[Callable[[Peer], None]], AbstractContextManager[tuple[Server, Transport]]]
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+def talk(request: pytest.FixtureRequest, authority: Authority) -> Talk:
+    """Starts a server with this handler and a transport to it, without TLS and with it."""
+
+    @contextmanager
+    def start(handler: Callable[[Peer], None]) -> Iterator[tuple[Server, Transport]]:
+        with Server(handler, tls=authority.server_context() if request.param else None) as server:
+            settings = TLSSettings(ca_file=str(authority.file)) if request.param else None
+            with closing(transport_to(server.url, settings)) as transport:
+                yield server, transport
+
+    return start
 
 
 def test_a_connection_that_is_reset_before_the_handshake_is_closed(
@@ -112,7 +130,8 @@ class TestPool:
             assert server.connections == count
             assert transport.connections() == (count, count)
 
-    def test_idle_connections_are_bounded(self) -> None:
+    def test_idle_connections_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(transports, "MAX_IDLE", 2)
         barrier = threading.Barrier(4)
 
         def together(peer: Peer) -> None:
@@ -120,7 +139,7 @@ class TestPool:
                 barrier.wait(LIMIT)
                 peer.answer()
 
-        with Server(together) as server, closing(transport_to(server.url, max_idle=2)) as transport:
+        with Server(together) as server, closing(transport_to(server.url)) as transport:
             calls = [Call(lambda: send(transport)) for _ in range(4)]
             assert [call.outcome() for call in calls] == [200] * 4
             assert transport.connections() == (2, 2)
@@ -250,34 +269,25 @@ class TestDeadConnections:
 
 
 class TestTime:
-    @pytest.mark.parametrize("tls", [False, True])
-    def test_a_silent_server_costs_the_timeout(self, tls: bool, authority: Authority) -> None:
-        with (
-            Server(answer_none, tls=authority.server_context() if tls else None) as server,
-            closing(transport_to(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)) as transport,
-        ):
+    def test_a_silent_server_costs_the_timeout(self, talk: Talk) -> None:
+        with talk(answer_none) as (_, transport):
             with pytest.raises(Unreachable, match="timed out") as caught:
                 send(transport, seconds=0.5)
             assert caught.value.sent
 
-    @pytest.mark.parametrize("tls", [False, True])
-    def test_a_server_that_does_not_read_costs_the_timeout(self, tls: bool, authority: Authority) -> None:
+    def test_a_server_that_does_not_read_costs_the_timeout(self, talk: Talk) -> None:
         done = threading.Event()
 
         def read_nothing(peer: Peer) -> None:
-            done.wait(10)
+            done.wait(LIMIT)
 
-        with (
-            Server(read_nothing, tls=authority.server_context() if tls else None) as server,
-            closing(transport_to(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)) as transport,
-        ):
+        with talk(read_nothing) as (_, transport):
             with pytest.raises(Unreachable, match="timed out") as caught:
-                transport.exchange("POST", "/", b"x" * 50_000_000, transport.clock.monotonic() + 0.2)
+                send(transport, "POST", b"x" * 50_000_000, 0.2)
             assert not caught.value.sent
             done.set()
 
-    @pytest.mark.parametrize("tls", [False, True])
-    def test_each_request_has_a_time_of_its_own(self, tls: bool, authority: Authority) -> None:
+    def test_each_request_has_a_time_of_its_own(self, talk: Talk) -> None:
         answered = iter([True, False])
 
         def answer_once(peer: Peer) -> None:
@@ -285,10 +295,7 @@ class TestTime:
                 if next(answered):
                     peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-        with (
-            Server(answer_once, tls=authority.server_context() if tls else None) as server,
-            closing(transport_to(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)) as transport,
-        ):
+        with talk(answer_once) as (_, transport):
             send(transport, seconds=60)
             with pytest.raises(Unreachable, match="timed out"):
                 send(transport, seconds=0.05)
@@ -319,29 +326,15 @@ class TestTime:
             assert len(server.requests) == 1
 
 
-@pytest.fixture
-def full_backlog() -> Iterator[str]:
-    """The URL of a listener that accepts nothing, so that connecting to it neither succeeds nor
-    fails."""
-    listener = socket.create_server(("127.0.0.1", 0), backlog=0)
-    fillers = []
-    for _ in range(8):
-        filler = socket.socket()
-        filler.setblocking(False)
-        filler.connect_ex(listener.getsockname())
-        fillers.append(filler)
-    yield f"https://127.0.0.1:{listener.getsockname()[1]}"
-    for sock in [*fillers, listener]:
-        sock.close()
-
-
 class TestInterruption:
     """`close` from another thread ends every blocking step at once (a watch, a drain, a lost lease
     must not wait)."""
 
     @staticmethod
-    def _assert_closes_promptly(transport: Transport, is_blocked: threading.Event | None = None) -> None:
-        call = Call(lambda: send(transport, "PATCH", PATCH, LONG))
+    def _assert_closes_promptly(
+        transport: Transport, is_blocked: threading.Event | None = None, data: bytes = PATCH
+    ) -> None:
+        call = Call(lambda: send(transport, "PATCH", data, LONG))
         if is_blocked is not None:
             assert is_blocked.wait(LIMIT)
         call.wait_until_blocked()
@@ -349,8 +342,9 @@ class TestInterruption:
         assert isinstance(call.outcome(), ClientClosed)
         assert transport.connections() == (0, 0)
 
-    def test_while_connecting(self, full_backlog: str) -> None:
-        self._assert_closes_promptly(transport_to(full_backlog, TLSSettings(verify=False)))
+    def test_while_connecting(self) -> None:
+        with full_backlog() as port:
+            self._assert_closes_promptly(transport_to(f"https://127.0.0.1:{port}", TLSSettings(verify=False)))
 
     def test_in_the_tls_handshake(self) -> None:
         accepted = threading.Event()
@@ -365,8 +359,7 @@ class TestInterruption:
                 transport_to(server.url.replace("http", "https"), TLSSettings(verify=False)), accepted
             )
 
-    @pytest.mark.parametrize("tls", [False, True])
-    def test_while_waiting_for_the_answer(self, tls: bool, authority: Authority) -> None:
+    def test_while_waiting_for_the_answer(self, talk: Talk) -> None:
         asked = threading.Event()
 
         def mute(peer: Peer) -> None:
@@ -374,25 +367,18 @@ class TestInterruption:
             asked.set()
             peer.request()
 
-        with Server(mute, tls=authority.server_context() if tls else None) as server:
-            settings = TLSSettings(ca_file=str(authority.file)) if tls else None
-            self._assert_closes_promptly(transport_to(server.url, settings), asked)
+        with talk(mute) as (_, transport):
+            self._assert_closes_promptly(transport, asked)
 
     def test_while_writing(self) -> None:
-        blocked = threading.Event()
+        blocked, ended = threading.Event(), threading.Event()
 
         def deaf(peer: Peer) -> None:
             blocked.set()
             ended.wait(LIMIT)
 
-        ended = threading.Event()
         with Server(deaf) as server:
-            transport = transport_to(server.url)
-            call = Call(lambda: send(transport, "POST", b"x" * 50_000_000, 60))
-            assert blocked.wait(LIMIT)
-            call.wait_until_blocked()
-            transport.close()
-            assert isinstance(call.outcome(), ClientClosed)
+            self._assert_closes_promptly(transport_to(server.url), blocked, b"x" * 50_000_000)
             ended.set()
 
     def test_while_looking_up_the_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -428,7 +414,7 @@ class TestInterruption:
     def test_an_interrupt_before_connecting_counts(self) -> None:
         with Server() as server:
             connection = Connection()
-            connection.interrupt()
+            connection.life.interrupt()
             with pytest.raises(Interrupted):
                 connection.open(Endpoint.parse(server.url), SYSTEM_CLOCK.monotonic() + LIMIT)
 
@@ -479,7 +465,7 @@ class TestNames:
     def test_urls(self, url: str, host: str, port: int, authority: str, base: str) -> None:
         endpoint = Endpoint.parse(url)
         assert (endpoint.host, endpoint.port, endpoint.authority, endpoint.base_path) == (host, port, authority, base)
-        assert Endpoint.parse(endpoint.url).port == port
+        assert Endpoint.parse(endpoint.url) == endpoint
 
     @pytest.mark.parametrize("url", ["", "host:6443", "ftp://host", "https://", "https://host?x=1"])
     def test_what_is_no_url(self, url: str) -> None:
@@ -598,75 +584,3 @@ class TestTLS:
         )
         with pytest.raises(ssl.SSLError, match="encrypted"):
             TLSSettings(ca_file=str(authority.file), cert_file=str(cert), key_file=str(key)).context()
-
-
-class TestProxy:
-    @staticmethod
-    def _proxy(target: int, status: int = 200) -> Server:
-        def relay(peer: Peer) -> None:
-            there(peer.request())
-            peer.send(b"HTTP/1.1 %d X\r\n\r\n" % status)
-            if status != 200:
-                return
-            with socket.create_connection(("127.0.0.1", target)) as upstream:
-                back = threading.Thread(target=pump, args=(upstream, peer.sock), daemon=True)
-                back.start()
-                pump(peer.sock, upstream)
-                back.join(LIMIT)
-
-        def pump(source: socket.socket, sink: socket.socket) -> None:
-            try:
-                while data := source.recv(65536):
-                    sink.sendall(data)
-            except OSError:
-                pass
-            shut_down(sink)
-            shut_down(source)
-
-        return Server(relay)
-
-    def test_https_goes_through_a_tunnel(self, authority: Authority) -> None:
-        with (
-            Server(tls=authority.server_context("api.example.test")) as server,
-            self._proxy(server.port) as proxy,
-        ):
-            endpoint = Endpoint.parse(
-                "https://api.example.test:6443", proxy=f"http://user:p%40ss@127.0.0.1:{proxy.port}"
-            )
-            transport = Transport(endpoint, TLSFiles(TLSSettings(ca_file=str(authority.file))))
-            assert send(transport) == 200
-            transport.close()
-            (connect,) = proxy.requests
-            assert (connect.method, connect.target) == ("CONNECT", "api.example.test:6443")
-            assert connect.headers["proxy-authorization"] == "Basic dXNlcjpwQHNz"
-
-    def test_a_refusal_names_the_proxy(self) -> None:
-        with self._proxy(1, status=407) as proxy:
-            endpoint = Endpoint.parse("https://10.0.0.1", proxy=f"127.0.0.1:{proxy.port}")
-            transport = Transport(endpoint, TLSFiles(TLSSettings(verify=False)))
-            with pytest.raises(Unreachable, match=f"proxy 127.0.0.1:{proxy.port} answered CONNECT with 407") as caught:
-                send(transport)
-            assert not caught.value.sent
-            transport.close()
-
-    def test_plain_http_names_the_whole_url(self) -> None:
-        with Server() as proxy:
-            endpoint = Endpoint.parse("http://api.example.test:8080/base", proxy=f"http://a:b@127.0.0.1:{proxy.port}")
-            transport = Transport(endpoint)
-            assert transport.target_prefix == "http://api.example.test:8080/base"
-            assert transport.proxy_authorization == "Basic YTpi"
-            assert send(transport) == 200
-            transport.close()
-
-    @pytest.mark.parametrize("url", ["ftp://proxy:1", "socks4://proxy:1", "http://"])
-    def test_other_kinds_are_refused_without_telling_the_password(self, url: str) -> None:
-        with pytest.raises(ValueError, match="unsupported proxy") as caught:
-            Proxy.parse(url.replace("://proxy", "://user:secret@proxy"))
-        assert "secret" not in str(caught.value)
-
-    def test_a_proxys_password_is_in_no_repr(self) -> None:
-        assert "YTpi" not in repr(Endpoint.parse("https://h", proxy="http://a:b@p"))
-
-
-def test_errors_are_api_errors() -> None:
-    assert issubclass(Unreachable, ApiError)

@@ -20,10 +20,10 @@ from controllers.runtime.api import ClientBuilder, Unreachable
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.identity import Guard
 from controllers.runtime.api.kubeconfig import Access
-from controllers.runtime.api.official import ServerSettings
 from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.tls import TLSSettings
 from controllers.runtime.api.transport import Transport
+from controllers.runtime.api.wire import Endpoint
 from tests.support.clock import FakeClock
 from tests.unit.runtime.api.test_transport import GET, PATCH, send, transport_to
 from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_none, shut_down
@@ -123,12 +123,11 @@ import sys, time
 from controllers.runtime.api.clients import ClientBuilder
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
-from controllers.runtime.api.official import ServerSettings
+from controllers.runtime.api.tls import TLSSettings
+from controllers.runtime.api.wire import Endpoint
 
 what, url, ca_file = sys.argv[1:]
-configuration = ServerSettings(host=url)
-configuration.ssl_ca_cert = ca_file or None
-rest = ClientBuilder(Access(configuration, Fixed())).rest("stopped")
+rest = ClientBuilder(Access(Endpoint.parse(url), Fixed(), TLSSettings(ca_file=ca_file))).rest("stopped")
 if what == "PATCH":
     rest.get("/first")
     print(rest.request("PATCH", "/slow", body={}).status)
@@ -247,11 +246,10 @@ class TestFence:
 
     @staticmethod
     def _builder(server: Server, guard: Guard, authority: Authority | None = None) -> ClientBuilder:
-        configuration = ServerSettings(host=server.url)
-        if authority is not None:
-            configuration.host = f"https://127.0.0.1:{server.port}"
-            configuration.ssl_ca_cert = str(authority.file)
-        return ClientBuilder(Access(configuration, Fixed()), guard=guard)
+        if authority is None:
+            return ClientBuilder(Access(Endpoint.parse(server.url), Fixed()), guard=guard)
+        endpoint, tls = Endpoint.parse(f"https://127.0.0.1:{server.port}"), TLSSettings(ca_file=str(authority.file))
+        return ClientBuilder(Access(endpoint, Fixed(), tls), guard=guard)
 
     @pytest.mark.row("K6")
     def test_asked_again_when_the_connection_is_ready(self, authority: Authority) -> None:
@@ -300,7 +298,7 @@ class TestFence:
         with Server(once) as server, self._builder(server, guard) as builder:
             assert builder.rest("x").request("GET", "/").status == 200
             (idle,) = builder.transport._live
-            (sock,) = idle._life._sockets
+            (sock,) = idle.life._sockets
             sock.shutdown(socket.SHUT_WR)  # sending fails from now on, and nothing shows it before
             with pytest.raises(Fenced):
                 builder.rest("x").request("PATCH", "/", body={})

@@ -20,7 +20,6 @@ from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from controllers.runtime.api.tls import TLSFiles, TLSSettings
 from controllers.runtime.api.transport import Transport
 from controllers.runtime.api.wire.endpoint import Endpoint
-from controllers.runtime.api.wire.http1 import ProtocolError, Reader
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
@@ -59,11 +58,12 @@ def identity_of(transport: Transport, metrics: Metrics | None = None, limiter: T
         user_agent="test/1 shared-informers",
         credentials=Credentials(Fixed("Bearer t"), transport.waits),
         metrics=RequestMetrics(metrics or Metrics(), "api"),
+        guard=lambda _method, _path: None,
         limiter=limiter,
     )
 
 
-Serve = Callable[[Callable[[Peer], None]], tuple[LineStream, Transport]]
+Serve = Callable[..., tuple[LineStream, Transport]]
 
 
 @pytest.fixture
@@ -71,10 +71,12 @@ def serve() -> Iterator[Serve]:
     """Start a server that answers a stream as given; everything is closed at the end."""
     servers: list[tuple[Server, Transport]] = []
 
-    def start(handler: Callable[[Peer], None], read_timeout: float = LIMIT) -> tuple[LineStream, Transport]:
-        server = Server(handler)
+    def start(
+        handler: Callable[[Peer], None], read_timeout: float = LIMIT, tls: Authority | None = None
+    ) -> tuple[LineStream, Transport]:
+        server = Server(handler, tls=tls.server_context() if tls else None)
         server.__enter__()
-        rest, transport, _ = client_of(server.url)
+        rest, transport, _ = client_of(server.url, TLSSettings(ca_file=str(tls.file)) if tls else None)
         servers.append((server, transport))
         return rest.stream("/watch", query={"watch": "true"}, read_timeout=read_timeout), transport
 
@@ -194,15 +196,12 @@ class TestBrokenStreams:
         with pytest.raises(Unreachable, match="reset"):
             next(stream)
 
-    def test_a_half_open_connection_is_noticed_by_its_silence(self) -> None:
-        with Server(sending(HEAD, chunk(b"one\n"), hold=True)) as server:
-            rest, transport, _ = client_of(server.url)
-            stream = rest.stream("/w", read_timeout=0.05)
-            assert next(stream) == b"one"
-            with pytest.raises(Unreachable, match=r"nothing came for 0\.05 s"):
-                next(stream)
-            assert transport.connections() == (0, 0)
-            transport.close()
+    def test_a_half_open_connection_is_noticed_by_its_silence(self, serve: Serve) -> None:
+        stream, transport = serve(sending(HEAD, chunk(b"one\n"), hold=True), read_timeout=0.05)
+        assert next(stream) == b"one"
+        with pytest.raises(Unreachable, match=r"nothing came for 0\.05 s"):
+            next(stream)
+        assert transport.connections() == (0, 0)
 
     def test_a_refusal_is_the_mapped_error(self) -> None:
         def refuse(peer: Peer) -> None:
@@ -236,11 +235,6 @@ class TestBrokenStreams:
         with pytest.raises(Unreachable, match="a line of more than 100 bytes"):
             next(stream)
 
-    def test_a_stream_without_frames_is_refused(self, serve: Serve) -> None:
-        stream, _ = serve(sending(PROTOBUF_HEAD, chunk(b'{"type":"ADDED"}\n'), hold=True))
-        with pytest.raises(Unreachable, match="a frame of more than 67108864 bytes"):
-            next(stream)
-
 
 class TestClosing:
     """From another thread, in every state, within milliseconds."""
@@ -253,20 +247,13 @@ class TestClosing:
         assert transport.connections() == (0, 0)
 
     @pytest.mark.parametrize("tls", [False, True])
-    def test_while_blocked_in_a_read(self, tls: bool, tmp_path: Path) -> None:
-        authority = Authority(tmp_path)
-        with Server(sending(HEAD, hold=True), tls=authority.server_context() if tls else None) as server:
-            rest, transport, _ = client_of(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)
-            stream = rest.stream("/w", read_timeout=LONG)
-            stream.open()
-            self._assert_closes(stream, transport)
-            transport.close()
+    def test_while_blocked_in_a_read(self, tls: bool, serve: Serve, tmp_path: Path) -> None:
+        stream, transport = serve(sending(HEAD, hold=True), LONG, Authority(tmp_path) if tls else None)
+        stream.open()
+        self._assert_closes(stream, transport)
 
-    def test_while_waiting_for_the_status(self) -> None:
-        with Server(answer_none) as server:
-            rest, transport, _ = client_of(server.url)
-            self._assert_closes(rest.stream("/w", read_timeout=LONG), transport)
-            transport.close()
+    def test_while_waiting_for_the_status(self, serve: Serve) -> None:
+        self._assert_closes(*serve(answer_none, LONG))
 
     def test_in_the_tls_handshake(self) -> None:
         def mute(peer: Peer) -> None:
@@ -307,18 +294,6 @@ class TestClosing:
         call.wait_until_blocked()
         transport.close()
         assert isinstance(call.outcome(), ClientClosed)
-
-
-def test_a_reader_without_progress_is_not_asked_for_ever() -> None:
-    with pytest.raises(ProtocolError):
-        Reader(lambda _size: b"x" * 70_000).answer("GET")
-
-
-def test_waits_are_shared() -> None:
-    waits = Waits()
-    transport = Transport(Endpoint.parse("http://h"), waits=waits)
-    waits.close()
-    assert transport.closed
 
 
 class TestHalfOpen:
@@ -446,11 +421,11 @@ class TestHalfOpen:
             connection = there(second._connection)
             self.lose(transport, clock)
             self.answered(transport, clock)
-            assert not connection.interrupted
+            assert not connection.life.interrupted
             clock.advance(60)
             self.lose(transport, clock)
             self.answered(transport, clock)
-            assert connection.interrupted
+            assert connection.life.interrupted
 
     def test_a_request_that_waits_is_tried_again_by_who_sent_it(self, clock: FakeClock) -> None:
         taken = threading.Event()

@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from typing import cast
 
+from controllers.runtime.api import Response, RestClient
 from controllers.runtime.cache.resources import Raw
-from controllers.runtime.cache.watchtypes import Lines
 from controllers.runtime.protobuf import ACCEPT, CONTENT_TYPE, JSON, MAGIC
 from tests.support.protobuf import frame_of, page_of
 
@@ -77,15 +78,14 @@ class End(Exception):
     """The script is over; no error that the code under test would handle."""
 
 
-class Body:
-    def __init__(self, data: bytes, content_type: str = "") -> None:
-        self.data = data
-        self.headers = {"content-type": content_type or content_type_of(data)}
+def answer(data: bytes) -> Response:
+    """An answer with this body, of the type that it begins as."""
+    return Response(200, {"content-type": CONTENT_TYPE if data.startswith(MAGIC) else JSON}, data)
 
 
-def content_type_of(data: bytes) -> str:
-    """What a server says that it sends."""
-    return CONTENT_TYPE if data.startswith(MAGIC) else JSON
+def rest_of(fake: object) -> RestClient:
+    """A fake, in the place of a client."""
+    return cast(RestClient, fake)
 
 
 Part = bytes | Exception | Callable[[], None]
@@ -154,7 +154,7 @@ class ScriptedRest:
         query: Mapping[str, str] | None = None,
         accept: str = JSON,
         timeout: float | None = None,
-    ) -> Body:
+    ) -> Response:
         assert method == "GET"
         assert timeout is not None
         if query == {"limit": "1"}:
@@ -168,7 +168,7 @@ class ScriptedRest:
         assert isinstance(step, bytes), f"a list was asked for ({query}), the script has {step}"
         return self._listed(step, accept)
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> ScriptedLines:
         self.read_timeouts.append(read_timeout)
         step = self._next(path, query, accept)
         assert isinstance(step, ScriptedLines), f"a watch was asked for ({query}), the script has {step!r}"
@@ -176,8 +176,8 @@ class ScriptedRest:
             step.as_frames("Node")
         return step
 
-    def _listed(self, data: bytes, accept: str) -> Body:
-        return Body(page_of(data), CONTENT_TYPE) if accept == ACCEPT else Body(data)
+    def _listed(self, data: bytes, accept: str) -> Response:
+        return answer(page_of(data) if accept == ACCEPT else data)
 
     def _next(self, path: str, query: Mapping[str, str], accept: str) -> bytes | Exception | ScriptedLines:
         if not self.steps:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from controllers.runtime.api import ApiError
+from controllers.runtime.api import ApiError, Response
 from controllers.runtime.cache.decoding import Garbled, Unreadable
 from controllers.runtime.cache.encoding import Encoding, read_page
-from controllers.runtime.cache.lists import Source
 from controllers.runtime.cache.resources import NAMESPACES, NODES, SERVICES, Resource
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
@@ -20,14 +19,15 @@ from controllers.runtime.protobuf import ACCEPT, CONTENT_TYPE, JSON, MAGIC
 from controllers.runtime.protobuf.schema import message_class, seal
 from tests.support.protobuf import message_of
 from tests.unit.runtime.cache.informers import (
-    Body,
     End,
     ScriptedLines,
     ScriptedRest,
     SkippingClock,
+    answer,
     event,
     page,
     raw_node,
+    rest_of,
     watch,
 )
 
@@ -40,10 +40,14 @@ def play(*steps: bytes | Exception | ScriptedLines) -> tuple[ScriptedRest, Cache
     """Run a script to its end, against a client that may talk Protobuf."""
     rest = ScriptedRest(*steps, protobuf=True)
     cache = Cache(NODES, Metrics())
-    source = ListWatch(Source(rest, NODES, cache.read, lambda: cache.version), metrics=Metrics(), clock=SkippingClock())
+    source = ListWatch(rest_of(rest), cache, metrics=Metrics(), clock=SkippingClock())
     with pytest.raises(End):
         apply_all(source, cache)
     return rest, cache
+
+
+def encoding_of(resource: Resource[Any] = NODES, *, protobuf: bool = True) -> Encoding:
+    return Encoding(rest_of(ScriptedRest(protobuf=protobuf)), resource)
 
 
 def apply_all(source: ListWatch[Any], cache: Cache[Any]) -> None:
@@ -56,8 +60,8 @@ def apply_all(source: ListWatch[Any], cache: Cache[Any]) -> None:
 
 @pytest.mark.parametrize(("resource", "accept"), [(NODES, ACCEPT), (SERVICES, ACCEPT), (NAMESPACES, JSON)])
 def test_protobuf_is_asked_for_where_there_is_a_schema(resource: Resource[Any], accept: str) -> None:
-    assert Encoding(ScriptedRest(protobuf=True), resource).accept == accept
-    assert Encoding(ScriptedRest(protobuf=False), resource).accept == JSON
+    assert encoding_of(resource).accept == accept
+    assert encoding_of(resource, protobuf=False).accept == JSON
 
 
 def test_lists_and_watches_ask_for_it() -> None:
@@ -68,9 +72,9 @@ def test_lists_and_watches_ask_for_it() -> None:
 
 def test_json_is_read_where_the_server_answers_in_it() -> None:
     """One that knows no Protobuf for the kind: no reason to ask otherwise the next time."""
-    encoding = Encoding(ScriptedRest(protobuf=True), NODES)
+    encoding = encoding_of()
     seen: list[Any] = []
-    assert read_page(Body(page(9, A)), "Node", seen.append).resource_version == "9"
+    assert read_page(answer(page(9, A)), "Node", seen.append).resource_version == "9"
     assert [raw["metadata"]["name"] for raw in seen] == ["a"]
     assert encoding.read_event(event("ADDED", A), "application/json") == ("ADDED", A)
     assert not encoding.failed(Garbled("a line of JSON"))
@@ -110,7 +114,7 @@ def test_an_unreadable_object_costs_its_page_and_nothing_is_taken_for_deleted() 
     listed.metadata.resourceVersion = "9"
     seen: list[Any] = []
     with pytest.raises(Unreadable, match="no Node"):
-        read_page(Body(seal("v1", "NodeList", listed)), "Node", seen.append)
+        read_page(answer(seal("v1", "NodeList", listed)), "Node", seen.append)
 
 
 @pytest.mark.parametrize(
@@ -124,12 +128,12 @@ def test_an_unreadable_object_costs_its_page_and_nothing_is_taken_for_deleted() 
 )
 def test_what_is_no_list_never_passes_for_an_empty_one(data: bytes, why: str) -> None:
     with pytest.raises(Unreadable, match=why):
-        read_page(Body(data, CONTENT_TYPE), "Node", lambda _: None)
+        read_page(Response(200, {"content-type": CONTENT_TYPE}, data), "Node", lambda _: None)
 
 
 @pytest.mark.parametrize("frame", [b"", b"\xff", seal("v1", "Node", message_class("Node")())])
 def test_what_is_no_event_is_unreadable(frame: bytes) -> None:
-    encoding = Encoding(ScriptedRest(protobuf=True), NODES)
+    encoding = encoding_of()
     with pytest.raises(Unreadable, match="watch frame of"):
         encoding.read_event(frame, f"{CONTENT_TYPE};stream=watch")
 
@@ -138,4 +142,4 @@ def test_an_object_of_another_kind_is_no_event_of_this_watch() -> None:
     sent = message_class("WatchEvent")(type="ADDED")
     sent.object.raw = seal("v1", "Service", message_of("Service", {"metadata": {"name": "s"}}))
     with pytest.raises(Unreadable, match="expected a Node, got 'Service'"):
-        Encoding(ScriptedRest(protobuf=True), NODES).read_event(sent.SerializeToString(), CONTENT_TYPE)
+        encoding_of().read_event(sent.SerializeToString(), CONTENT_TYPE)

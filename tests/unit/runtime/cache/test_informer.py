@@ -12,17 +12,17 @@ import pytest
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.testing.waiting import eventually
-from controllers.runtime.api import Unreachable
+from controllers.runtime.api import Response, Unreachable
 from controllers.runtime.cache import NODES, SERVICES, InformerFactory, Registration, handlers, version_of
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.resources import Raw
 from controllers.runtime.cache.store import Cache
-from controllers.runtime.cache.watchtypes import Lines, WatchOptions
+from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import JSON
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
-from tests.unit.runtime.cache.informers import WAIT, Body, bookmark, event, malformed, page, raw_node
+from tests.unit.runtime.cache.informers import WAIT, answer, bookmark, event, malformed, page, raw_node, rest_of
 
 
 class Feed:
@@ -78,12 +78,12 @@ class Server:
         query: Mapping[str, str] | None = None,
         accept: str = JSON,
         timeout: float | None = None,
-    ) -> Body:
+    ) -> Response:
         self.asked.set()
         assert self.listing.wait(3 * WAIT)  # longer than a test waits for `stop`
-        return Body(self.body if path == "/api/v1/nodes" else page(5, kind="ServiceList"))
+        return answer(self.body if path == "/api/v1/nodes" else page(5, kind="ServiceList"))
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> Feed:
         feed = Feed(self.opening)
         if path == "/api/v1/nodes":
             self.feeds.put(feed)
@@ -97,11 +97,12 @@ class Server:
 class Recorder:
     """A handler that keeps what it is told, and can be made to hang or to raise."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, hangs: bool = False) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.objects: list[tuple[Any, ...]] = []
         self.gate = threading.Event()
-        self.gate.set()
+        if not hangs:
+            self.gate.set()
         self.hangs = threading.Event()
         self.raises: Callable[[str], bool] = lambda name: False
         self._changed = threading.Condition()
@@ -142,10 +143,15 @@ class World:
         self.server = server
         self.clock = FakeClock()
         self.metrics = Metrics()
-        self.informer = Informer(server, NODES, metrics=self.metrics, clock=self.clock)
+        self.informer = Informer(rest_of(server), NODES, metrics=self.metrics, clock=self.clock)
 
     def handle(self, recorder: Recorder, **more: Any) -> Registration[V1Node]:
         return self.informer.add_handler(recorder.add, recorder.update, recorder.delete, **more)
+
+    def started(self) -> Feed:
+        """Start the informer; its first watch."""
+        self.informer.start()
+        return self.server.feed()
 
 
 @pytest.fixture
@@ -170,8 +176,7 @@ class TestHandlers:
         world, seen = worlds(raw_node("a", 1), raw_node("b", 2)), Recorder()
         registration = world.handle(seen)
         assert not registration.has_synced()
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         feed.put(event("ADDED", raw_node("c", 6)))
         feed.put(event("MODIFIED", raw_node("a", 7)))
         feed.put(event("DELETED", raw_node("b", 8)))
@@ -185,8 +190,7 @@ class TestHandlers:
     def test_old_is_the_very_object_that_was_seen_last(self, worlds: Make) -> None:
         world, seen = worlds(raw_node("a", 1)), Recorder()
         world.handle(seen)
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         for version in (6, 7, 8):
             feed.put(event("MODIFIED", raw_node("a", version)))
         seen.wait(4)
@@ -198,8 +202,7 @@ class TestHandlers:
     def test_a_missed_deletion_and_a_recreation_show_after_a_relist(self, worlds: Make) -> None:
         world, seen = worlds(raw_node("a", 1), raw_node("b", 2, "old")), Recorder()
         world.handle(seen)
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         seen.wait(2)
         world.server.body = page(20, raw_node("b", 12, "new"))
         feed.put(event("ERROR", {"code": 410, "reason": "Expired"}))
@@ -209,8 +212,7 @@ class TestHandlers:
     def test_a_relist_without_changes_calls_nobody(self, worlds: Make) -> None:
         world, seen = worlds(raw_node("a", 1)), Recorder()
         world.handle(seen)
-        world.informer.start()
-        world.server.feed().put(event("ERROR", {"code": 410}))
+        world.started().put(event("ERROR", {"code": 410}))
         world.server.feed().put(event("ADDED", raw_node("z", 30)))
         assert seen.wait(2) == [("add", "a", "1", True), ("add", "z", "30", False)]
 
@@ -220,8 +222,7 @@ class TestHandlers:
         functions = {"on_add": seen.add, "on_update": seen.update, "on_delete": seen.delete}
         functions.pop(missing)
         registration = world.informer.add_handler(**functions)  # type: ignore[arg-type]  # by name
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         feed.put(event("MODIFIED", raw_node("a", 6)))
         feed.put(event("DELETED", raw_node("a", 7)))
         seen.wait(2)
@@ -229,12 +230,10 @@ class TestHandlers:
         assert len(seen.calls) == 2
 
     def test_a_slow_handler_holds_back_nobody(self, worlds: Make) -> None:
-        world, slow, quick = worlds(raw_node("a", 1), raw_node("b", 2)), Recorder(), Recorder()
-        slow.gate.clear()
+        world, slow, quick = worlds(raw_node("a", 1), raw_node("b", 2)), Recorder(hangs=True), Recorder()
         late = world.handle(slow, name="slow")
         swift = world.handle(quick, name="quick")
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         for version in range(6, 106):
             feed.put(event("MODIFIED", raw_node("a", version)))
         assert quick.wait(102)[-1] == ("update", "a", "104", "105")
@@ -272,8 +271,7 @@ class TestHandlers:
         world, seen = worlds(), Recorder()
         seen.raises = lambda name: True
         world.handle(seen)
-        world.informer.start()
-        world.server.feed().put(event("ADDED", raw_node("a", 6)))
+        world.started().put(event("ADDED", raw_node("a", 6)))
         name = "test_informer.Recorder.add"
         eventually(lambda: world.metrics.value("informer_handler_errors_total", resource="nodes", handler=name) == 1)
 
@@ -281,8 +279,7 @@ class TestHandlers:
 class TestLateHandlers:
     def test_they_start_from_the_present_state(self, worlds: Make) -> None:
         world = worlds(raw_node("a", 1), raw_node("b", 2))
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         feed.put(event("DELETED", raw_node("b", 6)))
         eventually(lambda: len(world.informer.lister) == 1)
         seen = Recorder()
@@ -293,8 +290,7 @@ class TestLateHandlers:
 
     def test_neither_gap_nor_repetition_whenever_they_come(self, worlds: Make) -> None:
         world = worlds(raw_node("a", 1))
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         recorders = []
 
         def change() -> None:
@@ -319,8 +315,7 @@ class TestLateHandlers:
         self, worlds: Make, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         world = worlds(raw_node("a", 1))
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         first, late, joining = Recorder(), Recorder(), threading.Event()
         world.handle(first)
         first.wait(1)
@@ -367,8 +362,7 @@ class TestLateHandlers:
         world, gone, stays = worlds(raw_node("a", 1)), Recorder(), Recorder()
         registration = world.handle(gone)
         world.handle(stays)
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         gone.wait(1)
         registration.remove()
         registration.remove()
@@ -399,11 +393,9 @@ class TestBacklog:
         self, worlds: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setattr(handlers, "MERGE_ABOVE", 3)
-        world, slow = worlds(raw_node("a", 1)), Recorder()
-        slow.gate.clear()
+        world, slow = worlds(raw_node("a", 1)), Recorder(hangs=True)
         registration = world.handle(slow, name="slow")
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         assert slow.hangs.wait(WAIT)
         for version in range(6, 56):
             feed.put(event("MODIFIED", raw_node("a", version)))
@@ -425,11 +417,9 @@ class TestBacklog:
         self, worlds: Make, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(handlers, "MERGE_ABOVE", 3)
-        world, slow = worlds(raw_node("a", 1)), Recorder()
-        slow.gate.clear()
+        world, slow = worlds(raw_node("a", 1)), Recorder(hangs=True)
         registration = world.handle(slow, name="slow")
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         assert slow.hangs.wait(WAIT)
         for version in range(10, 210, 4):
             feed.put(event("DELETED", raw_node("a", version, f"uid-{version}" if version > 10 else "")))
@@ -456,8 +446,7 @@ class TestBacklog:
             passing(new, initial)
 
         world.informer.add_handler(add, slow.update, slow.delete)
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         assert slow.hangs.wait(WAIT)
         feed.put(event("MODIFIED", raw_node("a", 10)))
         eventually(lambda: version_of(world.informer.lister.get("a") or V1Node()) == "10")
@@ -470,8 +459,7 @@ class TestNoResync:
     def test_nobody_is_called_again_about_what_has_not_changed_however_long_it_lasts(self, worlds: Make) -> None:
         world, seen = worlds(raw_node("a", 1), raw_node("b", 2)), Recorder()
         registration = world.handle(seen)
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         eventually(registration.has_synced)
         for _ in range(4):
             world.clock.advance(12 * 3600)
@@ -524,14 +512,12 @@ class TestStop:
     def test_while_connecting(self, worlds: Make) -> None:
         world = worlds()
         world.server.opening = threading.Event()
-        world.informer.start()
-        world.server.feed()
+        world.started()
         self.stopped(world)
 
     def test_while_reading(self, worlds: Make) -> None:
         world = worlds(raw_node("a", 1))
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         eventually(world.informer.has_synced)
         self.stopped(world)
         assert feed.closed.is_set()
@@ -539,14 +525,12 @@ class TestStop:
 
     def test_while_backing_off(self, worlds: Make) -> None:
         world = worlds()
-        world.informer.start()
-        world.server.feed().put(Unreachable("reset"))
+        world.started().put(Unreachable("reset"))
         world.clock.wait_for_waiters(1, timed=True)
         self.stopped(world)
 
     def test_with_a_handler_that_hangs_it_says_so_and_drops_what_waits(self, worlds: Make) -> None:
-        world, slow = worlds(*[raw_node(f"n{i}", i + 1) for i in range(3)]), Recorder()
-        slow.gate.clear()
+        world, slow = worlds(*[raw_node(f"n{i}", i + 1) for i in range(3)]), Recorder(hangs=True)
         world.handle(slow)
         world.informer.start()
         assert slow.hangs.wait(WAIT)
@@ -580,8 +564,7 @@ class TestHealth:
         world = worlds(raw_node("a", 1), malformed(raw_node("b", 2)))
         assert world.informer.health().silent_for is None
         world.clock.advance(100)
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         eventually(world.informer.has_synced)
         assert world.informer.health().silent_for == 0
         world.clock.advance(70)
@@ -597,8 +580,7 @@ class TestHealth:
 
     def test_events_are_counted_by_type(self, worlds: Make) -> None:
         world = worlds(raw_node("a", 1))
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         for kind, version in (("ADDED", 6), ("MODIFIED", 7), ("MODIFIED", 8), ("DELETED", 9), ("DELETED", 9)):
             feed.put(event(kind, raw_node("b", version)))
         feed.put(bookmark(10))
@@ -615,8 +597,7 @@ class TestHealth:
     ) -> None:
         world, seen = worlds(raw_node("a", 1)), Recorder()
         world.handle(seen)
-        world.informer.start()
-        feed = world.server.feed()
+        feed = world.started()
         seen.wait(1)
 
         def fail(*args: Any) -> None:
@@ -638,7 +619,7 @@ class TestHealth:
 class TestFactory:
     def test_informers_are_shared_and_synced_together(self) -> None:
         server, metrics, never = Server(5, raw_node("a", 1)), Metrics(), threading.Event()
-        factory = InformerFactory(server, metrics=metrics, options=WatchOptions())
+        factory = InformerFactory(rest_of(server), metrics=metrics, options=WatchOptions())
         nodes = factory.informer(NODES)
         assert factory.informer(NODES) is nodes
         server.listing.clear()
@@ -684,7 +665,7 @@ def test_a_handler_without_a_thread_is_not_registered(worlds: Make) -> None:
 def test_one_that_reads_once_stands_still_and_changes_only_by_what_it_is_told() -> None:
     metrics = Metrics()
     server, told = Server(5, raw_node("a", 3)), Recorder()
-    informer = Informer(server, NODES, metrics=metrics, once=True)
+    informer = Informer(rest_of(server), NODES, metrics=metrics, once=True)
     informer.add_handler(told.add, told.update, told.delete)
     assert informer.busy()
     informer.start()
@@ -705,4 +686,4 @@ def test_one_that_reads_once_stands_still_and_changes_only_by_what_it_is_told() 
     assert server.feeds.empty()
     assert informer.stop()
     with pytest.raises(RuntimeError, match="follows the server"):
-        Informer(server, NODES, metrics=metrics).amend("a", None)
+        Informer(rest_of(server), NODES, metrics=metrics).amend("a", None)

@@ -23,7 +23,7 @@ from controllers.runtime.api import (
     Unreachable,
 )
 from controllers.runtime.cache import NODES
-from controllers.runtime.cache.lists import History, Source, Verdict
+from controllers.runtime.cache.lists import History, Verdict
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.cache.watchtypes import Bookmark, Listed, Watched, WatchOptions
@@ -41,6 +41,7 @@ from tests.unit.runtime.cache.informers import (
     page,
     raw_node,
     refused,
+    rest_of,
     watch,
 )
 
@@ -71,15 +72,14 @@ class World:
         self.rest = ScriptedRest(*steps, protobuf=ENCODING.get())
         self.cache: Cache[V1Node] = Cache(NODES, self.metrics)
         self.updates: list[object] = []
-        source = Source(
-            self.rest,
-            NODES,
-            self.cache.read,
-            lambda: self.cache.version,
+        self.source = ListWatch(
+            rest_of(self.rest),
+            self.cache,
             WatchOptions(**options),
-            lambda: len(self.cache),
+            metrics=self.metrics,
+            clock=self.clock,
+            rng=random.Random(7),
         )
-        self.source = ListWatch(source, metrics=self.metrics, clock=self.clock, rng=random.Random(7))
 
     def run(self) -> World:
         """Play the script to its end."""

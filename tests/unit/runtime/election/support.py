@@ -8,9 +8,9 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
-from controllers.runtime.api import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Response
+from controllers.runtime.api import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Response, RestClient
 from controllers.runtime.election import Callbacks, Elector, LeaseSettings
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
@@ -149,7 +149,7 @@ class Candidate:
         self.began = 0
         self.metrics = Metrics()
         self.elector = Elector(
-            server,
+            cast(RestClient, server),
             LeaseSettings(name="ccm", identity=identity),
             Callbacks(on_leading=self._leads, on_lost=self._loses, event=self.told.append),
             metrics=self.metrics,

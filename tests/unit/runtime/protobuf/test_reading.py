@@ -196,5 +196,5 @@ def test_what_is_no_object_is_told(data: bytes, why: str) -> None:
 
 def test_a_sealed_message_is_opened_again() -> None:
     found = open_envelope(seal("coordination.k8s.io/v1", "Lease", message_of("Lease", {"metadata": {"name": "l"}})))
-    assert (found.api_version, found.kind) == ("coordination.k8s.io/v1", "Lease")
+    assert (found.typeMeta.apiVersion, found.typeMeta.kind) == ("coordination.k8s.io/v1", "Lease")
     assert read_object("Lease", found.raw) == {"metadata": {"name": "l"}}

@@ -43,8 +43,9 @@ def sent(data: bytes, patch: dict[str, Any]) -> bytes:
     body = replacement(small, patch, uid=UID, version=VERSION)
     assert body is not None
     envelope = open_envelope(body)
-    assert (envelope.api_version, envelope.kind) == ("v1", "Node")
-    return envelope.raw
+    assert (envelope.typeMeta.apiVersion, envelope.typeMeta.kind) == ("v1", "Node")
+    raw: bytes = envelope.raw
+    return raw
 
 
 def one(message: bytes, number: int) -> bytes:

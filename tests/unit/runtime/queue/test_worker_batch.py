@@ -318,7 +318,7 @@ class TestBackpressure:
     def test_no_batch_is_begun_while_enough_answers_wait(self, bench: Bench) -> None:
         bench.gate.clear()
         bench.add(*(f"key-{number:03}" for number in range(100)))
-        bench.start(max_batch=5, threads=1)  # max_answers: twice a batch
+        bench.start(max_batch=5, threads=1)  # twice a batch may wait
         # One answer is in reconcile, so the third batch still finds room: 14 wait at most.
         assert [len(batch) for batch in taken(bench.batches, 3)] == [5, 5, 5]
         taken(bench.answers, 1)
@@ -333,7 +333,7 @@ class TestBackpressure:
     def test_many_fetchers_that_wait_for_room_all_get_it(self, bench: Bench) -> None:
         bench.gate.clear()
         bench.add(*(f"key-{number:03}" for number in range(300)))
-        bench.start(max_batch=2, threads=3, fetchers=8, max_answers=2)
+        bench.start(max_batch=2, threads=3, fetchers=8)
         taken(bench.answers, 3)
         bench.gate.set()
         assert bench.queue.wait_drained()
@@ -344,7 +344,7 @@ class TestStop:
     def test_drains_through_both_stages(self, bench: Bench) -> None:
         bench.gate.clear()
         bench.add(*(f"key-{number:03}" for number in range(50)))
-        worker = bench.start(max_batch=5, threads=2, max_answers=5)
+        worker = bench.start(max_batch=5, threads=2)
         taken(bench.answers, 2)
         bench.queue.add("key-000", 0)
         with ThreadPoolExecutor(1) as pool:
@@ -420,7 +420,6 @@ class TestStop:
         ({"max_batch": 0}, "max_batch"),
         ({"linger": -1.0}, "linger"),
         ({"linger": float("nan")}, "linger"),
-        ({"max_answers": 0}, "max_answers"),
         ({"fetchers": 0}, "at least 1 thread"),
         ({"threads": 0}, "at least 1 thread"),
     ],

@@ -37,6 +37,10 @@ class Bench:
         )
         self.take()
 
+    def requeuer(self, **handling: Any) -> Requeuer[str]:
+        """Another one of the same queue."""
+        return Requeuer(self.queue, FailureHandling(**handling), metrics=self.metrics, clock=self.clock)
+
     def take(self) -> None:
         self.queue.add("a")
         assert self.queue.get(0) == "a"
@@ -231,7 +235,7 @@ class TestParked:
         def report(key: str, error: Exception) -> None:
             raise SystemExit("a recorder that ends threads")
 
-        settler = Requeuer(bench.queue, FailureHandling(on_error=report), metrics=bench.metrics, clock=bench.clock)
+        settler = bench.requeuer(on_error=report)
         call: Future[None] = Future()
         with pytest.raises(SystemExit):
             settler.settle("a", Parked(call))
@@ -259,7 +263,7 @@ class TestNothingIsLost:
         def report(key: str, error: Exception) -> None:
             raise RuntimeError("the recorder is broken")
 
-        settler = Requeuer(bench.queue, FailureHandling(on_error=report), metrics=bench.metrics, clock=bench.clock)
+        settler = bench.requeuer(on_error=report)
         settler.settle("a", KeyError("x"))
         assert bench.queue.num_requeues("a") == 1
         assert bench.next_run() == 1.0
@@ -272,7 +276,7 @@ class TestNothingIsLost:
             bench.queue.add(key)
             seen.append(bench.queue.get(0))
 
-        settler = Requeuer(bench.queue, FailureHandling(on_error=report), metrics=bench.metrics, clock=bench.clock)
+        settler = bench.requeuer(on_error=report)
         settler.settle("a", KeyError("x"))
         assert seen == [None]
         assert bench.next_run() == 0.0
@@ -355,10 +359,7 @@ class TestLog:
         assert record.exc_info
 
     def test_errors_named_as_expected(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-        settler = Requeuer(
-            bench.queue, FailureHandling(expected=(ZeroDivisionError,)), metrics=bench.metrics, clock=bench.clock
-        )
-        settler.settle("a", ZeroDivisionError("x"))
+        bench.requeuer(expected=(ZeroDivisionError,)).settle("a", ZeroDivisionError("x"))
         assert [bool(record.exc_info) for record in caplog.records] == [False]
 
     def test_retry_after_is_no_warning(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -42,88 +42,90 @@ class CountingClock(FakeClock):
             self.wakeups += 1  # under the queue's lock
 
 
-@pytest.fixture
-def clock() -> CountingClock:
-    return CountingClock()
+class Bench:
+    """A queue, and threads that wait for its keys."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self.clock = CountingClock()
+        self.queue: WorkQueue[str] = WorkQueue(
+            "q", clock=self.clock, metrics=Metrics(), backoff=Backoff(1.0, 60.0, 0.0)
+        )
+        self.pool = pool
+
+    def get(self, timeout: float | None = None) -> Future[str | None]:
+        """A thread that waits for a key."""
+        return self.pool.submit(self.queue.get, timeout)
+
+    def get_many(self, max_batch: int = 10) -> Future[list[str]]:
+        """A thread that waits for a batch, and lingers for half a second."""
+        return self.pool.submit(self.queue.get_many, max_batch, 0.5)
 
 
 @pytest.fixture
-def queue(clock: CountingClock) -> WorkQueue[str]:
-    return WorkQueue("q", clock=clock, metrics=Metrics(), backoff=Backoff(1.0, 60.0, 0.0))
-
-
-@pytest.fixture
-def pool(queue: WorkQueue[str]) -> Iterator[ThreadPoolExecutor]:
+def bench() -> Iterator[Bench]:
     with ThreadPoolExecutor(16) as threads:
-        yield threads
-        queue.shut_down(drain=False)
+        bench = Bench(threads)
+        yield bench
+        bench.queue.shut_down(drain=False)
 
 
-def test_an_added_key_wakes_one_of_many(queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor) -> None:
-    queue.add_after("later", 100.0)  # so that one of them keeps the time
-    getters = [pool.submit(queue.get) for _ in range(8)]
-    clock.wait_for_waiters(8)
+def test_an_added_key_wakes_one_of_many(bench: Bench) -> None:
+    bench.queue.add_after("later", 100.0)  # so that one of them keeps the time
+    getters = [bench.get() for _ in range(8)]
+    bench.clock.wait_for_waiters(8)
     for count in range(1, 5):
-        queue.add(f"key-{count}")
+        bench.queue.add(f"key-{count}")
         _first(getters, count)
-        assert clock.wakeups == count
+        assert bench.clock.wakeups == count
     assert {g.result() for g in getters if g.done()} == {"key-1", "key-2", "key-3", "key-4"}
 
 
-def test_the_first_delayed_key_is_waited_for_by_one_thread(
-    queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-) -> None:
-    queue.add_after("a", 5.0)
-    getters = [pool.submit(queue.get) for _ in range(4)]
-    clock.wait_for_waiters(4)
-    clock.wait_for_timeout(5.0)
-    queue.add_after("b", 2.0)
-    clock.wait_for_timeout(2.0)
-    assert len([w for w in clock._waiters if w.deadline is not None]) == 1
-    clock.advance(2.0)
-    clock.wait_for_timeout(3.0)  # another has taken the watch over
-    clock.advance(3.0)
+def test_the_first_delayed_key_is_waited_for_by_one_thread(bench: Bench) -> None:
+    bench.queue.add_after("a", 5.0)
+    getters = [bench.get() for _ in range(4)]
+    bench.clock.wait_for_waiters(4)
+    bench.clock.wait_for_timeout(5.0)
+    bench.queue.add_after("b", 2.0)
+    bench.clock.wait_for_timeout(2.0)
+    assert len([w for w in bench.clock._waiters if w.deadline is not None]) == 1
+    bench.clock.advance(2.0)
+    bench.clock.wait_for_timeout(3.0)  # another has taken the watch over
+    bench.clock.advance(3.0)
     results = {getter.result(LIMIT) for getter in _first(getters, 2)}
     assert results == {"a", "b"}
 
 
-def test_an_earlier_delay_is_noticed_by_waiters_that_watch_no_time(
-    queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-) -> None:
-    getter = pool.submit(queue.get)
-    clock.wait_for_waiters(1)
-    queue.add_after("a", 5.0)
-    clock.wait_for_timeout(5.0)
-    clock.advance(5.0)
+def test_an_earlier_delay_is_noticed_by_waiters_that_watch_no_time(bench: Bench) -> None:
+    getter = bench.get()
+    bench.clock.wait_for_waiters(1)
+    bench.queue.add_after("a", 5.0)
+    bench.clock.wait_for_timeout(5.0)
+    bench.clock.advance(5.0)
     assert getter.result(LIMIT) == "a"
 
 
-def test_a_keeper_whose_own_time_is_up_hands_the_watch_on(
-    queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-) -> None:
-    queue.add_after("a", 5.0)
-    impatient = pool.submit(queue.get, 1.0)
-    clock.wait_for_timeout(1.0)
-    patient = pool.submit(queue.get)
-    clock.wait_for_waiters(2)
-    clock.advance(1.0)
+def test_a_keeper_whose_own_time_is_up_hands_the_watch_on(bench: Bench) -> None:
+    bench.queue.add_after("a", 5.0)
+    impatient = bench.get(1.0)
+    bench.clock.wait_for_timeout(1.0)
+    patient = bench.get()
+    bench.clock.wait_for_waiters(2)
+    bench.clock.advance(1.0)
     assert impatient.result(LIMIT) is None
-    clock.wait_for_timeout(4.0)
-    clock.advance(4.0)
+    bench.clock.wait_for_timeout(4.0)
+    bench.clock.advance(4.0)
     assert patient.result(LIMIT) == "a"
 
 
-def test_a_keeper_that_leaves_with_a_key_hands_the_watch_on(
-    queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-) -> None:
-    queue.add_after("later", 5.0)
-    first = pool.submit(queue.get)
-    clock.wait_for_timeout(5.0)
-    queue.add("now")
+def test_a_keeper_that_leaves_with_a_key_hands_the_watch_on(bench: Bench) -> None:
+    bench.queue.add_after("later", 5.0)
+    first = bench.get()
+    bench.clock.wait_for_timeout(5.0)
+    bench.queue.add("now")
     assert first.result(LIMIT) == "now"
-    second = pool.submit(queue.get)
-    clock.wait_for_timeout(5.0)
-    clock.advance(5.0)
+    second = bench.get()
+    bench.clock.wait_for_timeout(5.0)
+    bench.clock.advance(5.0)
     assert second.result(LIMIT) == "later"
 
 
@@ -141,173 +143,156 @@ def test_the_end_of_a_floor_wakes_a_waiter(clock: CountingClock) -> None:
         assert getter.result(LIMIT) == "a"
 
 
-def test_far_delays_are_watched_in_steps(queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor) -> None:
-    queue.add_after("a", 1e12)  # more than a lock's timeout can hold
-    getter = pool.submit(queue.get)
-    clock.wait_for_timeout(3600.0)
-    clock.advance(3600.0)
-    clock.wait_for_timeout(3600.0)
-    clock.advance(1e12)
+def test_far_delays_are_watched_in_steps(bench: Bench) -> None:
+    bench.queue.add_after("a", 1e12)  # more than a lock's timeout can hold
+    getter = bench.get()
+    bench.clock.wait_for_timeout(3600.0)
+    bench.clock.advance(3600.0)
+    bench.clock.wait_for_timeout(3600.0)
+    bench.clock.advance(1e12)
     assert getter.result(LIMIT) == "a"
 
 
 class TestGathering:
-    def test_a_batch_gathers_what_comes_while_it_lingers(
-        self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-    ) -> None:
-        batch = pool.submit(queue.get_many, 10, 0.5)
-        clock.wait_for_waiters(1)
-        queue.add("a")
-        clock.wait_for_timeout(0.5)
-        clock.advance(0.3)
-        queue.add("b")
-        queue.add("a")
-        queue.add("urgent", 1)
+    def test_a_batch_gathers_what_comes_while_it_lingers(self, bench: Bench) -> None:
+        batch = bench.get_many()
+        bench.clock.wait_for_waiters(1)
+        bench.queue.add("a")
+        bench.clock.wait_for_timeout(0.5)
+        bench.clock.advance(0.3)
+        bench.queue.add("b")
+        bench.queue.add("a")
+        bench.queue.add("urgent", 1)
         assert not batch.done()
-        clock.advance(0.2)
+        bench.clock.advance(0.2)
         assert batch.result(LIMIT) == ["urgent", "a", "b"]
 
-    def test_one_gathers_and_the_others_sleep_on(
-        self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-    ) -> None:
-        batches = [pool.submit(queue.get_many, 10, 0.5) for _ in range(4)]
-        clock.wait_for_waiters(4)
-        queue.add("key-0")
-        clock.wait_for_timeout(0.5)
+    def test_one_gathers_and_the_others_sleep_on(self, bench: Bench) -> None:
+        batches = [bench.get_many() for _ in range(4)]
+        bench.clock.wait_for_waiters(4)
+        bench.queue.add("key-0")
+        bench.clock.wait_for_timeout(0.5)
         for i in range(1, 9):
-            queue.add(f"key-{i}")
-        assert clock.wakeups == 1, "only the one that came for the first key"
-        assert len(vars(queue._waiters._gatherer)["_waiters"]) == 1, "and it sleeps until its batch is full"
-        clock.advance(0.5)
+            bench.queue.add(f"key-{i}")
+        assert bench.clock.wakeups == 1, "only the one that came for the first key"
+        assert len(vars(bench.queue._waiters._gatherer)["_waiters"]) == 1, "and it sleeps until its batch is full"
+        bench.clock.advance(0.5)
         [first] = _first(batches, 1)
         assert first.result() == [f"key-{i}" for i in range(9)]
-        assert clock.wakeups == 2, "and it again at the end"
+        assert bench.clock.wakeups == 2, "and it again at the end"
 
-    def test_who_comes_while_one_gathers_takes_nothing_from_it(
-        self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-    ) -> None:
-        batch = pool.submit(queue.get_many, 10, 0.5)
-        clock.wait_for_waiters(1)
-        queue.add("a")
-        clock.wait_for_timeout(0.5)
-        queue.add("b")
-        assert queue.get_many(10, 0.5, timeout=0) == []
-        clock.advance(0.5)
+    def test_who_comes_while_one_gathers_takes_nothing_from_it(self, bench: Bench) -> None:
+        batch = bench.get_many()
+        bench.clock.wait_for_waiters(1)
+        bench.queue.add("a")
+        bench.clock.wait_for_timeout(0.5)
+        bench.queue.add("b")
+        assert bench.queue.get_many(10, 0.5, timeout=0) == []
+        bench.clock.advance(0.5)
         assert batch.result(LIMIT) == ["a", "b"]
 
-    def test_a_full_batch_leaves_at_once_and_the_rest_goes_to_another(
-        self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-    ) -> None:
-        first = pool.submit(queue.get_many, 3, 0.5)
-        clock.wait_for_waiters(1)
-        queue.add("a")
-        clock.wait_for_timeout(0.5)
-        second = pool.submit(queue.get_many, 3, 0.5)
-        clock.wait_for_waiters(2)
+    def test_a_full_batch_leaves_at_once_and_the_rest_goes_to_another(self, bench: Bench) -> None:
+        first = bench.get_many(3)
+        bench.clock.wait_for_waiters(1)
+        bench.queue.add("a")
+        bench.clock.wait_for_timeout(0.5)
+        second = bench.get_many(3)
+        bench.clock.wait_for_waiters(2)
         for key in "bcde":
-            queue.add(key)
+            bench.queue.add(key)
         # Which of the two gathered first is the same to the keys: both leave, full or when the
         # linger is over.
         done = _first([first, second], 1)[0]
         assert len(done.result()) == 3
-        clock.wait_for_timeout(0.5)
-        clock.advance(0.5)
+        bench.clock.wait_for_timeout(0.5)
+        bench.clock.advance(0.5)
         assert sorted(first.result(LIMIT) + second.result(LIMIT)) == list("abcde")
 
-    def test_a_delayed_key_that_comes_due_joins_the_batch(
-        self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-    ) -> None:
-        queue.add_after("due", 0.2)
-        batch = pool.submit(queue.get_many, 10, 0.5)
-        clock.wait_for_timeout(0.2)
-        queue.add("a")
-        clock.wait_for_timeout(0.5)
-        clock.advance(0.5)
+    def test_a_delayed_key_that_comes_due_joins_the_batch(self, bench: Bench) -> None:
+        bench.queue.add_after("due", 0.2)
+        batch = bench.get_many()
+        bench.clock.wait_for_timeout(0.2)
+        bench.queue.add("a")
+        bench.clock.wait_for_timeout(0.5)
+        bench.clock.advance(0.5)
         assert batch.result(LIMIT) == ["a", "due"]
 
-    def test_a_gatherer_robbed_by_a_plain_get_waits_again(
-        self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-    ) -> None:
-        batch = pool.submit(queue.get_many, 10, 0.5)
-        clock.wait_for_waiters(1)
-        queue.add("a")
-        clock.wait_for_timeout(0.5)
-        assert queue.get(0) == "a"
-        clock.advance(0.5)
-        clock.wait_for_waiters(1)
-        queue.add("b")
-        clock.wait_for_timeout(0.5)
-        clock.advance(0.5)
+    def test_a_gatherer_robbed_by_a_plain_get_waits_again(self, bench: Bench) -> None:
+        batch = bench.get_many()
+        bench.clock.wait_for_waiters(1)
+        bench.queue.add("a")
+        bench.clock.wait_for_timeout(0.5)
+        assert bench.queue.get(0) == "a"
+        bench.clock.advance(0.5)
+        bench.clock.wait_for_waiters(1)
+        bench.queue.add("b")
+        bench.clock.wait_for_timeout(0.5)
+        bench.clock.advance(0.5)
         assert batch.result(LIMIT) == ["b"]
 
-    def test_shutdown_ends_the_linger(
-        self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-    ) -> None:
-        batch = pool.submit(queue.get_many, 10, 0.5)
-        clock.wait_for_waiters(1)
-        queue.add("a")
-        clock.wait_for_timeout(0.5)
-        queue.shut_down()
+    def test_shutdown_ends_the_linger(self, bench: Bench) -> None:
+        batch = bench.get_many()
+        bench.clock.wait_for_waiters(1)
+        bench.queue.add("a")
+        bench.clock.wait_for_timeout(0.5)
+        bench.queue.shut_down()
         assert batch.result(LIMIT) == ["a"]
 
 
 class TestTheEnd:
-    def test_every_waiter_is_told(self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor) -> None:
-        queue.add_after("later", 5.0)
-        getters: list[Future[object]] = [pool.submit(queue.get) for _ in range(4)]
-        getters += [pool.submit(queue.get_many, 5, 0.5) for _ in range(4)]
-        clock.wait_for_waiters(8)
-        queue.shut_down()
+    def test_every_waiter_is_told(self, bench: Bench) -> None:
+        bench.queue.add_after("later", 5.0)
+        getters: list[Future[Any]] = [bench.get() for _ in range(4)]
+        getters += [bench.get_many(5) for _ in range(4)]
+        bench.clock.wait_for_waiters(8)
+        bench.queue.shut_down()
         for getter in getters:
             with pytest.raises(ShutDown):
                 getter.result(LIMIT)
 
-    def test_workers_stay_while_a_key_in_work_must_run_again(
-        self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-    ) -> None:
-        queue.add("a")
-        queue.get(0)
-        queue.add("a")
-        queue.shut_down()
-        getters = [pool.submit(queue.get) for _ in range(3)]
-        clock.wait_for_waiters(3)
+    def test_workers_stay_while_a_key_in_work_must_run_again(self, bench: Bench) -> None:
+        bench.queue.add("a")
+        bench.queue.get(0)
+        bench.queue.add("a")
+        bench.queue.shut_down()
+        getters = [bench.get() for _ in range(3)]
+        bench.clock.wait_for_waiters(3)
         assert not any(getter.done() for getter in getters)
-        queue.done("a")
+        bench.queue.done("a")
         [taker] = _first(getters, 1)
         assert taker.result() == "a"
-        queue.done("a")
+        bench.queue.done("a")
         for getter in getters:
             if getter is not taker:
                 with pytest.raises(ShutDown):
                     getter.result(LIMIT)
 
-    def test_workers_do_not_stay_for_a_parked_key(
-        self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-    ) -> None:
-        queue.add("hung")
-        queue.get(0)
-        queue.add("hung")
-        queue.shut_down()
-        getter = pool.submit(queue.get)
-        drained = pool.submit(queue.wait_drained)
-        clock.wait_for_waiters(2)
-        queue.park("hung")
+    def test_workers_do_not_stay_for_a_parked_key(self, bench: Bench) -> None:
+        bench.queue.add("hung")
+        bench.queue.get(0)
+        bench.queue.add("hung")
+        bench.queue.shut_down()
+        getter = bench.get()
+        drained = bench.pool.submit(bench.queue.wait_drained)
+        bench.clock.wait_for_waiters(2)
+        bench.queue.park("hung")
         with pytest.raises(ShutDown):
             getter.result(LIMIT)
         assert drained.result(LIMIT) is True
 
-    def test_drained_when_the_last_key_is_done(
-        self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
-    ) -> None:
-        queue.add("a")
-        queue.get(0)
-        queue.shut_down()
-        patient, impatient = pool.submit(queue.wait_drained, 30.0), pool.submit(queue.wait_drained, 1.0)
-        clock.wait_for_waiters(2)
-        clock.advance(1.0)
+    def test_drained_when_the_last_key_is_done(self, bench: Bench) -> None:
+        bench.queue.add("a")
+        bench.queue.get(0)
+        bench.queue.shut_down()
+        patient, impatient = (
+            bench.pool.submit(bench.queue.wait_drained, 30.0),
+            bench.pool.submit(bench.queue.wait_drained, 1.0),
+        )
+        bench.clock.wait_for_waiters(2)
+        bench.clock.advance(1.0)
         assert impatient.result(LIMIT) is False
         assert not patient.done()
-        queue.done("a")
+        bench.queue.done("a")
         assert patient.result(LIMIT) is True
 
 

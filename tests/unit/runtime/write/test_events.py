@@ -16,7 +16,6 @@ from cloudprovider.testing.waiting import eventually
 from controllers.runtime import cleaning
 from controllers.runtime.api import (
     AlreadyExists,
-    ApiError,
     BadRequest,
     ClientClosed,
     Forbidden,
@@ -231,32 +230,30 @@ class TestWriting:
 
 class TestFailures:
     @pytest.mark.parametrize(
-        "error",
+        ("errors", "pauses"),
         [
-            ServerError("x", status=500),
-            ServerError("x", status=503),
-            Unreachable("x", sent=False),
-            Unauthorized("x", status=401),
+            ([ServerError("x", status=500)] * 2, (0.5, 1.0)),
+            ([ServerError("x", status=503)] * 2, (0.5, 1.0)),
+            ([Unreachable("x", sent=False)] * 2, (0.5, 1.0)),
+            ([Unauthorized("x", status=401)] * 2, (0.5, 1.0)),
+            pytest.param([TooManyRequests("x", status=429, retry_after=7)], (7,), id="the server's delay"),
+            pytest.param([Forbidden("x", status=403)], (0.5,), id="a right that comes late"),
         ],
     )
     def test_passing_ones_are_tried_again(
-        self, error: ApiError, make: Make, server: FakeServer, clock: FakeClock
+        self,
+        errors: list[Exception | None],
+        pauses: tuple[float, ...],
+        make: Make,
+        server: FakeServer,
+        clock: FakeClock,
     ) -> None:
         recorder = make()
-        server.errors = [error, error]
+        server.errors = [*errors]
         recorder.event(NODE, "Normal", "Synced", "done")
-        for pause in (0.5, 1.0):
+        for pause in pauses:
             clock.wait_for_timeout(pause)
             clock.advance(pause)
-        assert recorder.flush(LIMIT)
-        assert server.stored == [("done", 1)]
-
-    def test_the_servers_delay_is_obeyed(self, make: Make, server: FakeServer, clock: FakeClock) -> None:
-        recorder = make()
-        server.errors = [TooManyRequests("x", status=429, retry_after=7)]
-        recorder.event(NODE, "Normal", "Synced", "done")
-        clock.wait_for_timeout(7)
-        clock.advance(7)
         assert recorder.flush(LIMIT)
         assert server.stored == [("done", 1)]
 
@@ -312,8 +309,14 @@ class TestFailures:
         assert sum(1 for method, _ in server.requests if method == "POST") == 5 + MAX_TRIES
         assert recorder.stop(LIMIT)
 
-    def test_a_lost_answer_is_no_second_event(self, make: Make, server: FakeServer, clock: FakeClock) -> None:
+    @pytest.mark.parametrize("created", [False, True], ids=["of its creation", "of its patch"])
+    def test_a_lost_answer_is_no_second_event(
+        self, created: bool, make: Make, server: FakeServer, clock: FakeClock
+    ) -> None:
         recorder = make()
+        if created:
+            recorder.event(NODE, "Normal", "Synced", "done")
+            recorder.flush(LIMIT)
         server.errors = [Unreachable("timeout", sent=True)]
         server.apply_before_error = True
         recorder.event(NODE, "Normal", "Synced", "done")
@@ -321,19 +324,7 @@ class TestFailures:
         recorder.event(NODE, "Normal", "Synced", "done")  # counted while the first one waits
         clock.advance(0.5)
         assert recorder.flush(LIMIT)
-        assert server.stored == [("done", 2)]
-
-    def test_a_patch_whose_answer_was_lost_counts_once(self, make: Make, server: FakeServer, clock: FakeClock) -> None:
-        recorder = make()
-        recorder.event(NODE, "Normal", "Synced", "done")
-        recorder.flush(LIMIT)
-        server.errors = [Unreachable("timeout", sent=True)]
-        server.apply_before_error = True
-        recorder.event(NODE, "Normal", "Synced", "done")
-        clock.wait_for_timeout(0.5)
-        clock.advance(0.5)
-        assert recorder.flush(LIMIT)
-        assert server.stored == [("done", 2)]
+        assert server.stored == [("done", 2 + created)]
 
     @pytest.mark.parametrize(
         ("error", "reason"),
@@ -368,15 +359,6 @@ class TestFailures:
         assert dropped(metrics, reason) == 1
         assert f"dropped ({reason})" in caplog.text
         recorder.event(NODE, "Normal", "Synced", "done")  # its kind may be written again
-        assert recorder.flush(LIMIT)
-        assert server.stored == [("done", 1)]
-
-    def test_a_right_that_comes_late_loses_no_event(self, make: Make, server: FakeServer, clock: FakeClock) -> None:
-        recorder = make(writers=1)
-        server.errors = [Forbidden("x", status=403)]
-        recorder.event(NODE, "Normal", "Synced", "done")
-        clock.wait_for_timeout(0.5)
-        clock.advance(0.5)
         assert recorder.flush(LIMIT)
         assert server.stored == [("done", 1)]
 
@@ -500,21 +482,15 @@ class TestBounds:
 
 
 class TestStopping:
-    def test_what_is_left_is_written(self, make: Make, server: FakeServer) -> None:
+    def test_what_is_left_is_written_and_its_threads_end(self, make: Make, server: FakeServer) -> None:
+        before = threading.active_count()
         recorder = make()
         for n in range(100):
             recorder.event(Reference("Node", f"n{n}"), "Normal", "Synced", "done")
         assert recorder.stop(LIMIT)
         assert len(server.events) == 100
-        assert recorder.stop(0)
-
-    def test_its_threads_end(self, make: Make) -> None:
-        before = threading.active_count()
-        recorder = make()
-        for n in range(20):
-            recorder.event(Reference("Node", f"n{n}"), "Normal", "Synced", "done")
-        recorder.stop(LIMIT)
         assert threading.active_count() == before
+        assert recorder.stop(0)
 
     def test_later_ones_are_dropped_and_counted(self, make: Make, server: FakeServer, metrics: Metrics) -> None:
         recorder = make()
