@@ -99,8 +99,8 @@ class Leader:
         it._recorder.event = self.events.event  # type: ignore[method-assign]  # the one seam to Events
         self.reconciler: Any = it._reconciler
         self.assigner, self.barrier, self.detector = it._assigner, it._barrier, it._detector
-        self.ledger = it._assigner._ledger
-        it._assigner._pending._bring_back = self.queue.append
+        self.ledger = it._assigner.ledger
+        it._assigner.pending._bring_back = self.queue.append
 
     def rest(self, name: str) -> Server:
         """The controller's client."""
