@@ -25,6 +25,7 @@ from controllers.process import logs
 from controllers.process.clientpackage import import_lightly
 from controllers.process.ending import end_at_once, settled, starting
 from controllers.process.memory import share_one_heap
+from controllers.program import DISTRIBUTION, PROGRAM, version
 from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options
 from controllers.webhooks.webhook import WebhookEntry
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DISTRIBUTION = "kubernetes-cloud-provider"
-PROGRAM = "cloud-controller-manager"
 BAD_FLAGS = 2
 _COLLECT_AFTER = 20_000
 """Objects more than at the last collection. Garbage that holds itself waits for it, and the heap
@@ -320,12 +319,6 @@ def _program(path: str) -> str:
 
 
 def _version(form: str) -> str:
-    import importlib_metadata
-
-    try:
-        version = importlib_metadata.version(DISTRIBUTION)
-    except importlib_metadata.PackageNotFoundError:  # run from a source tree that is not installed
-        version = "unknown"
     if form == "raw":
-        return f"distribution={DISTRIBUTION} version={version} python={sys.version.split()[0]}"
-    return f"{PROGRAM} {version}"
+        return f"distribution={DISTRIBUTION} version={version()} python={sys.version.split()[0]}"
+    return f"{PROGRAM} {version()}"

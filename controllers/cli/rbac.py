@@ -20,15 +20,22 @@ import attrs
 
 from controllers.catalog import CATALOG
 from controllers.manager import migration
-from controllers.manager.permissions import PROVIDER_ACCOUNTS, accounts_of, common_rules, of_caches, token_rule
+from controllers.manager.permissions import (
+    NAMESPACE,
+    PROVIDER_ACCOUNTS,
+    accounts_of,
+    common_rules,
+    of_caches,
+    token_rule,
+)
 from controllers.options.declare import flags_of
+from controllers.program import PROGRAM
 from controllers.registration.entry import ControllerEntry, Rule, enabled, problems_of
 from controllers.registration.options import LeaderElectionOptions
 from controllers.webhooks.rbac_rules import SECRET, WEBHOOK_RULES, policy_for
 
-ACCOUNT = "cloud-controller-manager"
-NAMESPACE = "kube-system"
-ROLE = "system:cloud-controller-manager"
+ACCOUNT = PROGRAM
+ROLE = f"system:{PROGRAM}"
 MANAGER = "the manager"
 _GROUP = "rbac.authorization.k8s.io"
 _ELECTION_FLAGS = ("leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace")

@@ -32,6 +32,7 @@ from controllers.httpserver.certificates import (
     names_for,
 )
 from controllers.httpserver.tls import ServerTLS, trust
+from controllers.program import PROGRAM
 from controllers.registration.entry import Rule
 from controllers.runtime.api import ClientBuilder, ClientConfigError, RestClient
 from controllers.runtime.cleaning import text_of
@@ -40,7 +41,6 @@ from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-PROGRAM: Final = "cloud-controller-manager"
 _STOP: Final = 5.0  # seconds for both servers
 
 

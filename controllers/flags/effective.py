@@ -19,13 +19,13 @@ from controllers.flags.parse import option_classes
 from controllers.options import DURATION, FLOAT, LIST
 from controllers.options.declare import CLASSIFIED, Flag, values_of
 from controllers.options.kinds import without_user
+from controllers.program import DISTRIBUTION, PROGRAM
 from controllers.registration.entry import ControllerEntry, canonical
 from controllers.registration.options import Options
 from controllers.runtime.cleaning import one_line
 
-PROGRAM: Final = "cloud-controller-manager"
 GROUP: Final = "cloudcontrollermanager.config.k8s.io"
-OWN: Final = "kubernetes-cloud-provider"
+OWN: Final = DISTRIBUTION
 
 _FIXED: dict[str, Any] = {
     "kind": "CloudControllerManagerConfiguration",
@@ -71,10 +71,10 @@ def configz(
     return {GROUP: found, OWN: own}
 
 
-def flagz(options: Options, program: str = PROGRAM) -> str:
+def flagz(options: Options) -> str:
     """The text that /flagz serves: each flag with its value, sorted by name."""
     lines = sorted(f"{flag.name}={_shown(flag, value)}\n" for flag, value in _values(options))
-    return _HEADER % program + "\n" + "".join(lines)
+    return _HEADER % PROGRAM + "\n" + "".join(lines)
 
 
 def changed(options: Options, flags: Iterable[Flag[Any]]) -> list[str]:

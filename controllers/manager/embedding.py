@@ -15,6 +15,7 @@ from attrs import frozen
 
 from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.manager.earlylists import IDENTITY
 from controllers.manager.leadership import Leadership, lease_lost
 from controllers.manager.provider_host import ManagerError, NeverLed, ProviderHost
 from controllers.process.ending import end_at_once
@@ -87,7 +88,7 @@ def hosting(
     conceal_config(config.data if config else None)
     with ExitStack() as ends:
         clients = ends.enter_context(ClientBuilder.from_options(kubeconfig, metrics=metrics))
-        informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics)
+        informers = InformerFactory(clients.rest(IDENTITY), metrics=metrics)
         ends.callback(informers.stop)
         for resource in warm:
             informers.warm(resource)

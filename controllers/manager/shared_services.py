@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 LOG_SECONDS = 5.0
 """Seconds between two lines about what is waited for."""
 _AGAIN = 5.0  # seconds until something in the background is run again that raised
-_IDENTITY = earlylists.IDENTITY
 ASK_SECONDS = 5.0
 """Between two questions while the server answers."""
 _ASK_AGAIN = 1.0  # seconds until the next question while it does not
@@ -109,7 +108,7 @@ class SharedServices:
         informers = begun or earlylists.make(self._clients, entries, self._metrics, self._clock, once=once)
         self.groups.add("clients", Stoppable("clients", lambda _seconds: True, self._clients.close))
         self._health.watch_informers(informers)
-        server = ServerCheck(self._clients.rest(_IDENTITY), clock=self._clock)
+        server = ServerCheck(self._clients.rest(earlylists.IDENTITY), clock=self._clock)
         self.in_background("clients", "API server check", server.run)
         self._health.watch_notes(server.checks)
         self.groups.add("informers", Stoppable("informers", informers.stop))
@@ -117,7 +116,7 @@ class SharedServices:
 
     def access_check(self) -> AccessCheck:
         """In the background: what is missing is logged, and nothing waits for the answer."""
-        rest = self._clients.rest(_IDENTITY, guarded=False)
+        rest = self._clients.rest(earlylists.IDENTITY, guarded=False)
         check = AccessCheck(
             rest,
             accounts=lambda name: self._clients.rest(name, guarded=False),
@@ -199,7 +198,7 @@ class SharedServices:
 
     def log_unsynced(self, waited: float) -> None:
         """Log which caches wait for the API server, and what to look at."""
-        tip = advice(self._clients.rest(_IDENTITY), self._clients.server)
+        tip = advice(self._clients.rest(earlylists.IDENTITY), self._clients.server)
         log.warning("waiting %.0f s for the API server's first answer: %s%s", waited, self._health.unsynced(), tip)
 
     def in_background(self, group: str, name: str, run: Callable[[StopSignal], None]) -> None:
