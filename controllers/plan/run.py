@@ -145,10 +145,10 @@ class PlanRun:
 
     def _start(self, ending: StopSignal) -> Settling | None:
         """Start all controllers; None when it was time to end before that."""
-        parts, services = self._parts, self._parts.services
-        services.in_background("serving", "health watch", parts.health.run)
-        informers = services.informers(parts.entries, once=True)
-        access = services.access_check()
+        parts = self._parts
+        parts.groups.in_background("serving", "health watch", parts.health.run)
+        informers = parts.informers(once=True)
+        access = parts.access_check()
         if ending.is_set():
             return None
         context = parts.initialized(informers, ending, guard=self._refuse, dry_run=self._cloud)
