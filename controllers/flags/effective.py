@@ -13,7 +13,6 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from controllers.catalog import CATALOG
 from controllers.flags.ignored import IGNORED
 from controllers.flags.parse import option_classes
 from controllers.options import DURATION, FLOAT, LIST
@@ -46,7 +45,7 @@ Warning: This endpoint is for people. Its format can change at any time: no prog
 
 
 def configz(
-    options: Options, catalog: Sequence[ControllerEntry] = CATALOG, migration: Mapping[str, Any] | None = None
+    options: Options, catalog: Sequence[ControllerEntry], migration: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The object that /configz serves, ready for JSON. Each call makes a new one.
 
