@@ -20,17 +20,13 @@ _AGAIN = 5.0  # seconds until something in the background is run again that rais
 _SLICE = 0.25  # seconds between two looks whether there is still a reason to wait for a thread
 
 
-def _nothing() -> None:
-    pass
-
-
 @attrs.frozen
 class Stoppable:
     """One running thing. `ask` asks it to stop; `wait(seconds)` says whether it has ended."""
 
     name: str
     wait: Callable[[float], bool]
-    ask: Callable[[], None] = _nothing
+    ask: Callable[[], None] = lambda: None
 
 
 class ShutdownGroups:
