@@ -13,18 +13,18 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from controllers.catalog import CATALOG, WEBHOOKS
-from controllers.flags.parse import NO_PROVIDER, Outcome, parse, table
-from controllers.options.declare import Flag
+from controllers.flags.parse import NO_PROVIDER, Outcome, parse
 from controllers.process import logs
 from controllers.process.clientpackage import import_lightly
 from controllers.process.ending import end_at_once, settled, starting
 from controllers.process.memory import share_one_heap
+from controllers.program import DISTRIBUTION, PROGRAM, version
 from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options
 from controllers.webhooks.webhook import WebhookEntry
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DISTRIBUTION = "kubernetes-cloud-provider"
-PROGRAM = "cloud-controller-manager"
 BAD_FLAGS = 2
 _COLLECT_AFTER = 20_000
 """Objects more than at the last collection. Garbage that holds itself waits for it, and the heap
@@ -72,25 +70,22 @@ def main(
     is no daemon and goes on, a provider call that never returns or a thread of the plugin's, cannot
     be joined; then the process is ended from here, with the same code.
     """
-    return settled(_main(argv, default_provider, catalog, flags, defaults, webhooks))
+    args = sys.argv[1:] if argv is None else argv
+    outcome = parse(args, catalog, default_provider, flags=flags, defaults=defaults, webhooks=webhooks)
+    return settled(_main(outcome, catalog, flags, webhooks))
 
 
 def _main(
-    argv: Sequence[str] | None,
-    default_provider: str | None,
+    outcome: Outcome,
     catalog: Sequence[ControllerEntry],
     flags: Sequence[type[Any]],
-    defaults: Mapping[str, str] | None,
     webhooks: Sequence[WebhookEntry],
 ) -> int:
-    args = sys.argv[1:] if argv is None else argv
     program = _program(sys.argv[0] if sys.argv else "")
-    outcome = parse(args, catalog, default_provider, flags=flags, defaults=defaults, webhooks=webhooks)
-    rows = table(catalog, default_provider, flags, defaults, webhooks)
     if outcome.help:
         from controllers.cli.helptext import help_text
 
-        print(help_text(program, rows), end="")
+        print(help_text(program, outcome.flags), end="")
         return 0
     if outcome.version != "false":
         print(_version(outcome.version))
@@ -109,31 +104,18 @@ def _main(
     logs.setup(given.logging_format, given.verbosity, prefix="dry run: " if given.plan.enabled else "")
     for warning in outcome.warnings:
         log.warning("%s", warning)
-    with logs.uncaught(), _for_the_plan(given.plan.enabled) as plan:
+    from cloudprovider.internal.standardoutput import results_only
+    from controllers.flags.effective import changed
+
+    # Standard output is for the plan alone: a provider that prints would spoil it for machines.
+    with logs.uncaught(), results_only() if given.plan.enabled else nullcontext() as plan:
         try:
-            _log_flags(outcome.options, rows)
+            differ = " ".join(changed(outcome.options, outcome.flags))
+            log.info("flags that differ from the defaults: %s", differ or "none")
             return _start(outcome.options, catalog, flags, webhooks, plan)
         except BaseException:  # the program's top: a cleaned log line in place of Python's own traceback
             log.exception("the program failed; this is a bug")
             return FAILED
-
-
-@contextmanager
-def _for_the_plan(wanted: bool) -> Iterator[TextIO | None]:
-    """Standard output for the plan alone: a provider that prints would spoil it for machines."""
-    if not wanted:
-        yield None
-        return
-    from cloudprovider.internal.standardoutput import results_only
-
-    with results_only() as out:
-        yield out
-
-
-def _log_flags(options: Options, flags: Sequence[Flag[Any]]) -> None:
-    from controllers.flags.effective import changed
-
-    log.info("flags that differ from the defaults: %s", " ".join(changed(options, flags)) or "none")
 
 
 def _start(
@@ -320,12 +302,6 @@ def _program(path: str) -> str:
 
 
 def _version(form: str) -> str:
-    import importlib_metadata
-
-    try:
-        version = importlib_metadata.version(DISTRIBUTION)
-    except importlib_metadata.PackageNotFoundError:  # run from a source tree that is not installed
-        version = "unknown"
     if form == "raw":
-        return f"distribution={DISTRIBUTION} version={version} python={sys.version.split()[0]}"
-    return f"{PROGRAM} {version}"
+        return f"distribution={DISTRIBUTION} version={version()} python={sys.version.split()[0]}"
+    return f"{PROGRAM} {version()}"

@@ -20,15 +20,22 @@ import attrs
 
 from controllers.catalog import CATALOG
 from controllers.manager import migration
-from controllers.manager.permissions import PROVIDER_ACCOUNTS, accounts_of, common_rules, of_caches, token_rule
+from controllers.manager.permissions import (
+    NAMESPACE,
+    PROVIDER_ACCOUNTS,
+    accounts_of,
+    common_rules,
+    of_caches,
+    token_rule,
+)
 from controllers.options.declare import flags_of
+from controllers.program import PROGRAM
 from controllers.registration.entry import ControllerEntry, Rule, enabled, problems_of
 from controllers.registration.options import LeaderElectionOptions
 from controllers.webhooks.rbac_rules import SECRET, WEBHOOK_RULES, policy_for
 
-ACCOUNT = "cloud-controller-manager"
-NAMESPACE = "kube-system"
-ROLE = "system:cloud-controller-manager"
+ACCOUNT = PROGRAM
+ROLE = f"system:{PROGRAM}"
 MANAGER = "the manager"
 _GROUP = "rbac.authorization.k8s.io"
 _ELECTION_FLAGS = ("leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace")
@@ -38,7 +45,7 @@ COMMON_RULES = common_rules()
 """What the manager itself uses with the default flags, whichever controllers run."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Grant:
     """One rule of a Role (in `namespace`) or of the ClusterRole, and which controllers need it."""
 
@@ -50,7 +57,7 @@ class Grant:
     needed_by: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Need:
     """One verb of one rule: who needs it, and who has it by a wider rule."""
 
@@ -60,7 +67,7 @@ class Need:
     names: tuple[str, ...]
     verb: str
     needed_by: tuple[str, ...]
-    unless: tuple[str, ...] = ()
+    unless: tuple[str, ...]
 
     @property
     def where(self) -> tuple[str, str, str, tuple[str, ...]]:
@@ -71,28 +78,17 @@ class Need:
 def needs(entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON_RULES) -> list[Need]:
     """Every verb that these controllers and the manager need; sorted. Pure."""
     wanted: dict[tuple[str, str, str, tuple[str, ...], str], list[str]] = {}
-    for who, rules in _sources(entries, common):
+    for who, rules in [(MANAGER, common), *((entry.name, entry.rules) for entry in entries)]:
         for rule in rules:
             for verb in rule.verbs:
-                names = rule.named(verb)
-                needed_by = wanted.setdefault((rule.namespace, rule.group, rule.resource, names, verb), [])
-                if who not in needed_by:
-                    needed_by.append(who)
+                place = (rule.namespace, rule.group, rule.resource, rule.named(verb), verb)
+                wanted.setdefault(place, []).append(who)
     found = []
-    for (namespace, group, resource, names, verb), needed_by in sorted(wanted.items()):
+    for place, needed_by in sorted(wanted.items()):
+        namespace, group, resource, names, verb = place
         wider = {("", names), (namespace, ()), ("", ())} - {(namespace, names)}
-        covering = [who for place, of in wider for who in wanted.get((place, group, resource, of, verb), ())]
-        found.append(
-            Need(
-                namespace=namespace,
-                group=group,
-                resource=resource,
-                names=names,
-                verb=verb,
-                needed_by=tuple(needed_by),
-                unless=_ordered(covering, entries, common),
-            )
-        )
+        covering = [who for where, of in wider for who in wanted.get((where, group, resource, of, verb), ())]
+        found.append(Need(*place, _ordered(needed_by, entries), _ordered(covering, entries)))
     return found
 
 
@@ -104,30 +100,26 @@ def grants(entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON
         if not need.unless:
             merged.setdefault(need.where, []).append(need)
     found = []
-    for (namespace, group, resource, names), own in merged.items():
+    for where, own in merged.items():
+        namespace, group, resource, names = where
         verbs = tuple(sorted((need.verb for need in own), key=_VERBS.index))
-        covered = [
-            need
+        needed_by = [
+            who
             for need in every
             if (need.group, need.resource) == (group, resource)
             and need.verb in verbs
             and namespace in ("", need.namespace)
             and (not names or names == need.names)
+            for who in need.needed_by
         ]
-        needed_by = _ordered((who for need in covered for who in need.needed_by), entries, common)
-        found.append(
-            Grant(namespace=namespace, group=group, resource=resource, names=names, verbs=verbs, needed_by=needed_by)
-        )
+        found.append(Grant(*where, verbs, _ordered(needed_by, entries)))
     return found
 
 
-def _sources(entries: Sequence[ControllerEntry], common: tuple[Rule, ...]) -> list[tuple[str, tuple[Rule, ...]]]:
-    return [(MANAGER, common), *((entry.name, entry.rules) for entry in entries)]
-
-
-def _ordered(who: Iterable[str], entries: Sequence[ControllerEntry], common: tuple[Rule, ...]) -> tuple[str, ...]:
+def _ordered(who: Iterable[str], entries: Sequence[ControllerEntry]) -> tuple[str, ...]:
+    """These, each once: the manager, then the controllers in their order."""
     chosen = set(who)
-    return tuple(name for name, _ in _sources(entries, common) if name in chosen)
+    return tuple(name for name in (MANAGER, *(entry.name for entry in entries)) if name in chosen)
 
 
 def manifest(

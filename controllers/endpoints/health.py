@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from attrs import define, evolve
@@ -18,6 +17,7 @@ from cloudprovider.host import StopSignal
 from controllers.endpoints.checks import Check, Checks
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import seconds_text
+from controllers.runtime.write import timestamp
 
 if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
@@ -36,10 +36,6 @@ _AT_WORK = ("running", "standing by")
 
 
 Observe = Callable[[str, Sequence[Check]], None]
-
-
-def _nobody(_endpoint: str, _checks: Sequence[Check]) -> None:
-    pass
 
 
 @define
@@ -62,7 +58,7 @@ class Remarks(Protocol):
 class Health:
     """Collects the parts as they start. Written by the manager's thread, read by many."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, observe: Observe = _nobody) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, observe: Observe = lambda _endpoint, _checks: None) -> None:
         """`observe` hears of each look at the checks of an endpoint."""
         self._clock = clock
         self._observe = observe
@@ -160,7 +156,7 @@ class Health:
                     continue
                 failing = self._failing.get(check.name)
                 if failing is None:
-                    stamp = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                    stamp = timestamp(self._clock.time())
                     failing = self._failing[check.name] = _Failing(now, stamp, check.detail)
                 failing.detail = check.detail
                 since = f"since {failing.stamp} ({seconds_text(now - failing.began)})"

@@ -15,7 +15,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -24,6 +23,7 @@ import attrs
 
 from controllers.endpoints.checks import SLI_SAMPLES, Check, Checks, report
 from controllers.httpserver.messages import Request, Response
+from controllers.program import version
 from controllers.runtime.cleaning import one_line
 from controllers.runtime.metrics import Metrics
 
@@ -31,9 +31,6 @@ log = logging.getLogger(__name__)
 
 _THREADS: Final = 1000
 _FRAMES: Final = 50
-_DISTRIBUTION: Final = "kubernetes-cloud-provider"
-_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 Page = Callable[[], Response]
@@ -144,7 +141,7 @@ def statusz(program: str, started: float, now: float, paths: Sequence[str]) -> s
         f"Started: {_date(started)}",
         f"Up: {up // 3600} hr {up // 60 % 60:02d} min {up % 60:02d} sec",
         f"Python version: {platform.python_version()}",
-        f"Binary version: {_version()}",
+        f"Binary version: {version()}",
         f"Paths: {' '.join(paths)}",
     ]
     return "\n".join(lines) + "\n"
@@ -175,15 +172,5 @@ def _stack(frame: FrameType) -> list[str]:
 
 def _date(seconds: float) -> str:
     """As Go's time.UnixDate, whatever the locale."""
-    at = time.gmtime(seconds)
-    return (
-        f"{_DAYS[at.tm_wday]} {_MONTHS[at.tm_mon - 1]} {at.tm_mday:2d} "
-        f"{at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d} UTC {at.tm_year}"
-    )
-
-
-def _version() -> str:
-    try:
-        return version(_DISTRIBUTION)
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "unknown"
+    text = time.asctime(time.gmtime(seconds))
+    return f"{text[:-4]}UTC {text[-4:]}"

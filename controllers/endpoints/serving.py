@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from cloudprovider.host import StopSignal
@@ -32,6 +33,7 @@ from controllers.httpserver.certificates import (
     names_for,
 )
 from controllers.httpserver.tls import ServerTLS, trust
+from controllers.program import PROGRAM
 from controllers.registration.entry import Rule
 from controllers.runtime.api import ClientBuilder, ClientConfigError, RestClient
 from controllers.runtime.cleaning import text_of
@@ -40,7 +42,6 @@ from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-PROGRAM: Final = "cloud-controller-manager"
 _STOP: Final = 5.0  # seconds for both servers
 
 
@@ -53,13 +54,20 @@ class ServingError(Exception):
     """Nothing can be served as it is asked for. The message names the flag."""
 
 
+@contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """An OSError in the body becomes a ServingError: "what: why"."""
+    try:
+        yield
+    except OSError as error:
+        raise ServingError(f"{what}: {text_of(error)}") from error
+
+
 def client_ca(flag: str, path: str) -> FileCA:
     """The client CA in this file, checked. Raises ServingError."""
     given = FileCA(path)
-    try:
+    with refusing(f"{flag}={path}"):
         trust(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), given.read())
-    except OSError as error:
-        raise ServingError(f"{flag}={path}: {text_of(error)}") from error
     return given
 
 
@@ -133,10 +141,8 @@ class Serving:
         pair, lazily = self._pair()
         self._tls = ServerTLS(pair, self._authorities(), minimum, options.tls_cipher_suites)
         if not lazily:
-            try:
+            with refusing(f"HTTPS cannot be served with {pair.name}"):
                 self._tls.load()
-            except OSError as error:
-                raise ServingError(f"HTTPS cannot be served with {pair.name}: {text_of(error)}") from error
         served: dict[str, Page] = {"/metrics": pages.metrics_page(self._metrics.text), **self._slis, **settings}
         started = self._clock.time()
 
@@ -159,10 +165,8 @@ class Serving:
             return FilePair(options.tls_cert_file, options.tls_private_key_file), False
         if not options.cert_dir:
             return MemoryPair(names_for(options.bind_address), clock=self._clock), True
-        try:
+        with refusing(f"--cert-dir={options.cert_dir}"):
             return folder_pair(options.cert_dir, names_for(options.bind_address)), False
-        except OSError as error:
-            raise ServingError(f"--cert-dir={options.cert_dir}: {text_of(error)}") from error
 
     def _authorities(self) -> AuthoritySource:
         options = self._options

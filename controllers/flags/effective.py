@@ -13,19 +13,18 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from controllers.catalog import CATALOG
 from controllers.flags.ignored import IGNORED
 from controllers.flags.parse import option_classes
 from controllers.options import DURATION, FLOAT, LIST
 from controllers.options.declare import CLASSIFIED, Flag, values_of
 from controllers.options.kinds import without_user
+from controllers.program import DISTRIBUTION, PROGRAM
 from controllers.registration.entry import ControllerEntry, canonical
 from controllers.registration.options import Options
 from controllers.runtime.cleaning import one_line
 
-PROGRAM: Final = "cloud-controller-manager"
 GROUP: Final = "cloudcontrollermanager.config.k8s.io"
-OWN: Final = "kubernetes-cloud-provider"
+OWN: Final = DISTRIBUTION
 
 _FIXED: dict[str, Any] = {
     "kind": "CloudControllerManagerConfiguration",
@@ -46,7 +45,7 @@ Warning: This endpoint is for people. Its format can change at any time: no prog
 
 
 def configz(
-    options: Options, catalog: Sequence[ControllerEntry] = CATALOG, migration: Mapping[str, Any] | None = None
+    options: Options, catalog: Sequence[ControllerEntry], migration: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The object that /configz serves, ready for JSON. Each call makes a new one.
 
@@ -71,10 +70,10 @@ def configz(
     return {GROUP: found, OWN: own}
 
 
-def flagz(options: Options, program: str = PROGRAM) -> str:
+def flagz(options: Options) -> str:
     """The text that /flagz serves: each flag with its value, sorted by name."""
     lines = sorted(f"{flag.name}={_shown(flag, value)}\n" for flag, value in _values(options))
-    return _HEADER % program + "\n" + "".join(lines)
+    return _HEADER % PROGRAM + "\n" + "".join(lines)
 
 
 def changed(options: Options, flags: Iterable[Flag[Any]]) -> list[str]:

@@ -44,6 +44,8 @@ class Outcome:
     """The file to be read for leader migration, empty for the default; None without a migration."""
     values: Mapping[str, Any]
     """All flags by their names, for the checks that read files; wrong ones have their defaults."""
+    flags: Sequence[Flag[Any]]
+    """Every flag that is taken, as of `table`."""
 
 
 def option_classes(
@@ -133,7 +135,8 @@ def parse(
     """Turn argv into options, or into the list of all that is wrong with it. Pure; never raises.
 
     The other arguments are the program's, as `table` takes them, and raise as it says."""
-    parsed = syntax.parse(table(catalog, default_provider, flags, defaults, webhooks), argv)
+    rows = table(catalog, default_provider, flags, defaults, webhooks)
+    parsed = syntax.parse(rows, argv)
     values = parsed.values
     problems = (*parsed.problems, *_across(parsed, catalog, webhooks))
     options: Options | None = None
@@ -149,6 +152,7 @@ def parse(
         cloud_provider=values["cloud-provider"],
         leader_migration_config=values["leader-migration-config"] if values["enable-leader-migration"] else None,
         values=values,
+        flags=rows,
     )
 
 

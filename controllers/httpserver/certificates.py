@@ -16,9 +16,9 @@ from typing import Final, Protocol
 import attrs
 
 from cloudprovider.internal.certificates import LIFETIME, self_signed
+from controllers.program import PROGRAM
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
-PAIR_NAME: Final = "cloud-controller-manager"
 _RENEW: Final = LIFETIME.total_seconds() * 2 / 3
 
 
@@ -115,7 +115,7 @@ class FileCA:
         return _contents(self.name)
 
 
-def folder_pair(folder: str, names: Sequence[str], *, pair_name: str = PAIR_NAME) -> FilePair:
+def folder_pair(folder: str, names: Sequence[str], *, pair_name: str = PROGRAM) -> FilePair:
     """The pair in this folder; or a new self-signed one. Raises OSError."""
     certificate, key = (os.path.join(folder, f"{pair_name}{suffix}") for suffix in (".crt", ".key"))
     if not (os.path.exists(certificate) and os.path.exists(key)):

@@ -17,7 +17,7 @@ from cloudprovider.host import StopSignal
 from controllers.endpoints.checks import Check
 from controllers.registration.entry import Rule
 from controllers.runtime.api import ApiError, CredentialsUnavailable, RestClient
-from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -43,15 +43,14 @@ class AccessCheck:
     def __init__(
         self,
         rest: RestClient,
-        rules: Sequence[Rule] = (),
         *,
-        accounts: Callable[[str], RestClient] | None = None,
-        forbidden: Callable[[], int] = lambda: 0,
-        clock: Clock = SYSTEM_CLOCK,
+        accounts: Callable[[str], RestClient],
+        forbidden: Callable[[], int],
+        clock: Clock,
     ) -> None:
         """`rest` must be unguarded: a question about permissions is a POST."""
         self._rest = rest
-        self._accounts = accounts or (lambda _name: rest)
+        self._accounts = accounts
         self._rules: list[Rule] = []
         self._samples: Iterator[tuple[Rule, str]] = iter(())
         self._forbidden = forbidden
@@ -61,7 +60,6 @@ class AccessCheck:
         self._seen = 0  # answers 403 before that look
         self._looked = 0.0
         self._refused = False
-        self.ask_about(rules)
 
     def ask_about(self, rules: Sequence[Rule]) -> None:
         """From now on look for these permissions, in place of those before; but for the optional

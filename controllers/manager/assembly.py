@@ -12,14 +12,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from cloudprovider import CloudConfig, Interface, StopSignal
-from controllers.cloudcalls import DryRunBackend
+from controllers.cloudcalls import CloudCallOptions, CloudCalls, DryRunBackend
 from controllers.endpoints.checks import HealthMetrics
 from controllers.endpoints.health import Health
+from controllers.manager import earlylists
+from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.migration import LeaderMigration, MigrationProblems, share
 from controllers.manager.migration import read as read_migration
 from controllers.manager.provider_host import ManagerError, ProviderHost
 from controllers.manager.runner import Built, ControllerRunner, Ending
-from controllers.manager.shared_services import SharedServices
+from controllers.manager.servercheck import ServerCheck, advice
+from controllers.manager.shutdown import ShutdownGroups, Stoppable
 from controllers.registration.entry import Context, ControllerEntry, enabled
 from controllers.registration.options import Options
 from controllers.runtime.api import ClientBuilder
@@ -30,6 +33,9 @@ from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+LOG_SECONDS = 5.0
+"""Seconds between two lines about what is waited for."""
+_SOON = 1.0  # seconds that the first listing of a large cluster takes
 _AFTER_DRAIN = 3.0  # seconds of the drain kept for what follows the controllers' own: last Events, informers
 
 
@@ -68,26 +74,48 @@ class Assembly:
         self.abandoned = False
         self.host: ProviderHost | None = None
         self.health = Health(self.clock, HealthMetrics(self.metrics).observe)
-        self.services = SharedServices(
-            options,
-            clients,
-            health=self.health,
-            metrics=self.metrics,
-            clock=self.clock,
-            abandoned=lambda: self.abandoned,
-        )
+        self.groups = ShutdownGroups(self.clock, lambda: self.abandoned)
+        """What runs, in the order of its stop."""
         self.runner = ControllerRunner(
             self.health,
             self.metrics,
             self.clock,
             interval=start_interval,
-            started=partial(self.services.add_thread, "controllers"),
+            started=partial(self.groups.add_thread, "controllers"),
             failed=self.fail,
         )
 
     def ending(self, stop: StopSignal) -> Ending:
         """Set when `stop` is, or when a part has failed."""
         return Ending(stop, lambda: self.failure is not None)
+
+    def informers(self, *, once: bool = False, begun: InformerFactory | None = None) -> InformerFactory:
+        """The caches that the controllers share, in place of those that have `begun` where there
+        are none. They fill at once, so that a takeover begins without a listing.
+
+        `once` as of InformerFactory.
+        """
+        informers = begun or earlylists.make(self._clients, self.entries, self.metrics, self.clock, once=once)
+        self.groups.add("clients", Stoppable("clients", lambda _seconds: True, self._clients.close))
+        self.health.watch_informers(informers)
+        server = ServerCheck(self._clients.rest(earlylists.IDENTITY), self.clock)
+        self.groups.in_background("clients", "API server check", server.run)
+        self.health.watch_notes(server.checks)
+        self.groups.add("informers", Stoppable("informers", informers.stop))
+        return informers
+
+    def access_check(self) -> AccessCheck:
+        """In the background: what is missing is logged, and nothing waits for the answer."""
+        rest = self._clients.rest(earlylists.IDENTITY, guarded=False)
+        check = AccessCheck(
+            rest,
+            accounts=lambda name: self._clients.rest(name, guarded=False),
+            forbidden=lambda: rest.reachability.forbidden,
+            clock=self.clock,
+        )
+        self.groups.in_background("access check", "access check", check.run)
+        self.health.watch_notes(check.checks)
+        return check
 
     def initialized(
         self,
@@ -99,14 +127,30 @@ class Assembly:
     ) -> Context | None:
         """Initialise the provider: what controllers are built from, or None when it was time to end
         before that. `guard` and `dry_run` as of CloudCalls."""
-        host = self.host = self.services.provider_host(self._provider, self._config, guard=guard, dry_run=dry_run)
+        cloud = CloudCalls(
+            self._provider,
+            options=self._options.of(CloudCallOptions),
+            metrics=self.metrics,
+            clock=self.clock,
+            guard=guard,
+            dry_run=dry_run,
+        )
+        allowed = self._options.manager.allow_untagged_cloud
+        host = self.host = ProviderHost(
+            self._provider, cloud, self._config, allow_untagged_cloud=allowed, clock=self.clock
+        )
+        self.groups.add("cloud calls", Stoppable("cloud calls", host.close, host.cancel))
+        self.groups.add(
+            "provider", Stoppable(f"provider {cloud.provider_name}", lambda _seconds: True, host.ask_to_stop)
+        )
+        self.health.watch_cloud(cloud)
         if not host.initialize(self._clients, informers, ending):
             return None
         return Context(
             options=self._options,
             clients=self._clients,
             informers=informers,
-            cloud=host.cloud,
+            cloud=cloud,
             metrics=self.metrics,
             clock=self.clock,
             drain=max(0.0, self.drain - _AFTER_DRAIN),
@@ -135,10 +179,24 @@ class Assembly:
         self, informers: InformerFactory, ending: StopSignal, *, late: Callable[[], object] = lambda: None
     ) -> bool:
         """Start the caches that the built controllers asked for, and wait for their first listing;
-        False when it was time to end before that. `late` is called when it takes long."""
+        False when it was time to end before that. `late` is called when it takes longer than a
+        second."""
         informers.start()
         informers.drop_unclaimed()
-        return self.services.synced(informers, ending, late)
+        began = self.clock.monotonic()
+        if informers.wait_for_sync(ending, _SOON):
+            return True
+        late()
+        while not informers.wait_for_sync(ending, LOG_SECONDS):
+            if ending.is_set():
+                return False
+            self.log_unsynced(self.clock.monotonic() - began)
+        return True
+
+    def log_unsynced(self, waited: float) -> None:
+        """Log which caches wait for the API server, and what to look at."""
+        tip = advice(self._clients.rest(earlylists.IDENTITY), self._clients.server)
+        log.warning("waiting %.0f s for the API server's first answer: %s%s", waited, self.health.unsynced(), tip)
 
     def unfinished(self) -> str:
         """The calls that may still change the cloud; "" where there are none."""
@@ -160,7 +218,7 @@ class Assembly:
         self.health.stopping()
         self._clients.hurry()
         began = self.clock.monotonic()
-        left = [*self.services.groups.stop(0.0 if self.abandoned else self.drain)]
+        left = [*self.groups.stop(0.0 if self.abandoned else self.drain)]
         left += [f"a call for {key}" for key in self.health.overdue()]
         took = self.clock.monotonic() - began
         if left and not self.abandoned:

@@ -15,6 +15,7 @@ from attrs import frozen
 
 from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.manager.earlylists import IDENTITY
 from controllers.manager.leadership import Leadership, lease_lost
 from controllers.manager.provider_host import ManagerError, NeverLed, ProviderHost
 from controllers.process.ending import end_at_once
@@ -87,7 +88,7 @@ def hosting(
     conceal_config(config.data if config else None)
     with ExitStack() as ends:
         clients = ends.enter_context(ClientBuilder.from_options(kubeconfig, metrics=metrics))
-        informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics)
+        informers = InformerFactory(clients.rest(IDENTITY), metrics=metrics)
         ends.callback(informers.stop)
         for resource in warm:
             informers.warm(resource)
@@ -98,7 +99,15 @@ def hosting(
 
         leadership = None
         if election is not None:
-            leadership = _elected(election, clients, metrics, stop, ends, unfinished, on_lost)
+            leadership = Leadership(
+                election, clients, on_lost=lambda reason: on_lost(lease_lost(reason)), metrics=metrics
+            )
+            clients.guard = leadership.fence.check
+            for part in reversed(leadership.start(unfinished)):
+                ends.callback(part.wait, election.renew_deadline)
+                ends.callback(part.ask)
+            if not leadership.wait(stop):
+                raise NeverLed
         guard = leadership.fence.check if leadership is not None else None
         cloud = CloudCalls(provider, options=calls, metrics=metrics, guard=guard)
         started = ProviderHost(provider, cloud, config, allow_untagged_cloud=allow_untagged_cloud)
@@ -108,24 +117,3 @@ def hosting(
         if not started.initialize(clients, informers, stop):
             raise NeverLed
         yield Host(clients, informers, started.cloud, metrics, leadership)
-
-
-def _elected(
-    settings: LeaseSettings,
-    clients: ClientBuilder,
-    metrics: Metrics,
-    stop: StopSignal,
-    ends: ExitStack,
-    unfinished: Callable[[], str],
-    on_lost: Callable[[ManagerError], None],
-) -> Leadership:
-    """The election, once it is won; it ends with `ends`."""
-    leadership = Leadership(settings, clients, on_lost=lambda reason: on_lost(lease_lost(reason)), metrics=metrics)
-    clients.guard = leadership.fence.check
-    parts = leadership.start(unfinished)
-    for part in reversed(parts):
-        ends.callback(part.wait, settings.renew_deadline)
-        ends.callback(part.ask)
-    if not leadership.wait(stop):
-        raise NeverLed
-    return leadership

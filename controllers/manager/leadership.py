@@ -15,13 +15,13 @@ from cloudprovider import StopSignal
 from controllers.endpoints.checks import Check
 from controllers.manager.provider_host import ManagerError
 from controllers.manager.shutdown import Stoppable
+from controllers.program import PROGRAM
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.election import Callbacks, Elector, Fence, LeaseSettings
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.write import EventRecorder, Reference
 
-COMPONENT: Final = "cloud-controller-manager"
 IDENTITY: Final = "leader-election"
 LISTEN: Final = 0.05
 """Seconds between two looks whether this process leads."""
@@ -52,7 +52,7 @@ class Leadership:
         self.settings = settings
         self._check = check
         self._recorder = EventRecorder(
-            clients.rest(IDENTITY, guarded=False), COMPONENT, clock=clock, metrics=metrics, writers=1
+            clients.rest(IDENTITY, guarded=False), PROGRAM, clock=clock, metrics=metrics, writers=1
         )
         self._elector = Elector(
             clients.rest(IDENTITY, guarded=False, apart=True),

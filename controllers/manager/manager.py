@@ -20,15 +20,19 @@ import attrs
 
 from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.catalog import CATALOG, WEBHOOKS
+from controllers.endpoints.options import ServingOptions
+from controllers.endpoints.pages import json_page, text_page
+from controllers.endpoints.serving import Serving, ServingError
+from controllers.flags.effective import configz, flagz
 from controllers.manager.accesscheck import AccessCheck
-from controllers.manager.assembly import Assembly
+from controllers.manager.assembly import LOG_SECONDS, Assembly
 from controllers.manager.leadership import LISTEN, Leadership, lease_lost
 from controllers.manager.migration import MigrationLease
 from controllers.manager.permissions import election_rules, migration_rules, required_permissions
 from controllers.manager.provider_host import ManagerError, warn_of_intruders
-from controllers.manager.shared_services import LOG_SECONDS
-from controllers.registration.entry import ControllerEntry, Rule, enabled
-from controllers.registration.options import Options
+from controllers.manager.shutdown import Stoppable
+from controllers.registration.entry import Context, ControllerEntry, Rule, enabled
+from controllers.registration.options import Options, split_address
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.election import LeaseLost, LeaseSettings
@@ -139,14 +143,12 @@ class Manager:
 
     def _start(self, ending: StopSignal) -> bool:
         """True when everything runs; False when it was time to end before that."""
-        parts, services = self._parts, self._parts.services
-        services.in_background("serving", "health watch", self.health.run)
-        services.in_background("serving", "installed files", warn_of_intruders)
-        migration = parts.migration
-        serving = services.serve(self._catalog, None if migration is None else migration.as_configz())
-        self.address, self.secure_address = serving.plain_address, serving.secure_address
-        informers = services.informers(parts.entries, begun=self._begun)
-        access = services.access_check()
+        parts = self._parts
+        parts.groups.in_background("serving", "health watch", self.health.run)
+        parts.groups.in_background("serving", "installed files", warn_of_intruders)
+        self._serve()
+        informers = parts.informers(begun=self._begun)
+        access = parts.access_check()
         self._begin_election()
         context = None
         if self._webhooks:
@@ -156,8 +158,7 @@ class Manager:
             if context is None:
                 return False
             informers.start()  # those that the provider asked for
-            services.webhooks(self._webhooks, context, leads=self._leads)
-            self.webhook_address = services.webhook_address
+            self._serve_webhooks(context)
         if not self._elected(informers, access, ending):
             return False
         context = context or parts.initialized(informers, ending, guard=self._may_write)
@@ -181,6 +182,54 @@ class Manager:
         if self._second is not None and (second := self._second.begin(moving, parts.unfinished)) is not None:
             self.health.watch_notes(second.checks)
         return True
+
+    def _serve(self) -> None:
+        """Health, metrics and settings over HTTP and HTTPS. Raises ManagerError."""
+        parts, options, wanted = self._parts, self._options, self._options.manager.health_bind_address
+        migration = None if parts.migration is None else parts.migration.as_configz()
+        try:
+            serving = Serving(
+                options.of(ServingOptions),
+                self.health,
+                self.metrics,
+                self._clients,
+                plain=split_address(wanted) if wanted else None,
+                settings={
+                    "/configz": json_page(lambda: configz(options, self._catalog, migration)),
+                    "/flagz": text_page(lambda: flagz(options)),
+                },
+                clock=parts.clock,
+            )
+            serving.start()
+        except ServingError as error:
+            raise ManagerError(str(error)) from error
+        parts.groups.add("serving", Stoppable("HTTP servers", serving.stop))
+        parts.groups.in_background("serving", "certificates", serving.run)
+        self.address, self.secure_address = serving.plain_address, serving.secure_address
+
+    def _serve_webhooks(self, context: Context) -> None:
+        """Serve those of the webhooks that have something to do. Raises ManagerError."""
+        from controllers.webhooks.router import WebhookRouter
+        from controllers.webhooks.serving import WebhookServing
+
+        built = [(entry.webhook, entry.construct(context)) for entry in self._webhooks]
+        served = [(webhook, handler) for webhook, handler in built if handler is not None]
+        if not served:
+            return
+        parts = self._parts
+        try:
+            router = WebhookRouter(served, metrics=self.metrics, clock=parts.clock)
+            rest = self._clients.rest("webhook-certificates")
+            options = self._options.of(WebhookOptions)
+            serving = WebhookServing(options, router, rest, leads=self._leads, clock=parts.clock)
+            serving.start()
+        except (ServingError, ValueError) as error:
+            raise ManagerError(str(error)) from error
+        self.webhook_address = serving.address
+        parts.groups.add("webhooks", Stoppable("webhook server", serving.stop))
+        parts.groups.in_background("webhooks", "webhook certificate", serving.run)
+        self.health.watch_notes(serving.checks)
+        self.health.watch_readiness(serving.ready)
 
     def _watch(self, ending: StopSignal) -> None:
         """Return when it is time to end, or something is beyond help."""
@@ -211,7 +260,7 @@ class Manager:
             return
         leadership = self._leadership = self._candidate(options.settings(), "leaderElection")
         self.health.watch_notes(leadership.checks)
-        groups = self._parts.services.groups
+        groups = self._parts.groups
         for part in leadership.start(self._parts.unfinished):
             groups.add("leader election", part)
         if (migration := self._parts.migration) is not None:
@@ -254,7 +303,7 @@ class Manager:
                 self.health.standing_by()
             elif clock.monotonic() - logged >= LOG_SECONDS:
                 logged = clock.monotonic()
-                self._parts.services.log_unsynced(logged - began)
+                self._parts.log_unsynced(logged - began)
         return True
 
     def _rules(self, entries: Sequence[ControllerEntry]) -> list[Rule]:

@@ -21,6 +21,7 @@ import yaml
 
 from controllers.manager.shutdown import Stoppable
 from controllers.options.kinds import display
+from controllers.program import PROGRAM
 from controllers.registration.entry import ControllerEntry
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-COMPONENT: Final = "cloud-controller-manager"
 ANY: Final = "*"
 GROUP: Final = "controllermanager.config.k8s.io"
 KIND: Final = "LeaderMigrationConfiguration"
@@ -129,7 +129,7 @@ def share(entries: Sequence[ControllerEntry], migration: LeaderMigration | None)
         component = _component(entry, entries, migration) if migration is not None else None
         if component is None:
             main.append(entry)
-        elif component in (COMPONENT, ANY):
+        elif component in (PROGRAM, ANY):
             migrated.append(entry)
         else:
             elsewhere.append((entry, component))

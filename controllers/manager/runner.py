@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from cloudprovider import StopSignal
 from controllers.endpoints.health import Health
 from controllers.manager.provider_host import ManagerError
+from controllers.program import PROGRAM
 from controllers.registration.entry import Controller, ControllerEntry, HoldsBack
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-PROGRAM = "cloud-controller-manager"
 _LOOK = 1.0  # seconds between two looks whether it is time to end
 
 Built = tuple[ControllerEntry, Controller]

@@ -4,20 +4,20 @@ time. The idea is that of controller-runtime's runnable groups (pkg/manager/runn
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 
 import attrs
 
-from controllers.runtime.clock import Clock
+from cloudprovider.host import StopSignal
+from controllers.runtime.clock import Clock, ClockEvent
 
 log = logging.getLogger(__name__)
 
 SHORTEST = 1.0
 """Seconds that each part may take to stop even when those before it used up the bound."""
-
-
-def _nothing() -> None:
-    pass
+_AGAIN = 5.0  # seconds until something in the background is run again that raised
+_SLICE = 0.25  # seconds between two looks whether there is still a reason to wait for a thread
 
 
 @attrs.frozen
@@ -26,14 +26,17 @@ class Stoppable:
 
     name: str
     wait: Callable[[float], bool]
-    ask: Callable[[], None] = _nothing
+    ask: Callable[[], None] = lambda: None
 
 
 class ShutdownGroups:
-    """What runs. Used by one thread, the manager's."""
+    """What runs. Used by one thread, the manager's.
 
-    def __init__(self, clock: Clock) -> None:
+    `abandoned()` says that the process ends without draining: then no thread is waited for."""
+
+    def __init__(self, clock: Clock, abandoned: Callable[[], bool] = lambda: False) -> None:
         self._clock = clock
+        self._abandoned = abandoned
         self._groups: list[tuple[str, list[Stoppable]]] = []
 
     def add(self, group: str, part: Stoppable) -> None:
@@ -41,6 +44,35 @@ class ShutdownGroups:
         if not self._groups or self._groups[-1][0] != group:
             self._groups.append((group, []))
         self._groups[-1][1].append(part)
+
+    def in_background(self, group: str, name: str, run: Callable[[StopSignal], None]) -> None:
+        """Run this in a thread of its own until the group is stopped; when it raises, log that, and
+        run it again."""
+        ask = ClockEvent(self._clock)
+
+        def keep_running() -> None:
+            last = ""
+            while not ask.is_set():
+                try:
+                    run(ask)
+                    return
+                except BaseException as error:  # a thread's top: its last answer must not stand for ever
+                    again = last == repr(error)
+                    last = repr(error)
+                    log.log(
+                        logging.DEBUG if again else logging.ERROR,
+                        "%s failed, this is a bug; it is run again every %g s",
+                        name, _AGAIN, exc_info=error,
+                    )  # fmt: skip
+                ask.wait(_AGAIN)
+
+        thread = threading.Thread(target=keep_running, name=name.replace(" ", "-"), daemon=True)
+        thread.start()
+        self.add_thread(group, name, thread, ask.set)
+
+    def add_thread(self, group: str, name: str, thread: threading.Thread, ask: Callable[[], None]) -> None:
+        """A thread has been started, which `ask` asks to end."""
+        self.add(group, Stoppable(name, lambda seconds: self._joined(thread, seconds), ask))
 
     def stop(self, seconds: float) -> list[str]:
         """Stop the groups, last one first; in a group all parts are asked, then waited for.
@@ -76,3 +108,12 @@ class ShutdownGroups:
         except Exception:
             log.exception("%s could not be stopped", part.name)
             return False
+
+    def _joined(self, thread: threading.Thread, seconds: float) -> bool:
+        """Wait for a thread, but for none once the process is abandoned: nothing it does counts."""
+        until = self._clock.monotonic() + seconds
+        while not self._abandoned() and (left := until - self._clock.monotonic()) > 0:
+            thread.join(min(left, _SLICE))
+            if not thread.is_alive():
+                return True
+        return not thread.is_alive()

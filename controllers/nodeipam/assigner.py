@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import define, field
 
 from controllers.nodeipam.changes import NodeFacts, assignment, facts_of, facts_of_raw
 from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound, RestClient
@@ -30,10 +30,11 @@ log = logging.getLogger(__name__)
 _ATTEMPTS = 5
 
 
-@frozen
-class Shared:
-    """What the controller's parts share."""
+@define(eq=False)
+class Assigner:
+    """Thread-safe: the work queue keeps two threads off one node, and the ledger locks itself."""
 
+    rest: RestClient
     lister: Lister[V1Node]
     ledger: Ledger
     barrier: StartupBarrier
@@ -41,42 +42,29 @@ class Shared:
     detector: ConflictDetector
     recorder: EventRecorder
     metrics: NodeIPAMMetrics
-
-
-class Assigner:
-    """Thread-safe: the work queue keeps two threads off one node, and the ledger locks itself."""
-
-    def __init__(self, rest: RestClient, shared: Shared) -> None:
-        self._rest = rest
-        self._shared = shared
-        self._lister = shared.lister
-        self._ledger = shared.ledger
-        self._barrier = shared.barrier
-        self._pending = shared.pending
-        self._seals = False
-        self._cloud_chooses = not shared.ledger.pools
-        self._lacked: dict[str, str] = {}
-        """By name, the UIDs of nodes that were seen without ranges."""
-        self._fresh: dict[str, NodeFacts] = {}
-        """By name, a version of a node that lacks ranges, newer than the cache's may be."""
+    _seals: bool = field(default=False, init=False)
+    _lacked: dict[str, str] = field(factory=dict, init=False)
+    """By name, the UIDs of nodes that were seen without ranges."""
+    _fresh: dict[str, NodeFacts] = field(factory=dict, init=False)
+    """By name, a version of a node that lacks ranges, newer than the cache's may be."""
 
     def start(self, *, seals: bool) -> None:
         """List all nodes by quorum read, and take what they have. `seals`: those that lack ranges
         are to be sealed."""
-        listed = quorum_list(self._rest, NODES, facts_of_raw)
+        listed = quorum_list(self.rest, NODES, facts_of_raw)
         self._seals = seals
         lacking = [node for node in listed if not node.ranges and not node.problem]
         self._lacked |= {node.name: node.uid for node in lacking}
         having = [node for node in listed if node.ranges]
-        overlaps = {node.name: self._ledger.saw(node.name, node.uid, node.ranges) for node in having}
+        overlaps = {node.name: self.ledger.saw(node.name, node.uid, node.ranges) for node in having}
         baseless = {node.name: wide for node in having if (wide := self._baseless(node, made_with=False))}
         for node in having:
             if node.name in baseless:
-                self._ledger.saw(node.name, node.uid, node.ranges, counts=False)
+                self.ledger.saw(node.name, node.uid, node.ranges, counts=False)
                 self._report_too_wide(node.name, baseless[node.name])
             elif others := [name for name in overlaps[node.name] if name not in baseless]:
                 self._report_overlap(node.name, others)
-        self._barrier.begin(lacking if seals else ())
+        self.barrier.begin(lacking if seals else ())
         log.info("%d nodes have pod CIDRs, %d wait for theirs", len(overlaps), len(lacking))
 
     def lacks(self, node: V1Node) -> None:
@@ -86,22 +74,22 @@ class Assigner:
 
     def sweep(self, queue: WorkQueue[str]) -> None:
         """Queue the nodes about which the ledger and the cache differ."""
-        for name in self._ledger.names():
-            node = self._lister.get(name)
+        for name in self.ledger.names():
+            node = self.lister.get(name)
             facts = None if node is None else facts_of(node)
-            for held in self._ledger.named(name):
+            for held in self.ledger.named(name):
                 if facts is None or held.uid != facts.uid:
                     queue.add(name)
                 elif held.written and facts.waits:
-                    self._ledger.doubt(held.uid)  # the cache is behind, or the server was restored from a backup
+                    self.ledger.doubt(held.uid)  # the cache is behind, or the server was restored from a backup
                     queue.add(name)
 
     def look(self, name: str) -> NodeFacts | None:
         """The node, if it needs ranges now. Frees what former nodes of that name had, and takes
         what it has."""
-        node = self._lister.get(name)
+        node = self.lister.get(name)
         facts = None if node is None else facts_of(node)
-        for held in self._ledger.named(name):
+        for held in self.ledger.named(name):
             if facts is None or held.uid != facts.uid:
                 self._check(held)
         if facts is None:
@@ -109,10 +97,10 @@ class Assigner:
             return None
         if facts.problem:
             text = f"Its pod CIDRs cannot be read: {facts.problem}. They are left as they are"
-            self._shared.recorder.event(node, "Warning", "InvalidPodCIDR", text)
+            self.recorder.event(node, "Warning", "InvalidPodCIDR", text)
         if facts.ranges:
             self.saw(facts)
-        held_now = self._ledger.get(facts.uid)
+        held_now = self.ledger.get(facts.uid)
         if not facts.waits or (held_now is not None and held_now.written):
             return None
         self._lacked[name] = facts.uid
@@ -126,16 +114,16 @@ class Assigner:
 
     def saw(self, facts: NodeFacts, raw: Mapping[str, Any] | None = None) -> None:
         """A node has ranges on the API server. `raw` is that node, where it is at hand."""
-        held = self._ledger.get(facts.uid)
+        held = self.ledger.get(facts.uid)
         if held is not None and held.written and held.ranges == facts.ranges:
             return
         foreign = held is None or not set(facts.ranges) <= set(held.kept)
-        before_us = not (self._seals and self._barrier.over)
+        before_us = not (self._seals and self.barrier.over)
         lacked = self._lacked.get(facts.name) == facts.uid
         made_with = held is None and not lacked
         wide = self._baseless(facts, made_with=made_with)
-        counts = not (wide or (made_with and self._cloud_chooses))  # the cloud decides, not the Node's creator
-        others = self._ledger.saw(facts.name, facts.uid, facts.ranges, counts=counts)
+        counts = not (wide or (made_with and not self.ledger.pools))  # the cloud decides, not the Node's creator
+        others = self.ledger.saw(facts.name, facts.uid, facts.ranges, counts=counts)
         self._drop(facts.name)
         if wide:
             self._report_too_wide(facts.name, wide)
@@ -145,16 +133,16 @@ class Assigner:
             if lacked:
                 raw = raw if raw is not None else self.read(facts.name)
                 if raw is not None and facts_of_raw(raw).uid == facts.uid:
-                    self._shared.detector.wrote(raw, before_us=before_us)
-            self._pending.wake(self._room())  # it may have been given others, which are free now
+                    self.detector.wrote(raw, before_us=before_us)
+            self.pending.wake(self._room())  # it may have been given others, which are free now
 
     def _baseless(self, facts: NodeFacts, *, made_with: bool) -> str:
         """Which node's ranges no allocator can have given, "" for none: others may get these."""
-        wide = self._ledger.too_wide(facts.ranges)
+        wide = self.ledger.too_wide(facts.ranges)
         # A range of more than one block comes from the Node's creator if it was there at the
         # creation, or if two other nodes have theirs in it. Any other one may be older than the
         # mask size, or an operator's.
-        return wide if wide and (made_with or self._ledger.inside(facts.uid, facts.ranges) >= 2) else ""
+        return wide if wide and (made_with or self.ledger.inside(facts.uid, facts.ranges) >= 2) else ""
 
     def write(self, facts: NodeFacts, ranges: Sequence[IPNetwork]) -> bool:
         """Give the node these ranges; False when it is gone or has others. Raises ApiError."""
@@ -162,11 +150,11 @@ class Assigner:
         # try, of the same ranges, shows what became of it.
         node: NodeFacts | None = facts
         for attempt in range(_ATTEMPTS):
-            if node is None or not node.waits or self._shared.detector.verdict:
+            if node is None or not node.waits or self.detector.verdict:
                 return False
             try:
                 patch(
-                    self._rest,
+                    self.rest,
                     NODES.path(name=node.name),
                     assignment(ranges, sealed=node.sealed),
                     MERGE_PATCH,
@@ -185,7 +173,7 @@ class Assigner:
     def read(self, name: str) -> dict[str, Any] | None:
         """The node by quorum read; None when the API server has none of that name."""
         try:
-            found: dict[str, Any] = self._rest.get(NODES.path(name=name))
+            found: dict[str, Any] = self.rest.get(NODES.path(name=name))
         except NotFound as error:
             if error.details.get("name") != name:
                 raise  # a proxy's 404, say: it proves nothing about the node
@@ -194,11 +182,17 @@ class Assigner:
 
     def gone(self, uid: str, name: str) -> None:
         """The node with this UID is proved gone: what it had is free."""
-        self._barrier.settle(name, uid)
-        held = self._ledger.get(uid)
-        if self._ledger.release(uid) and held is not None:
+        self.barrier.settle(name, uid)
+        held = self.ledger.get(uid)
+        if self.ledger.release(uid) and held is not None:
             log.info("node %s is gone: %s can be given again", name, _text(held.kept) or "nothing")
-        self._pending.wake(self._room())
+        self.pending.wake(self._room())
+
+    def report(self, name: str, reason: str, text: str) -> None:
+        """Tell in an Event why the node has no ranges, where the cache has it."""
+        node = self.lister.get(name)
+        if node is not None:
+            self.recorder.event(node, "Warning", reason, text)
 
     def _check(self, held: Holding) -> None:
         """Free what a node has that the cache does not show, once a quorum read says it is gone."""
@@ -222,46 +216,44 @@ class Assigner:
         return found
 
     def _written(self, facts: NodeFacts, ranges: Sequence[IPNetwork]) -> None:
-        self._ledger.saw(facts.name, facts.uid, tuple(ranges))
+        self.ledger.saw(facts.name, facts.uid, tuple(ranges))
         self._drop(facts.name)
-        node = self._lister.get(facts.name)
+        node = self.lister.get(facts.name)
         if node is not None:
-            self._shared.metrics.written(node)
+            self.metrics.written(node)
         log.info("node %s has its pod CIDRs: %s", facts.name, _text(ranges), extra={"node": facts.name})
 
     def _drop(self, name: str) -> None:
         """The node has ranges, which stay, or is gone."""
         self._lacked.pop(name, None)
         self._fresh.pop(name, None)
-        self._pending.discard(name)
+        self.pending.discard(name)
 
     def _room(self) -> int:
         """How many nodes can be served now."""
-        return min((pool.free for pool in self._ledger.pools), default=0)
+        return min((pool.free for pool in self.ledger.pools), default=0)
 
     def _report_too_wide(self, name: str, wide: str) -> None:
-        self._shared.metrics.conflict("too_wide")
         text = (
             f"Its pod CIDRs are wider than a node gets here ({wide}), and no allocator gave them: it was created with "
             "them, or other nodes have theirs inside. They are not kept from other nodes. Fix: delete the Node object "
             "and restart its kubelet, so that it gets others"
         )
-        log.warning("node %s: %s", name, text)
-        self._shared.recorder.event(
-            self._lister.get(name) or Reference(kind="Node", name=name), "Warning", "PodCIDRTooWide", text
-        )
+        self._conflict("too_wide", "PodCIDRTooWide", name, text)
 
     def _report_overlap(self, name: str, others: Sequence[str]) -> None:
-        self._shared.metrics.conflict("overlap")
         some = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
         text = (
             f"Its pod CIDRs overlap with those of {some}: pods of these nodes can have the same addresses. Nothing was "
             "changed. Fix: drain one of them, delete its Node object and restart its kubelet, so that it gets others"
         )
+        self._conflict("overlap", "PodCIDRConflict", name, text)
+
+    def _conflict(self, kind: str, reason: str, name: str, text: str) -> None:
+        self.metrics.conflict(kind)
         log.warning("node %s: %s", name, text)
-        self._shared.recorder.event(
-            self._lister.get(name) or Reference(kind="Node", name=name), "Warning", "PodCIDRConflict", text
-        )
+        node = self.lister.get(name) or Reference(kind="Node", name=name)
+        self.recorder.event(node, "Warning", reason, text)
 
 
 def _text(ranges: Sequence[IPNetwork]) -> str:

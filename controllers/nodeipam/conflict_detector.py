@@ -38,12 +38,8 @@ class ConflictDetector:
         self._lock = threading.Lock()
         self._served: dict[str, bool] = {}
         """By a node's name, whether kube-controller-manager is said to have served it."""
-        self._verdict = ""
-
-    @property
-    def verdict(self) -> str:
+        self.verdict = ""
         """Why nothing is given out any more; "" while all is well."""
-        return self._verdict
 
     def wrote(self, node: Mapping[str, Any], *, before_us: bool = False) -> None:
         """A node that this controller saw without ranges has got some from another client.
@@ -62,14 +58,14 @@ class ConflictDetector:
         with self._lock:
             self._served[name] = kube
             proved = len(self._served) >= _ENOUGH or sum(self._served.values()) >= _ENOUGH_KUBE
-            if self._verdict or not proved:
+            if self.verdict or not proved:
                 log.warning("node %s has pod CIDRs that this controller did not give it: %s did", name, who)
                 return
             names = ", ".join(self._served)
-            self._verdict = (
+            self.verdict = (
                 f"another allocator is at work: {who} gave node {name} its pod CIDRs (nodes so far: {names}). Nothing "
                 f"is given out here any more. {_FIX}"
             )
         self._metrics.stopped()
-        log.error("node-ipam-controller stops: %s", self._verdict)
-        self._recorder.event(node, "Warning", "CIDRAllocationStopped", f"node-ipam-controller stops: {self._verdict}")
+        log.error("node-ipam-controller stops: %s", self.verdict)
+        self._recorder.event(node, "Warning", "CIDRAllocationStopped", f"node-ipam-controller stops: {self.verdict}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
-from controllers.nodeipam.assigner import Assigner, Shared
+from controllers.nodeipam.assigner import Assigner
 from controllers.nodeipam.changes import facts_of
 from controllers.nodeipam.cidr_set import CIDRSet
 from controllers.nodeipam.conflict_detector import ConflictDetector
@@ -72,25 +72,25 @@ class NodeIPAMController(ControllerBase):
                 f"cloud provider {cloud.provider_name!r} chooses no pod CIDRs: its pod_cidrs() returns None"
             )
         super().__init__(clients, options, metrics, clock)
-        rest, informer = self._rest, informers.informer(NODES)
-        lister = informer.lister
-        own = NodeIPAMMetrics(self._metrics, lister, lambda node: facts_of(node).waits, clock)
+        informer = informers.informer(NODES)
+        own = NodeIPAMMetrics(self._metrics, informer.lister, lambda node: facts_of(node).waits, clock)
         self._keys = queue = self._queue("NodeIPAM", backoff=_BACKOFF)
         self._barrier = StartupBarrier(clock)
-        self._detector = ConflictDetector(rest.user_agent.partition("/")[0], self._recorder, own)
+        self._detector = ConflictDetector(self._rest.user_agent.partition("/")[0], self._recorder, own)
         pending = PendingNodes(lambda name: queue.add(name, WAITING))
         pools = [CIDRSet(net, sizes[net.version]) for net in (() if options.cloud_chooses else options.cluster_cidrs)]
         ledger = Ledger(pools, options.service_cidrs, own.changed, own.searched)
         for pool in pools:
             own.pool(pool)
         self._began = clock.monotonic()
-        shared = Shared(lister, ledger, self._barrier, pending, self._detector, self._recorder, own)
-        self._assigner = Assigner(rest, shared)
+        self._assigner = Assigner(
+            self._rest, informer.lister, ledger, self._barrier, pending, self._detector, self._recorder, own
+        )
         self._watch(informer, NodeTriggers(queue, self._assigner.lacks))
         self._every(_SWEEP, "sweep", lambda: self._assigner.sweep(queue))
         self._reconciler: CloudReconciler | RangeReconciler
         if options.cloud_chooses:
-            self._reconciler = chooser = CloudReconciler(cloud, shared, self._assigner)
+            self._reconciler = chooser = CloudReconciler(cloud, self._assigner)
             self._add_batch_worker(
                 queue,
                 chooser.fetch,
@@ -106,7 +106,7 @@ class NodeIPAMController(ControllerBase):
                 ),
             )
         else:
-            self._reconciler = reconciler = RangeReconciler(rest, shared, self._assigner)
+            self._reconciler = reconciler = RangeReconciler(self._assigner)
             self._add_worker(
                 queue,
                 reconciler.reconcile,

@@ -13,12 +13,9 @@ from controllers.options.podnetwork import (
     CLOUD_ALLOCATOR,
     DEFAULT_MASK_SIZES,
     RANGE_ALLOCATOR,
+    PodNetworkOptions,
     allocate_node_cidrs_option,
     at_most_one_of_each_family,
-    cidr_allocator_option,
-    cluster_cidrs_option,
-    given_mask_sizes,
-    mask_size_option,
 )
 
 if TYPE_CHECKING:
@@ -31,14 +28,10 @@ set up within it can go back to kube-controller-manager."""
 
 
 @frozen(kw_only=True)
-class NodeIPAMOptions:
+class NodeIPAMOptions(PodNetworkOptions):
     """How the controller works. Frozen; raises ValueError on values that make no sense."""
 
     allocate_node_cidrs: bool = allocate_node_cidrs_option()
-    cluster_cidrs: tuple[IPNetwork, ...] = cluster_cidrs_option()
-    node_cidr_mask_size: int = mask_size_option()
-    node_cidr_mask_size_ipv4: int = mask_size_option(4)
-    node_cidr_mask_size_ipv6: int = mask_size_option(6)
     service_cidrs: tuple[IPNetwork, ...] = option(
         (),
         CIDRS,
@@ -48,7 +41,6 @@ class NodeIPAMOptions:
         "kube-apiserver has it. No node gets a pod CIDR in it.",
         check=at_most_one_of_each_family,
     )
-    cidr_allocator_type: str = cidr_allocator_option()
     concurrent_node_ipam_syncs: int = option(
         30,
         INT,
@@ -58,11 +50,6 @@ class NodeIPAMOptions:
         check=between(1, 1000),
     )
     drain_timeout: float = drain_timeout_option()
-
-    @property
-    def cloud_chooses(self) -> bool:
-        """Whether the cloud is asked for the ranges."""
-        return self.cidr_allocator_type == CLOUD_ALLOCATOR
 
     def mask_sizes(self) -> Mapping[int, int]:
         """Prefix length of a node's range by IP version, for each family of the cluster. Raises
@@ -102,9 +89,7 @@ class NodeIPAMOptions:
         return wrong
 
     def _sizes(self) -> tuple[Mapping[int, int], list[str]]:
-        given, wrong = given_mask_sizes(
-            self.cluster_cidrs, self.node_cidr_mask_size, self.node_cidr_mask_size_ipv4, self.node_cidr_mask_size_ipv6
-        )
+        given, wrong = self.given_mask_sizes()
         sizes: dict[int, int] = {
             net.version: given.get(net.version, DEFAULT_MASK_SIZES[net.version]) for net in self.cluster_cidrs
         }

@@ -13,7 +13,7 @@ from cloudprovider.helpers.ips import IPNetwork
 from controllers.cloudcalls import Answer
 from controllers.nodeipam.changes import NodeFacts, facts_of_raw, seal, unsealed
 from controllers.nodeipam.triggers import START
-from controllers.runtime.api import MERGE_PATCH, Conflict, NotFound, RestClient
+from controllers.runtime.api import MERGE_PATCH, Conflict, NotFound
 from controllers.runtime.cache import NODES
 from controllers.runtime.queue import DONE, AskAgain, Result
 from controllers.runtime.write import ObjectReplaced, patch
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.cloudcalls import CloudCalls
-    from controllers.nodeipam.assigner import Assigner, Shared
+    from controllers.nodeipam.assigner import Assigner
 
 Ranges = tuple[IPNetwork, ...]
 Chosen = Answer[Ranges] | None
@@ -44,13 +44,11 @@ class NoRangeLeft(Exception):
 class RangeReconciler:
     """One unit of work per key. Thread-safe: the work queue keeps two threads off one key."""
 
-    def __init__(self, rest: RestClient, shared: Shared, assigner: Assigner) -> None:
-        self._rest = rest
-        self._shared = shared
+    def __init__(self, assigner: Assigner) -> None:
         self._assigner = assigner
-        self._ledger = shared.ledger
-        self._barrier = shared.barrier
-        self._pending = shared.pending
+        self._ledger = assigner.ledger
+        self._barrier = assigner.barrier
+        self._pending = assigner.pending
 
     def reconcile(self, name: str) -> Result:
         """Look at the node, and give it what it lacks. Raises ApiError and NoRangeLeft.
@@ -71,7 +69,7 @@ class RangeReconciler:
         if listed is not None:
             self._seal(listed)
         facts = self._assigner.look(name)
-        if facts is None or self._shared.detector.verdict:
+        if facts is None or self._assigner.detector.verdict:
             return DONE
         if not self._barrier.over:
             self._wait(name)
@@ -86,9 +84,9 @@ class RangeReconciler:
     def failed(self, name: str, error: Exception) -> None:
         """Report why the node has no ranges; the worker tries again by itself."""
         if isinstance(error, NoRangeLeft):
-            _report(self._shared, name, "CIDRNotAvailable", f"{error}. It gets one as soon as another node is deleted")
+            self._assigner.report(name, "CIDRNotAvailable", f"{error}. It gets one as soon as another node is deleted")
         else:
-            _report(self._shared, name, "CIDRAssignmentFailed", f"{error}. It is tried again")
+            self._assigner.report(name, "CIDRAssignmentFailed", f"{error}. It is tried again")
 
     def _seal(self, listed: NodeFacts) -> None:
         """Change a node that lacked ranges at the start: no older write can give it any then."""
@@ -96,7 +94,7 @@ class RangeReconciler:
         body = seal(self._barrier.token)
         found: NodeFacts | None
         try:
-            raw = patch(self._rest, path, body, MERGE_PATCH, uid=listed.uid, resource_version=listed.version)
+            raw = patch(self._assigner.rest, path, body, MERGE_PATCH, uid=listed.uid, resource_version=listed.version)
         except (Conflict, NotFound, ObjectReplaced):  # it changed since, or it is gone
             found = self._assigner.again(listed)
         else:
@@ -104,21 +102,18 @@ class RangeReconciler:
             found = evolve(listed, version=facts_of_raw(raw).version, sealed=True)
         if found is not None:
             self._assigner.remember(found)
-        elif listed.sealed:
-            self._unseal(listed)
+        elif listed.sealed:  # the last leader's, left on a node that has got its ranges
+            with suppress(NotFound, ObjectReplaced):
+                patch(self._assigner.rest, path, unsealed(), MERGE_PATCH, uid=listed.uid)
         self._barrier.settle(listed.name, listed.uid)
         if self._barrier.over:
             self._pending.wake()
 
-    def _unseal(self, listed: NodeFacts) -> None:
-        """Remove what the last leader left on a node that has got its ranges."""
-        with suppress(NotFound, ObjectReplaced):
-            patch(self._rest, NODES.path(name=listed.name), unsealed(), MERGE_PATCH, uid=listed.uid)
-
     def _wait(self, name: str) -> None:
         """The node is pending; what it waits for may have happened just now."""
         self._pending.add(name)
-        self._pending.wake_if(lambda: self._barrier.over and all(pool.free for pool in self._ledger.pools))
+        if self._barrier.over and all(pool.free for pool in self._ledger.pools):
+            self._pending.wake()
 
     def _exhausted(self) -> str:
         full = ", ".join(str(pool.cluster) for pool in self._ledger.pools if not pool.free)
@@ -131,12 +126,11 @@ class CloudReconciler:
     """A fetch for many keys and one unit of work per key. Thread-safe: the work queue keeps two
     threads off one key."""
 
-    def __init__(self, cloud: CloudCalls, shared: Shared, assigner: Assigner) -> None:
+    def __init__(self, cloud: CloudCalls, assigner: Assigner) -> None:
         self._cloud = cloud
-        self._shared = shared
         self._assigner = assigner
-        self._barrier = shared.barrier
-        self._pending = shared.pending
+        self._barrier = assigner.barrier
+        self._pending = assigner.pending
 
     def fetch(self, keys: Sequence[str], deliver: Callable[[str, Chosen | Exception], None]) -> None:
         """Ask the cloud about those of the nodes that lack ranges; the others are delivered None.
@@ -148,7 +142,8 @@ class CloudReconciler:
             if key == START or not self._barrier.begun:
                 if key != START:
                     self._pending.add(key)
-                    self._pending.wake_if(lambda: self._barrier.begun)
+                    if self._barrier.begun:  # meanwhile
+                        self._pending.wake()
                 deliver(key, None)
                 continue
             try:
@@ -156,7 +151,7 @@ class CloudReconciler:
             except Exception as error:  # noqa: BLE001 - it is this node's answer
                 deliver(key, error)
                 continue
-            node = None if facts is None or self._shared.detector.verdict else self._shared.lister.get(key)
+            node = None if facts is None or self._assigner.detector.verdict else self._assigner.lister.get(key)
             if node is None:
                 deliver(key, None)
             else:
@@ -175,16 +170,16 @@ class CloudReconciler:
             raise answer
         if answer is None:
             return DONE
-        node = self._shared.lister.get(name)
+        node = self._assigner.lister.get(name)
         facts = self._assigner.look(name)
-        if node is None or facts is None or self._shared.detector.verdict:
+        if node is None or facts is None or self._assigner.detector.verdict:
             return DONE
         ranges = answer.of(node)
         if facts.uid != answer.uid:  # the cache went on between the two looks
             raise AskAgain(f"node {name} was made again a moment ago")
         if not ranges:
             raise NotChosenYet("the cloud has chosen no pod CIDRs for it yet")
-        others = self._shared.ledger.claim(name, facts.uid, ranges)
+        others = self._assigner.ledger.claim(name, facts.uid, ranges)
         if others:
             shown = ", ".join(map(str, ranges))
             raise RangesOverlap(f"the cloud chose {shown}, which overlaps with the pod CIDRs of {', '.join(others)}")
@@ -199,10 +194,4 @@ class CloudReconciler:
             reason = "PodCIDRConflict"
         else:
             reason = "CIDRAssignmentFailed"
-        _report(self._shared, name, reason, f"{error}. It is tried again")
-
-
-def _report(shared: Shared, name: str, reason: str, text: str) -> None:
-    node = None if name == START else shared.lister.get(name)
-    if node is not None:
-        shared.recorder.event(node, "Warning", reason, text)
+        self._assigner.report(name, reason, f"{error}. It is tried again")

@@ -33,7 +33,8 @@ class StartupBarrier:
         self.token = secrets.token_hex(4)
         """What this leader writes on the nodes: another value than any leader before."""
         self._lock = threading.Lock()
-        self._begun = False
+        self.begun = False
+        """Whether the nodes were listed."""
         self._began = 0.0
         self._unsettled: dict[str, NodeFacts] = {}
 
@@ -42,17 +43,12 @@ class StartupBarrier:
         with self._lock:
             self._unsettled = {node.name: node for node in lacking}
             self._began = self._clock.monotonic()
-            self._begun = True
-
-    @property
-    def begun(self) -> bool:
-        """Whether the nodes were listed."""
-        return self._begun
+            self.begun = True
 
     @property
     def over(self) -> bool:
         """Whether ranges can be given out."""
-        return self._begun and not self._unsettled
+        return self.begun and not self._unsettled
 
     def wait(self) -> float:
         """Seconds until it is over in any case; 0.0 when it is. To be called after `begin`.

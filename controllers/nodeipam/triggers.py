@@ -60,9 +60,6 @@ class PendingNodes:
         self._lock = threading.Lock()
         self._names: dict[str, None] = {}
 
-    def __len__(self) -> int:
-        return len(self._names)
-
     def add(self, name: str) -> None:
         """Add it at the end, unless it is there already."""
         with self._lock:
@@ -72,11 +69,6 @@ class PendingNodes:
         """It needs no range any more."""
         with self._lock:
             self._names.pop(name, None)
-
-    def wake_if(self, now: Callable[[], bool]) -> None:
-        """Bring all back if what they wait for has happened meanwhile; to be called after `add`."""
-        if now():
-            self.wake()
 
     def bring(self, names: Iterable[str]) -> None:
         """Bring these back, pending or not."""

@@ -1,14 +1,15 @@
 """The cluster's ranges of pod addresses, and the nodes' parts of them: options of the controllers
 for IPAM and routes.
 
-Stage: before the first one, no I/O. Each field is declared here, so that it has one flag, one
-default and one text.
+Stage: before the first one, no I/O.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+import attrs
 
 from controllers.options.declare import between, option
 from controllers.options.kinds import BOOL, INT, NAME, Kind
@@ -21,7 +22,6 @@ DEFAULT_MASK_SIZES: Final[Mapping[int, int]] = {4: 24, 6: 64}
 RANGE_ALLOCATOR: Final = "RangeAllocator"
 CLOUD_ALLOCATOR: Final = "CloudAllocator"
 _SECTION: Final = "generic"
-_PREFIX_LENGTHS: Final = {0: between(0, 128), 4: between(0, 32), 6: between(0, 128)}
 
 
 def parse_cluster_cidrs(text: str) -> tuple[IPNetwork, ...]:
@@ -63,9 +63,11 @@ def allocate_node_cidrs_option() -> Any:
     )
 
 
-def cluster_cidrs_option() -> Any:
-    """The ranges of all pods; `parse_cluster_cidrs` makes them from text."""
-    return option(
+@attrs.frozen(kw_only=True)
+class PodNetworkOptions:
+    """What the controllers for IPAM and routes both take. Frozen; raises ValueError."""
+
+    cluster_cidrs: tuple[IPNetwork, ...] = option(
         (),
         CIDRS,
         "cluster-cidr",
@@ -76,14 +78,8 @@ def cluster_cidrs_option() -> Any:
         check=at_most_one_of_each_family,
         configz="KubeCloudShared.ClusterCIDR",
     )
-
-
-def mask_size_option(version: int = 0) -> Any:
-    """The mask size of a node's pod CIDR, for an IP version, or 0: the only one."""
-    if version:
-        text = f"As --node-cidr-mask-size, for IPv{version}."
-        return option(0, INT, f"node-cidr-mask-size-ipv{version}", _SECTION, text, check=_PREFIX_LENGTHS[version])
-    return option(
+    """`parse_cluster_cidrs` makes them from text."""
+    node_cidr_mask_size: int = option(
         0,
         INT,
         "node-cidr-mask-size",
@@ -92,13 +88,15 @@ def mask_size_option(version: int = 0) -> Any:
         "created, so that no kubelet can claim more or less than a node's part; with 0 routes of any size are. A route "
         "that nothing else shows to be a node's is deleted only if it has this size, with 0: 24 for IPv4, 64 for IPv6. "
         "For a cluster CIDR of one family; with two use the flags with -ipv4 and -ipv6.",
-        check=_PREFIX_LENGTHS[0],
+        check=between(0, 128),
     )
-
-
-def cidr_allocator_option() -> Any:
-    """Who chooses the nodes' pod CIDRs."""
-    return option(
+    node_cidr_mask_size_ipv4: int = option(
+        0, INT, "node-cidr-mask-size-ipv4", _SECTION, "As --node-cidr-mask-size, for IPv4.", check=between(0, 32)
+    )
+    node_cidr_mask_size_ipv6: int = option(
+        0, INT, "node-cidr-mask-size-ipv6", _SECTION, "As --node-cidr-mask-size, for IPv6.", check=between(0, 128)
+    )
+    cidr_allocator_type: str = option(
         RANGE_ALLOCATOR,
         NAME,
         "cidr-allocator-type",
@@ -108,33 +106,39 @@ def cidr_allocator_option() -> Any:
         configz="KubeCloudShared.CIDRAllocatorType",
     )
 
+    @property
+    def cloud_chooses(self) -> bool:
+        """Whether the cloud chooses the nodes' pod CIDRs."""
+        return self.cidr_allocator_type == CLOUD_ALLOCATOR
 
-def given_mask_sizes(
-    clusters: Sequence[IPNetwork], size: int, size_ipv4: int, size_ipv6: int
-) -> tuple[Mapping[int, int], list[str]]:
-    """Prefix length of nodes' pod CIDRs by IP version, as far as the flags say it, and all that is
-    wrong with them.
+    def given_mask_sizes(self) -> tuple[dict[int, int], list[str]]:
+        """Prefix length of nodes' pod CIDRs by IP version, as far as the flags say it, and all that
+        is wrong with them.
 
-    Follows: setNodeCIDRMaskSizes in Kubernetes' cmd/cloud-controller-manager/nodeipamcontroller.go.
-    """
-    problems = []
-    sizes = {version: given for version, given in ((4, size_ipv4), (6, size_ipv6)) if given}
-    if size:
-        if sizes or len(clusters) != 1:
-            problems.append(
-                "--node-cidr-mask-size: is for a --cluster-cidr of one IP family, and not together with "
-                "--node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6: give one flag for each family"
-            )
-        else:
-            sizes[clusters[0].version] = size
-    of_family: dict[int, IPNetwork] = {net.version: net for net in clusters}
-    for version, given in sizes.items():
-        cluster = of_family.get(version)
-        if cluster is None:
-            problems.append(f"--node-cidr-mask-size-ipv{version}: needs a cluster CIDR of that family (--cluster-cidr)")
-        elif not cluster.prefixlen <= given <= cluster.max_prefixlen:
-            problems.append(
-                f"--node-cidr-mask-size: a node's pod CIDR of mask size {given} does not fit into the cluster CIDR "
-                f"{cluster}: the size must be between {cluster.prefixlen} and {cluster.max_prefixlen}"
-            )
-    return sizes, problems
+        Follows: setNodeCIDRMaskSizes in Kubernetes'
+        cmd/cloud-controller-manager/nodeipamcontroller.go.
+        """
+        problems = []
+        by_family = ((4, self.node_cidr_mask_size_ipv4), (6, self.node_cidr_mask_size_ipv6))
+        sizes = {version: given for version, given in by_family if given}
+        if self.node_cidr_mask_size:
+            if sizes or len(self.cluster_cidrs) != 1:
+                problems.append(
+                    "--node-cidr-mask-size: is for a --cluster-cidr of one IP family, and not together with "
+                    "--node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6: give one flag for each family"
+                )
+            else:
+                sizes[self.cluster_cidrs[0].version] = self.node_cidr_mask_size
+        of_family: dict[int, IPNetwork] = {net.version: net for net in self.cluster_cidrs}
+        for version, given in sizes.items():
+            cluster = of_family.get(version)
+            if cluster is None:
+                problems.append(
+                    f"--node-cidr-mask-size-ipv{version}: needs a cluster CIDR of that family (--cluster-cidr)"
+                )
+            elif not cluster.prefixlen <= given <= cluster.max_prefixlen:
+                problems.append(
+                    f"--node-cidr-mask-size: a node's pod CIDR of mask size {given} does not fit into the cluster CIDR "
+                    f"{cluster}: the size must be between {cluster.prefixlen} and {cluster.max_prefixlen}"
+                )
+        return sizes, problems

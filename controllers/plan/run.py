@@ -17,6 +17,7 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.catalog import CATALOG
 from controllers.manager.assembly import Assembly
+from controllers.manager.earlylists import IDENTITY
 from controllers.manager.provider_host import ManagerError
 from controllers.manager.runner import Ending
 from controllers.plan.cloud import CloudStandIn
@@ -35,7 +36,6 @@ NOTHING: Final = 0
 FAILED: Final = 1
 SOMETHING: Final = 3
 
-_IDENTITY: Final = "shared-informers"
 _LOOK: Final = 0.1  # seconds between two looks at what is left
 _QUIET: Final = 3  # so many looks in a row must show that nothing is, as work may slip from one place to another in one
 _AGAIN: Final = 0.02  # seconds between these: sweeps bring up what is known already, again and again
@@ -101,7 +101,7 @@ class PlanRun:
         self._cluster = ClusterStandIn(
             self._plan,
             names,
-            clients.rest(_IDENTITY, guarded=False).get,
+            clients.rest(IDENTITY, guarded=False).get,
             at_work=lambda: "" if self._settling is None else self._settling.at_work(),
             evidence=self._cloud.evidence,
         )
@@ -145,10 +145,10 @@ class PlanRun:
 
     def _start(self, ending: StopSignal) -> Settling | None:
         """Start all controllers; None when it was time to end before that."""
-        parts, services = self._parts, self._parts.services
-        services.in_background("serving", "health watch", parts.health.run)
-        informers = services.informers(parts.entries, once=True)
-        access = services.access_check()
+        parts = self._parts
+        parts.groups.in_background("serving", "health watch", parts.health.run)
+        informers = parts.informers(once=True)
+        access = parts.access_check()
         if ending.is_set():
             return None
         context = parts.initialized(informers, ending, guard=self._refuse, dry_run=self._cloud)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import Factory, evolve, frozen
@@ -23,17 +24,14 @@ ASSIGNED_LATER: Final = "assigned-by-the-cloud.invalid"
 Value = str | tuple[str, ...] | None
 
 
-class Kind:
-    """What a row is: something to be done, or something that is not done or not known."""
+class Kind(StrEnum):
+    """What a row is: something to be done, or something that is not done or not known. In the order
+    in which they are shown."""
 
-    CHANGE: Final = "change"
-    HELD_BACK: Final = "held back"
-    UNKNOWN: Final = "unknown"
-    WARNING: Final = "warning"
-
-
-KINDS: Final = (Kind.CHANGE, Kind.HELD_BACK, Kind.UNKNOWN, Kind.WARNING)
-"""In the order in which they are shown."""
+    CHANGE = "change"
+    HELD_BACK = "held back"
+    UNKNOWN = "unknown"
+    WARNING = "warning"
 
 
 @frozen(order=True)
@@ -68,7 +66,7 @@ class Row:
     changes: tuple[Change, ...] = ()
     note: str = ""
     """What else is to be known: evidence of a deletion, doubts, why it is unknown."""
-    kind: str = Kind.CHANGE
+    kind: Kind = Kind.CHANGE
     certain: bool = True
     """False: the call is made, and may change nothing; then nothing is said to be done."""
 
@@ -102,7 +100,7 @@ class Plan:
     def _place(self, row: Row) -> tuple[object, ...]:
         order = self._order.get(row.controller, len(self._order))
         makes_way = row.action.startswith("delete ")  # in the cloud, for what is created or written then
-        return KINDS.index(row.kind), order, row.controller, row.subject, not makes_way, row.action
+        return list(Kind).index(row.kind), order, row.controller, row.subject, not makes_way, row.action
 
 
 def joined(known: Row, row: Row) -> Row | None:

@@ -7,7 +7,6 @@ more rarely: two writers must not fight over a field."""
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
@@ -16,7 +15,7 @@ from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.runtime.api import NotFound, RestClient
 from controllers.runtime.cache import NODES, key_of, uid_of
-from controllers.runtime.write import ObjectReplaced, Patch, apply, condition_set
+from controllers.runtime.write import ObjectReplaced, Patch, apply, condition_set, timestamp
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -81,7 +80,7 @@ class NetworkCondition:
         return node
 
     def _write(self, name: str, node: V1Node, written: _Written) -> None:
-        time = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        time = timestamp(self._clock.time())
         self._written[name] = evolve(written, failed=True)  # until the API server has confirmed it
         apply(
             self._rest,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 
@@ -18,28 +18,18 @@ from controllers.options import (
     positive,
 )
 from controllers.options.podnetwork import (
-    CLOUD_ALLOCATOR,
     DEFAULT_MASK_SIZES,
-    cidr_allocator_option,
-    cluster_cidrs_option,
-    given_mask_sizes,
-    mask_size_option,
+    PodNetworkOptions,
 )
-
-if TYPE_CHECKING:
-    from cloudprovider.helpers.ips import IPNetwork
-
 
 _SECTION: Final = "generic"
 
 
 @frozen(kw_only=True)
-class RouteOptions:
+class RouteOptions(PodNetworkOptions):
     """How the controller works. Frozen; raises ValueError on values that make no sense."""
 
     cluster_name: str = cluster_name_option()
-    cluster_cidrs: tuple[IPNetwork, ...] = cluster_cidrs_option()
-    """`parse_cluster_cidrs` makes them from text."""
     route_reconciliation_period: float = option(
         300.0,
         DURATION,
@@ -51,10 +41,6 @@ class RouteOptions:
         check=positive,
         configz="KubeCloudShared.RouteReconciliationPeriod",
     )
-    node_cidr_mask_size: int = mask_size_option()
-    node_cidr_mask_size_ipv4: int = mask_size_option(4)
-    node_cidr_mask_size_ipv6: int = mask_size_option(6)
-    cidr_allocator_type: str = cidr_allocator_option()
     list_interval: float = option(10.0, DURATION, check=not_negative)
     """Seconds between two listings that events ask for, at least; and the age of a listing on which
     routes are still deleted. Creating needs no new listing."""
@@ -71,9 +57,7 @@ class RouteOptions:
                 "--cluster-cidr is missing. Fix: give --cluster-cidr=RANGE, the range of the pods that "
                 "kube-controller-manager has too (10.244.0.0/16, say), or --configure-cloud-routes=false for no routes"
             )
-        sizes, problems = given_mask_sizes(
-            self.cluster_cidrs, self.node_cidr_mask_size, self.node_cidr_mask_size_ipv4, self.node_cidr_mask_size_ipv6
-        )
+        sizes, problems = self.given_mask_sizes()
         if problems:
             raise ValueError("; ".join(problems))
         return sizes
@@ -81,5 +65,4 @@ class RouteOptions:
     def usual_sizes(self) -> Mapping[int, int]:
         """As `mask_sizes`, and what kube-controller-manager gives where its flags say nothing; but
         for the cloud's own choice, which has no such size."""
-        chosen = self.cidr_allocator_type == CLOUD_ALLOCATOR
-        return self.mask_sizes() if chosen else {**DEFAULT_MASK_SIZES, **self.mask_sizes()}
+        return self.mask_sizes() if self.cloud_chooses else {**DEFAULT_MASK_SIZES, **self.mask_sizes()}

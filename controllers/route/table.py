@@ -33,7 +33,8 @@ class RouteTable:
         self._targets: dict[str, set[IPNetwork]] = {}
         self._written: dict[IPNetwork, float] = {}  # end of our last write there; inf while one is under way
         self._claimed: set[IPNetwork] = set()
-        self._listed_at = -math.inf
+        self.listed_at = -math.inf
+        """When the last listing began."""
         self._with_addresses: bool | None = None
         self.version = 0
         """How many listings there were; 0 means that nothing is known."""
@@ -63,12 +64,7 @@ class RouteTable:
     @property
     def age(self) -> float:
         """Seconds since the last listing began; inf without one."""
-        return self._clock.monotonic() - self._listed_at
-
-    @property
-    def listed_at(self) -> float:
-        """When the last listing began; -inf without one."""
-        return self._listed_at
+        return self._clock.monotonic() - self.listed_at
 
     @property
     def addresses_count(self) -> bool:
@@ -101,7 +97,7 @@ class RouteTable:
                     self._index(net, entry)
             if routes:
                 self._with_addresses = any(route.enable_node_addresses for route in routes)
-            self._listed_at = started
+            self.listed_at = started
             self.version += 1
 
     @contextmanager

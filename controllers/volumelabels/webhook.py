@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
 from cloudprovider import CloudProviderError, DiskNotFound, NotImplementedByProvider
+from cloudprovider.internal.patching import merge_patch
 from controllers.cloudcalls import PRIORITY_NEW, CloudCallError
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -66,7 +67,7 @@ class VolumeLabelHandler(Handler):
         if not found.patch:
             return allow()
         log.debug("webhook: labels for %s: %s", request, described(found.patch))
-        return change(request, _merged(created, found.patch.body))
+        return change(request, merge_patch(created, found.patch.body))
 
     def late(self, request: AdmissionRequest) -> Answer:
         """As where the cloud cannot answer."""
@@ -99,12 +100,3 @@ def _without_identity(created: Mapping[str, Any]) -> dict[str, Any]:
         return dict(created)
     kept = {key: value for key, value in metadata.items() if key not in ("uid", "resourceVersion", "managedFields")}
     return {**created, "metadata": kept}
-
-
-def _merged(held: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The object with a merge patch in which nothing is removed."""
-    merged = dict(held)
-    for key, value in patch.items():
-        before = held.get(key)
-        merged[key] = _merged(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
-    return merged

@@ -13,7 +13,7 @@ from typing import Final
 
 from cloudprovider.host import StopSignal
 from controllers.endpoints.checks import Check
-from controllers.endpoints.serving import ServingError, client_ca, minimum_version
+from controllers.endpoints.serving import ServingError, client_ca, minimum_version, refusing
 from controllers.httpserver.certificates import FilePair, PairSource, folder_pair
 from controllers.httpserver.messages import Limits
 from controllers.httpserver.server import Server
@@ -141,10 +141,8 @@ class WebhookServing:
         if options.tls_cert_file:
             return self._tried(FilePair(options.tls_cert_file, options.tls_private_key_file), "--webhook-tls-cert-file")
         if options.cert_dir:
-            try:
+            with refusing(f"--webhook-cert-dir={options.cert_dir}"):
                 pair = folder_pair(options.cert_dir, DNS_NAMES, pair_name=NAME)
-            except OSError as error:
-                raise ServingError(f"--webhook-cert-dir={options.cert_dir}: {text_of(error)}") from error
             self._authorities = lambda: _self_signed(pair)
             return self._tried(pair, "--webhook-cert-dir")
         shared = SharedPair(rest, leads=self._leads, announce=self._bundle.ensure, clock=self._clock)
@@ -152,10 +150,8 @@ class WebhookServing:
         return shared
 
     def _tried(self, pair: FilePair, flag: str) -> FilePair:
-        try:
+        with refusing(f"{flag}: webhooks cannot be served with {pair.name}"):
             ServerTLS(pair).load()
-        except OSError as error:
-            raise ServingError(f"{flag}: webhooks cannot be served with {pair.name}: {text_of(error)}") from error
         return pair
 
 

@@ -15,7 +15,7 @@ from cloudprovider.testing.apiserver import EmbeddedAPIServer, StatusError
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, ManagerError, parse
-from controllers.manager import manager, shared_services
+from controllers.manager import assembly, manager
 from controllers.runtime.api import ClientBuilder, Unauthorized
 from controllers.testing import Cluster, ManagerRun
 
@@ -81,7 +81,7 @@ def test_a_refused_credential_is_named_and_not_shown(
 def test_an_api_server_that_does_not_answer(
     embedded_apiserver: EmbeddedAPIServer, provider: FakeCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_services, "LOG_SECONDS", 0.2)
+    monkeypatch.setattr(assembly, "LOG_SECONDS", 0.2)
     monkeypatch.setattr(manager, "LOG_SECONDS", 0.2)
     path, url = embedded_apiserver.write_kubeconfig(tmp_path / "config"), embedded_apiserver.url
     embedded_apiserver.stop()

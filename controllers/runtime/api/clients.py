@@ -7,7 +7,6 @@ All RestClients share one pool of connections (`transport.py`) and one set of cr
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import re
 import threading
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 from attrs import evolve, field, frozen
 from attrs.validators import in_, matches_re
 
+from controllers.program import PROGRAM, version
 from controllers.runtime.api import kubeconfig as kubeconfigs
 from controllers.runtime.api.credentials import CertificateFiles, Credentials
 from controllers.runtime.api.doubts import Doubts
@@ -73,7 +73,7 @@ class ClientSettings:
     """Requests a second of each identity; 0: no limit."""
     burst: int = 0
     timeout: float = DEFAULT_TIMEOUT
-    program: str = field(default="cloud-controller-manager", validator=matches_re(_NAME))
+    program: str = field(default=PROGRAM, validator=matches_re(_NAME))
     """The first part of the user agent: no blanks, ASCII only."""
     field_validation: str | None = "Ignore"
     """Spares the server a check of what is written."""
@@ -111,7 +111,7 @@ class ClientBuilder:
         self.stand_in: StandIn | None = None
         """Answers in the API server's place; then nothing is written by any client."""
         self._settings = settings
-        self._program = f"{settings.program}/{_version()}"
+        self._program = f"{settings.program}/{version()}"
         self._clock = clock
         self._lock = threading.RLock()
         self._rest: dict[tuple[str, bool, bool], RestClient] = {}
@@ -372,10 +372,3 @@ class ClientBuilder:
         with self._lock:
             bucket = TokenBucket(qps, self._settings.burst, clock=self._clock)
             return self._buckets.setdefault(name, bucket)
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("kubernetes-cloud-provider")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

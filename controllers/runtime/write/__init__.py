@@ -7,7 +7,7 @@ Events, counted and combined, written beside the work (`events.py`, `eventwriter
 Read first: `patches.py`, `events.py`. Imports the wing `api` only.
 """
 
-from controllers.runtime.write.correlation import Reference
+from controllers.runtime.write.correlation import Reference, timestamp
 from controllers.runtime.write.events import EventRecorder
 from controllers.runtime.write.patches import (
     ObjectReplaced,
@@ -40,5 +40,6 @@ __all__ = [
     "finalizer_removed",
     "patch",
     "taints_changed",
+    "timestamp",
     "to_json",
 ]

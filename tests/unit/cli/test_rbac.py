@@ -38,6 +38,12 @@ def role(entries: list[ControllerEntry], kind: str, common: tuple[Rule, ...] = C
     return found
 
 
+def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> list[Any]:
+    """The documents of this command line."""
+    assert main(argv) == 0
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
 @pytest.mark.row("X6")
 def test_the_manifest_in_the_repository_is_generated() -> None:
     assert RBAC.read_text() == manifest(enabled(("*",), CATALOG)), (
@@ -59,8 +65,7 @@ def test_every_verb_of_the_manifest_is_one_that_a_controller_asks_for() -> None:
 
 @pytest.mark.row("X6")
 def test_controllers_that_are_left_out_get_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--controllers=cloud-node", "--leader-elect=false"]) == 0
-    documents = list(yaml.safe_load_all(capsys.readouterr().out))
+    documents = printed(capsys, "--controllers=cloud-node", "--leader-elect=false")
     rules = {(one["resources"][0]): one["verbs"] for document in documents for one in document.get("rules", ())}
     assert set(rules) == {"nodes", "nodes/status", "events"} | MANAGERS
     assert "delete" not in rules["nodes"]
@@ -76,12 +81,8 @@ def test_controllers_that_are_left_out_get_nothing(capsys: pytest.CaptureFixture
 @pytest.mark.row("X6")
 def test_the_lease_is_granted_by_its_name_in_its_namespace_alone(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--leader-elect-resource-name=blue", "--leader-elect-resource-namespace=clouds"]
-    assert main(["--controllers=cloud-node", *flags]) == 0
-    roles = {
-        one["metadata"]["namespace"]: one["rules"]
-        for one in yaml.safe_load_all(capsys.readouterr().out)
-        if one["kind"] == "Role"
-    }
+    documents = printed(capsys, "--controllers=cloud-node", *flags)
+    roles = {one["metadata"]["namespace"]: one["rules"] for one in documents if one["kind"] == "Role"}
     group = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     assert roles["clouds"] == [
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
@@ -141,8 +142,8 @@ def test_the_second_lease_of_a_migration_is_granted_only_when_asked_for(
         (["--enable-leader-migration"], "cloud-provider-extraction-migration"),
         (["--enable-leader-migration", f"--leader-migration-config={tmp_path / 'config'}"], "moving"),
     ):
-        assert main(["--controllers=cloud-node", *flags]) == 0
-        rules = [rule for one in yaml.safe_load_all(capsys.readouterr().out) for rule in one.get("rules", ())]
+        documents = printed(capsys, "--controllers=cloud-node", *flags)
+        rules = [rule for one in documents for rule in one.get("rules", ())]
         named = {
             name: rule["verbs"]
             for rule in rules
@@ -155,9 +156,8 @@ def test_the_second_lease_of_a_migration_is_granted_only_when_asked_for(
     assert "--leader-migration-config: cannot be read" in capsys.readouterr().err
 
 
-def by_account(text: str) -> dict[tuple[str, str], set[tuple[str, str]]]:
+def by_account(documents: list[Any]) -> dict[tuple[str, str], set[tuple[str, str]]]:
     """(account, namespace) to the verbs and resources that its roles grant there."""
-    documents = list(yaml.safe_load_all(text))
     bound = {
         (one["roleRef"]["name"], one["metadata"].get("namespace", "")): one["subjects"][0]["name"]
         for one in documents
@@ -176,11 +176,11 @@ def by_account(text: str) -> dict[tuple[str, str], set[tuple[str, str]]]:
 def test_with_service_accounts_each_controller_has_its_own_rights_and_the_manager_only_reads(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["--use-service-account-credentials", "--controllers=*,-route", "--provider-accounts=acme"]) == 0
-    text = capsys.readouterr().out
-    accounts = [one["metadata"]["name"] for one in yaml.safe_load_all(text) if one["kind"] == "ServiceAccount"]
+    flags = ("--use-service-account-credentials", "--controllers=*,-route", "--provider-accounts=acme")
+    documents = printed(capsys, *flags)
+    accounts = [one["metadata"]["name"] for one in documents if one["kind"] == "ServiceAccount"]
     assert accounts == ["cloud-controller-manager", "node-controller", "service-controller", "acme"]
-    found = by_account(text)
+    found = by_account(documents)
     assert found["node-controller", ""] == {
         ("get", "nodes"),
         ("update", "nodes"),
@@ -200,10 +200,7 @@ def test_with_service_accounts_each_controller_has_its_own_rights_and_the_manage
     assert not [resource for verb, resource in own if verb in ("patch", "update", "delete")]
     assert ("create", "serviceaccounts/token") in found["cloud-controller-manager", "kube-system"]
     [tokens] = [
-        rule
-        for one in yaml.safe_load_all(text)
-        for rule in one.get("rules", ())
-        if rule["resources"] == ["serviceaccounts/token"]
+        rule for one in documents for rule in one.get("rules", ()) if rule["resources"] == ["serviceaccounts/token"]
     ]
     assert tokens["resourceNames"] == ["node-controller", "service-controller", "acme"]
 
@@ -261,10 +258,8 @@ def test_a_verb_that_a_wider_rule_covers_is_marked_with_who_brings_that_rule() -
 
 @pytest.mark.row("X11")
 def test_webhooks_take_one_secret_and_two_configurations_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 0
-    assert "secrets" not in capsys.readouterr().out
-    assert main(["--webhooks"]) == 0
-    documents = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert "secrets" not in str(printed(capsys))
+    documents = printed(capsys, "--webhooks")
     rules = [
         found
         for one in documents

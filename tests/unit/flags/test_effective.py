@@ -12,7 +12,7 @@ import pytest
 from controllers.catalog import CATALOG
 from controllers.flags.effective import GROUP, OWN, changed, configz, flagz
 from controllers.flags.ignored import IGNORED
-from controllers.flags.parse import option_classes, parse, table
+from controllers.flags.parse import parse, table
 from controllers.manager.migration import LeaderMigration
 from controllers.options import DURATION, STRING, URL, option
 from controllers.options.declare import Flag
@@ -256,9 +256,3 @@ def test_a_leader_migration_is_shown_as_it_was_read() -> None:
 @pytest.mark.row("O10")
 def test_options_that_a_program_leaves_out_are_shown_with_their_defaults() -> None:
     assert paths(configz(Options(), CATALOG)[GROUP]) == set(GO.split())
-
-
-def test_what_a_program_builds_without_flags_is_shown_too() -> None:
-    given = Options(own={kind: kind() for kind in option_classes(CATALOG)})
-    shown: dict[str, Any] = configz(given)
-    assert shown[GROUP]["Generic"]["Controllers"] == ["*"]

@@ -5,26 +5,34 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from controllers.httpserver.messages import Handler, Limits
 from controllers.httpserver.server import Server
 
-__all__ = ["PATIENCE", "connected", "read_all", "served"]
+__all__ = ["PATIENCE", "connected", "read_all", "running", "served"]
+
+S = TypeVar("S", bound=Server)
 
 PATIENCE = 20.0
 """Seconds for what takes milliseconds, on a machine with other things to do."""
 
 
 @contextmanager
-def served(answer: Handler, **limits: Any) -> Iterator[Server]:
-    made = Server(("127.0.0.1", 0), answer, limits=Limits(**limits))
-    made.start()
+def running(server: S) -> Iterator[S]:
+    """It serves in the body, and can be stopped twice."""
+    server.start()
     try:
-        yield made
+        yield server
     finally:
-        assert made.stop(PATIENCE)
-        assert made.stop(PATIENCE)
+        assert server.stop(PATIENCE)
+        assert server.stop(PATIENCE)
+
+
+@contextmanager
+def served(answer: Handler, **limits: Any) -> Iterator[Server]:
+    with running(Server(("127.0.0.1", 0), answer, limits=Limits(**limits))) as made:
+        yield made
 
 
 def connected(server: Server, data: bytes = b"", peer: str = "127.0.0.1") -> socket.socket:

@@ -19,7 +19,7 @@ from controllers.httpserver.connections import MAX_HEAD
 from controllers.httpserver.messages import Limits, Request, Response
 from controllers.httpserver.peers import Shares, group_of
 from controllers.httpserver.server import Server
-from tests.unit.httpserver.support import PATIENCE, connected, read_all, served
+from tests.unit.httpserver.support import PATIENCE, connected, read_all, running, served
 
 PROBES = 10
 GET = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -282,13 +282,6 @@ def test_repeated_headers_are_joined(server: Server, sockets: Callable[..., sock
     assert seen[0].headers == {"host": "x", "a": "1, 2"}
 
 
-def test_stopping_closes_what_is_open() -> None:
-    with served(answer) as made, connected(made) as sock:
-        assert probe(made)[0] == 200
-        assert made.stop(PATIENCE)
-        assert read_all(sock) == b""
-
-
 def test_a_server_that_is_stopped_at_once_ends() -> None:
     """Whatever its thread has come to."""
     for _ in range(10):
@@ -374,16 +367,14 @@ def test_a_stop_waits_for_no_client(server: Server, sockets: Callable[..., socke
 
 
 def test_a_port_is_shared_only_if_both_permit_it() -> None:
-    first = Server(("127.0.0.1", 0), answer, share_port=True)
-    first.start()
-    second = Server(first.address, answer, share_port=True)
-    second.start()
-    alone = Server(first.address, answer)
-    with pytest.raises(OSError, match="in use"):
-        alone.start()
-    assert first.stop(PATIENCE)
-    assert probe(second)[0] == 200, "the other one goes on serving the address"
-    assert second.stop(PATIENCE)
+    with (
+        running(Server(("127.0.0.1", 0), answer, share_port=True)) as first,
+        running(Server(first.address, answer, share_port=True)) as second,
+    ):
+        with pytest.raises(OSError, match="in use"):
+            Server(first.address, answer).start()
+        assert first.stop(PATIENCE)
+        assert probe(second)[0] == 200, "the other one goes on serving the address"
 
 
 @pytest.mark.row("K23")
@@ -397,9 +388,7 @@ def test_a_port_is_shared_only_if_both_permit_it() -> None:
     ],
 )
 def test_every_address_means_those_of_both_families(address: str, reached: list[str], others: list[str]) -> None:
-    server = Server((address, 0), answer)
-    server.start()
-    try:
+    with running(Server((address, 0), answer)) as server:
         for host in reached if socket.has_dualstack_ipv6() else reached[:1]:
             with socket.create_connection((host, server.address[1]), timeout=PATIENCE) as sock:
                 sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -407,20 +396,14 @@ def test_every_address_means_those_of_both_families(address: str, reached: list[
         for host in others:
             with pytest.raises(OSError, match=r".*"):
                 socket.create_connection((host, server.address[1]), timeout=PATIENCE)
-    finally:
-        assert server.stop(PATIENCE)
 
 
 @pytest.mark.row("K23")
 def test_without_ipv6_every_address_is_every_one_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
-    server = Server(("0.0.0.0", 0), answer)
-    server.start()
-    try:
+    with running(Server(("0.0.0.0", 0), answer)) as server:
         assert server.address[0] == "0.0.0.0"
         socket.create_connection(("127.0.0.1", server.address[1]), timeout=PATIENCE).close()
-    finally:
-        assert server.stop(PATIENCE)
 
 
 @pytest.mark.row("X1")

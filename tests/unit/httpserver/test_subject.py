@@ -26,7 +26,7 @@ from controllers.httpserver.tls import trust
 from tests.support.https import ask, context
 from tests.support.pki import Authority, write_pair
 from tests.support.there import there
-from tests.unit.httpserver.support import served
+from tests.unit.httpserver.support import running, served
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 NO_UTF8 = bytes.fromhex("3005820361ff62")
@@ -86,14 +86,10 @@ def test_a_certificate_with_a_name_that_is_no_utf_8_does_not_end_the_server(tmp_
         user = user_of_certificate(request.certificate) if request.certificate else None
         return Response(200, (user.name if user else "nobody").encode())
 
-    server = Server(("127.0.0.1", 0), answer, tls=lambda: tls)
-    server.start()
-    try:
+    with running(Server(("127.0.0.1", 0), answer, tls=lambda: tls)) as server:
         odd = write_pair(tmp_path, authority.client("odd", san=NO_UTF8), "odd")
         assert ask(server.address[1], "/", tls=context(certificate=odd)) == (200, "odd")
         assert ask(server.address[1], "/") == (200, "nobody")
-    finally:
-        assert server.stop(20)
 
 
 @pytest.mark.row("X13")

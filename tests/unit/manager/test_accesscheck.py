@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from typing import Any, cast
 
 import attrs
@@ -41,20 +42,31 @@ class Reviewer:
         return Response(201, {}, json.dumps({"status": {"allowed": allowed}}).encode())
 
 
+def checking(reviewer: Reviewer, accounts: Reviewer, forbidden: Callable[[], int], clock: FakeClock) -> AccessCheck:
+    rest, own = cast(RestClient, reviewer), cast(RestClient, accounts)
+    return AccessCheck(rest, accounts=lambda _name: own, forbidden=forbidden, clock=clock)
+
+
 class Running:
-    """An AccessCheck in a thread, on a clock that the test moves."""
+    """An AccessCheck in a thread, on a clock that the test moves; it has looked once."""
 
     def __init__(self, reviewer: Reviewer, *rules: Rule) -> None:
         self.clock = FakeClock()
         self.stop = ClockEvent(self.clock)
         self.forbidden = 0
-        self.check = AccessCheck(cast(RestClient, reviewer), rules, forbidden=lambda: self.forbidden, clock=self.clock)
+        self.check = checking(reviewer, reviewer, lambda: self.forbidden, self.clock)
+        self.check.ask_about(rules)
         self.thread = threading.Thread(target=self.check.run, args=(self.stop,), daemon=True)
         self.thread.start()
+        self.looked()
 
     def looked(self) -> None:
         """Wait until it has looked and waits for its next time."""
         self.clock.wait_for_waiters(1)
+
+    def later(self, seconds: float = AGAIN_SECONDS) -> None:
+        self.clock.advance(seconds)
+        self.looked()
 
     def ended(self) -> bool:
         self.thread.join(10)
@@ -64,7 +76,6 @@ class Running:
 def test_all_rights_there_means_one_look_and_no_word(caplog: pytest.LogCaptureFixture) -> None:
     reviewer = Reviewer()
     run = Running(reviewer, NODES, STATUS, EVENTS, NODES)
-    run.looked()
     assert run.check.checks() == []
     assert caplog.text == ""
     assert reviewer.asked == [
@@ -79,7 +90,6 @@ def test_a_right_that_is_optional_is_not_asked_about() -> None:
     reviewer = Reviewer(("update", "nodes"))
     optional = Rule(resource="nodes", verbs=("update",), consequence="it costs more", optional=True)
     run = Running(reviewer, NODES, optional)
-    run.looked()
     assert run.check.checks() == []
     assert [review["verb"] for review in reviewer.asked] == ["list", "patch"]
 
@@ -89,20 +99,17 @@ def test_a_missing_right_names_the_rule_and_its_consequence_once(caplog: pytest.
     caplog.set_level("INFO")
     reviewer = Reviewer(("patch", "nodes/status"), ("patch", "nodes"))
     run = Running(reviewer, NODES, STATUS, EVENTS)
-    run.looked()
     assert "missing permission: patch on nodes/status. Without it nodes get no addresses" in caplog.text
     assert "apiGroups [''], resources [nodes/status], verbs [patch]" in caplog.text
     assert "apiGroups [''], resources [nodes], verbs [patch]" in caplog.text
     assert [(c.name, c.ok) for c in run.check.checks()] == [("rights-nodes", False), ("rights-nodes/status", False)]
     lines = len(caplog.records)
 
-    run.clock.advance(AGAIN_SECONDS)
-    run.looked()
+    run.later()
     assert len(caplog.records) == lines
 
     reviewer.denied.clear()
-    run.clock.advance(AGAIN_SECONDS)
-    run.looked()
+    run.later()
     assert "all permissions are granted now" in caplog.text
     assert run.check.checks() == []
 
@@ -114,8 +121,7 @@ def test_a_right_that_several_controllers_lack_is_told_once_with_all_consequence
     anywhere = Rule(resource="events", verbs=("create", "patch"), consequence="Services are silent")
     pruning = Rule(resource="nodes", verbs=("delete", "patch"), consequence="nodes stay")
     reviewer = Reviewer(("create", "events"), ("patch", "nodes"), ("delete", "nodes"))
-    run = Running(reviewer, NODES, EVENTS, anywhere, pruning)
-    run.looked()
+    Running(reviewer, NODES, EVENTS, anywhere, pruning)
     assert [record.getMessage() for record in caplog.records] == [
         "missing permission: patch, delete on nodes. Without it no node is initialised; nodes stay. Fix: add to the "
         "ClusterRole of the manager's service account: apiGroups [''], resources [nodes], verbs [patch, delete]",
@@ -128,7 +134,6 @@ def test_a_right_that_several_controllers_lack_is_told_once_with_all_consequence
 def test_a_right_that_one_namespace_alone_lacks_is_told_for_that_namespace() -> None:
     anywhere = Rule(resource="events", verbs=("patch",), consequence="Services are silent")
     run = Running(Reviewer(("create", "events"), ("patch", "events")), anywhere, EVENTS)
-    run.looked()
     fixes = [check.detail for check in run.check.checks()]
     assert len(fixes) == 2
     assert "verbs [patch]" in fixes[0]
@@ -147,9 +152,7 @@ def test_where_the_question_itself_is_refused_nothing_is_claimed(
     reviewer = Reviewer()
     reviewer.error = error
     run = Running(reviewer, NODES)
-    run.looked()
-    run.clock.advance(AGAIN_SECONDS)
-    run.looked()
+    run.later()
     assert run.check.checks() == []
     assert caplog.text.count("permissions cannot be checked") == 1
 
@@ -158,10 +161,8 @@ def test_an_api_server_that_is_away_is_asked_again() -> None:
     reviewer = Reviewer()
     reviewer.error = Unreachable("connection refused")
     run = Running(reviewer, NODES)
-    run.looked()
     reviewer.error = None
-    run.clock.advance(AGAIN_SECONDS)
-    run.looked()
+    run.later()
     assert len(reviewer.asked) == 2
 
 
@@ -169,16 +170,13 @@ def test_an_api_server_that_is_away_is_asked_again() -> None:
 def test_after_an_answer_403_all_rights_are_asked_about_again() -> None:
     reviewer = Reviewer()
     run = Running(reviewer, NODES, STATUS)
-    run.looked()
     reviewer.denied = {("patch", "nodes"), ("patch", "nodes/status")}
     run.forbidden += 1
     for _ in range(5):
-        run.clock.advance(1.0)
-        run.looked()
+        run.later(1.0)
     assert {check.name for check in run.check.checks()} == {"rights-nodes", "rights-nodes/status"}
     reviewer.denied.clear()
-    run.clock.advance(AGAIN_SECONDS)
-    run.looked()
+    run.later()
     assert run.check.checks() == []
 
 
@@ -186,20 +184,16 @@ def test_after_an_answer_403_all_rights_are_asked_about_again() -> None:
 def test_without_any_403_one_right_in_turn_is_asked_about() -> None:
     reviewer = Reviewer()
     run = Running(reviewer, NODES, STATUS)
-    run.looked()
     for _ in range(3):
-        run.clock.advance(AGAIN_SECONDS)
-        run.looked()
+        run.later()
     assert len(reviewer.asked) == 6
     reviewer.denied = {("list", "nodes")}
-    run.clock.advance(AGAIN_SECONDS)
-    run.looked()
+    run.later()
     assert [check.name for check in run.check.checks()] == ["rights-nodes"]
 
 
 def test_it_stops_when_told() -> None:
     run = Running(Reviewer(("list", "nodes")), NODES)
-    run.looked()
     run.stop.set()
     assert run.ended()
 
@@ -219,10 +213,8 @@ def test_the_rights_of_an_account_are_asked_with_its_own_token() -> None:
         namespace="kube-system",
         names=("n",),
     )
-    rules = [token, attrs.evolve(NODES, account="node-controller")]
-    check = AccessCheck(
-        cast(RestClient, manager), rules, accounts=lambda _name: cast(RestClient, own), clock=FakeClock()
-    )
+    check = checking(manager, own, lambda: 0, FakeClock())
+    check.ask_about([token, attrs.evolve(NODES, account="node-controller")])
     check._round()
     assert [asked["resource"] for asked in own.asked] == ["nodes", "nodes"]
     assert [asked.get("name") for asked in manager.asked] == ["n"]

@@ -1,9 +1,14 @@
-"""Parts stop in reverse order, together within a group, and all within one bound."""
+"""Parts stop in reverse order, together within a group, and all within one bound; what runs in the
+background goes on after an exception."""
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from cloudprovider import StopSignal
+from cloudprovider.testing.waiting import eventually
 from controllers.manager.shutdown import SHORTEST, ShutdownGroups, Stoppable
 from tests.support.clock import FakeClock
 
@@ -72,3 +77,49 @@ def test_a_second_stop_does_nothing() -> None:
     made.acts.clear()
     assert made.groups.stop(1) == []
     assert made.acts == []
+
+
+class Worker:
+    """Raises at its first runs."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors = list(errors)
+        self.runs = 0
+        self.works = threading.Event()
+
+    def run(self, stop: StopSignal) -> None:
+        self.runs += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        self.works.set()
+        stop.wait()
+
+
+@pytest.fixture
+def groups(clock: FakeClock) -> ShutdownGroups:
+    return ShutdownGroups(clock)
+
+
+@pytest.mark.row("K24")
+def test_what_raises_is_told_once_and_run_again(
+    groups: ShutdownGroups, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(KeyError("a"), KeyError("a"), SystemExit(3))
+    groups.in_background("checks", "access check", worker.run)
+    for run in (1, 2, 3):
+        clock.wait_for_timeout(5.0)
+        assert worker.runs == run
+        clock.advance(5.0)
+    eventually(worker.works.is_set)
+    assert worker.runs == 4
+    told = [record for record in caplog.records if "access check failed" in record.getMessage()]
+    assert [record.levelname for record in told if record.levelname != "DEBUG"] == ["ERROR", "ERROR"]
+    assert told[0].exc_info is not None
+    assert groups.stop(10.0) == []
+
+
+@pytest.mark.row("K24")
+def test_the_end_is_not_kept_by_what_raises_all_the_time(groups: ShutdownGroups, clock: FakeClock) -> None:
+    groups.in_background("checks", "access check", Worker(*[KeyError("a")] * 100).run)
+    clock.wait_for_timeout(5.0)
+    assert groups.stop(10.0) == []

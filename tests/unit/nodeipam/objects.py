@@ -4,6 +4,7 @@ network."""
 from __future__ import annotations
 
 from ipaddress import ip_network
+from types import SimpleNamespace
 from typing import Any
 
 from kubernetes.client.models.v1_node import V1Node
@@ -99,8 +100,8 @@ class Leader:
         it._recorder.event = self.events.event  # type: ignore[method-assign]  # the one seam to Events
         self.reconciler: Any = it._reconciler
         self.assigner, self.barrier, self.detector = it._assigner, it._barrier, it._detector
-        self.ledger = it._assigner._ledger
-        it._assigner._pending._bring_back = self.queue.append
+        self.ledger = it._assigner.ledger
+        it._assigner.pending._bring_back = self.queue.append
 
     def rest(self, name: str) -> Server:
         """The controller's client."""
@@ -129,8 +130,18 @@ class Leader:
     def join(self, name: str, *cidrs: str, by: str = "kubelet") -> list[Exception]:
         """A node is created, perhaps with ranges, and worked on."""
         self.server.create(name, *cidrs, by=by)
+        return self.see(name)
+
+    def see(self, *names: str) -> list[Exception]:
+        """The cache is as the server, and these are worked on."""
         self.sync()
-        return self.run(name)
+        return self.run(*names)
+
+    def sweep(self) -> list[Exception]:
+        """The regular comparison of ledger and cache, and what it brings."""
+        queue: Any = SimpleNamespace(add=self.queue.append)
+        self.assigner.sweep(queue)
+        return self.run()
 
     def run(self, *names: str) -> list[Exception]:
         """Work off these keys, and what they bring; what failed is not tried again."""
@@ -146,12 +157,17 @@ class Leader:
         return errors
 
 
+def leads(server: Server, cluster: str = "10.0.0.0/24") -> Leader:
+    """A leader that has begun."""
+    leader = Leader(server, cluster)
+    leader.start()
+    return leader
+
+
 def started(cluster: str = "10.0.0.0/24") -> tuple[Server, Leader]:
     """A server without nodes, and a leader that has begun."""
     server = Server()
-    leader = Leader(server, cluster)
-    leader.start()
-    return server, leader
+    return server, leads(server, cluster)
 
 
 def lost() -> Unreachable:

@@ -35,6 +35,10 @@ def problems_of(argv: list[str]) -> list[str]:
         (("--cluster-cidr=10.244.0.0/16", "--node-cidr-mask-size-ipv6=64"), ["ipv6: needs a cluster CIDR"]),
         (("--cluster-cidr=10.244.0.0/16,fd00::/48", "--node-cidr-mask-size=24"), ["one flag for each family"]),
         (
+            ("--cluster-cidr=10.244.0.0/16", "--node-cidr-mask-size=26", "--node-cidr-mask-size-ipv4=26"),
+            ["one flag for each family"],
+        ),
+        (
             ("--cluster-cidr=10.244.0.0/25,fd00::/40", "--service-cluster-ip-range=10.0.0.0/8"),
             ["10.244.0.0/25: is smaller", "no range of 10.244.0.0/25 is left", "fd00::/40: .* at most 16"],
         ),

@@ -11,7 +11,7 @@ import pytest
 from controllers.nodeipam.changes import SEAL
 from controllers.nodeipam.triggers import START
 from controllers.runtime.api import Conflict, Forbidden, Unreachable
-from tests.unit.nodeipam.objects import PREFIX, Leader, Server, lost, started
+from tests.unit.nodeipam.objects import PREFIX, Leader, Server, leads, lost, started
 
 
 def seals(server: Server) -> list[str]:
@@ -25,8 +25,7 @@ def writes(server: Server) -> list[str]:
 def test_a_node_that_comes_later_costs_one_write() -> None:
     server = Server()
     server.create("old", "10.0.0.0/26")
-    leader = Leader(server)
-    leader.start()
+    leader = leads(server)
     leader.join("new")
     assert server.ranges()["new"] == ["10.0.0.64/26"]
     [(name, body)] = server.patches
@@ -42,8 +41,7 @@ def test_nothing_is_given_before_all_nodes_are_listed_and_those_that_wait_are_se
     for name in ("a", "b"):
         server.create(name)
     leader = Leader(server)
-    leader.sync()
-    assert leader.run("a") == []
+    assert leader.see("a") == []
     assert server.patches == []
 
     def refuse(name: str, body: Any) -> None:
@@ -162,8 +160,7 @@ def test_after_a_lost_answer_the_range_stays_the_nodes(arrives: bool) -> None:
     assert server.ranges()["b"] == ["10.0.0.64/26"]
     assert leader.run("a") == []
     assert server.ranges()["a"] == ["10.0.0.0/26"]
-    leader.sync()
-    leader.run("a")
+    leader.see("a")
     assert leader.metrics.value("node_ipam_controller_conflicts_total", kind="other_writer") == 0, "it is our own write"
     server.judge()
 
@@ -172,8 +169,7 @@ def test_a_range_returns_only_when_a_quorum_read_says_that_the_node_is_gone() ->
     server = Server()
     for number in range(4):
         server.create(f"n{number}", f"10.0.0.{number * 64}/26")
-    leader = Leader(server)
-    leader.start()
+    leader = leads(server)
     leader.cache.pop("n1")  # a wrongly empty list
     server.create("late")
     leader.sync()
@@ -190,15 +186,13 @@ def test_a_range_returns_only_when_a_quorum_read_says_that_the_node_is_gone() ->
 def test_a_node_recreated_under_its_name_is_another_one() -> None:
     server = Server()
     server.create("a")
-    leader = Leader(server)
-    leader.start()
+    leader = leads(server)
     assert server.ranges() == {"a": ["10.0.0.0/26"]}
     server.delete("a")
     server.create("a")
     leader.run("a")  # by a cache that shows the former one
     assert server.ranges() == {"a": []}
-    leader.sync()
-    leader.run("a")
+    leader.see("a")
     assert server.ranges() == {"a": ["10.0.0.64/26"]}
     assert leader.ledger.pools[0].used == 1
 
@@ -222,31 +216,19 @@ def test_a_restored_server_has_its_nodes_written_again() -> None:
     leader.join("a")
     server.nodes["a"]["spec"] = {}
     server.history.clear()
-    leader.sync()
-    leader.run("a")
+    leader.see("a")
     assert server.ranges()["a"] == [], "as a cache behind its own writes"
-    leader.assigner.sweep(Queue(leader))  # type: ignore[arg-type]
-    leader.run()
+    leader.sweep()
     assert server.ranges()["a"] == ["10.0.0.0/26"]
-
-
-class Queue:
-    def __init__(self, leader: Leader) -> None:
-        self._leader = leader
-
-    def add(self, name: str, priority: int = 0) -> None:
-        self._leader.queue.append(name)
 
 
 def test_the_sweep_finds_what_no_event_told() -> None:
     server = Server()
     server.create("a", "10.0.0.0/26")
-    leader = Leader(server)
-    leader.start()
+    leader = leads(server)
     server.delete("a")
     leader.sync()
-    leader.assigner.sweep(Queue(leader))  # type: ignore[arg-type]
-    leader.run()
+    leader.sweep()
     assert leader.ledger.pools[0].used == 0
 
 
@@ -259,18 +241,15 @@ def test_with_proof_of_another_allocator_nothing_is_given_any_more(writer: str, 
     for number in range(nodes):
         assert leader.detector.verdict == ""
         server.create(f"n{number}")
-        leader.sync()
-        leader.run(f"n{number}")  # waits: the only range is taken
+        leader.see(f"n{number}")  # waits: the only range is taken
         server.write(f"n{number}", f"10.9.{number}.0/24", by=writer)
-        leader.sync()
-        leader.run(f"n{number}")
+        leader.see(f"n{number}")
     assert writer in leader.detector.verdict
     assert "--allocate-node-cidrs=false" in leader.detector.verdict
     assert "CIDRAllocationStopped" in leader.events.reasons(f"n{nodes - 1}")
     server.create("late")
     server.delete("ours")
-    leader.sync()
-    leader.run("ours", "late")
+    leader.see("ours", "late")
     assert server.ranges()["late"] == []
 
 
@@ -305,8 +284,7 @@ def test_one_kubelet_cannot_stop_the_allocation_whoever_it_says_it_is(later: boo
             server.write("evil", f"10.9.{number}.0/24", by=KUBE)
         else:
             server.create("evil", f"10.9.{number}.0/24", by=KUBE)
-        leader.sync()
-        leader.run("evil")
+        leader.see("evil")
         assert leader.detector.verdict == ""
     leader.join("honest")
     assert server.ranges()["honest"] == ["10.0.0.0/26"]
@@ -338,13 +316,11 @@ def test_a_range_wider_than_a_block_that_a_node_came_with_is_told_and_takes_noth
     server.nodes["evil"]["spec"] = {}  # the server was restored from a backup: it is not written back
     server.history.clear()
     leader.sync()
-    leader.assigner.sweep(Queue(leader))  # type: ignore[arg-type]
-    [error] = leader.run()
+    [error] = leader.sweep()
     assert "no pod CIDR is free in 10.0.0.0/24. Fix" in str(error)
     assert server.ranges()["evil"] == []
     server.delete("evil")
-    leader.sync()
-    leader.run("evil")
+    leader.see("evil")
     assert leader.ledger.pools[0].used == 4
 
 
@@ -355,11 +331,8 @@ def test_ranges_wider_than_a_block_that_stood_there_at_the_start_are_kept_and_na
     server.create("old", "10.0.0.0/25")
     server.create("older", "10.0.0.128/25")
     server.create("out", "192.168.0.0/16")
-    leader = Leader(server)
-    leader.start()
-    server.create("late")
-    leader.sync()
-    [error] = leader.run("late")
+    leader = leads(server)
+    [error] = leader.join("late")
     wide = "10.0.0.0/25 of node old takes 2 blocks, 10.0.0.128/25 of node older takes 2 blocks"
     assert str(error).startswith(f"no pod CIDR is free in 10.0.0.0/24 ({wide}).")
 
@@ -371,8 +344,7 @@ def test_a_range_in_which_two_other_nodes_have_theirs_takes_nothing_at_the_start
     server.create("evil", "10.0.0.0/24")
     for number in range(inside):
         server.create(f"n{number}", f"10.0.0.{number * 64}/26")
-    leader = Leader(server)
-    leader.start()
+    leader = leads(server)
     leader.join("late")
     if inside == 1:  # two that overlap: both keep theirs, and nobody else gets any of it
         assert server.ranges()["late"] == []
@@ -392,8 +364,7 @@ def test_such_a_range_that_a_kubelet_writes_later_takes_nothing_either() -> None
     leader.sync()
     server.write("evil", "10.0.0.0/24", by="kubelet")
     server.create("late")
-    leader.sync()
-    leader.run("evil", "late")
+    leader.see("evil", "late")
     assert server.ranges()["late"] == ["10.0.0.128/26"]
     assert "PodCIDRTooWide" in leader.events.reasons("evil")
 
@@ -417,8 +388,7 @@ def test_one_node_that_cannot_be_changed_holds_the_others_up_for_minutes_and_not
     wait = leader.reconciler.reconcile(START).requeue_after
     assert wait == FOREVER
     server.create("late")
-    leader.sync()
-    errors = leader.run("a", "late")
+    errors = leader.see("a", "late")
     assert {type(error) for error in errors} == {Forbidden}
     leader.clock.advance(FOREVER - 1)
     again = leader.reconciler.reconcile(START)
@@ -433,8 +403,7 @@ def test_one_node_that_cannot_be_changed_holds_the_others_up_for_minutes_and_not
     assert (str(held.ranges[0]), held.written) == ("10.0.0.128/26", False), "kept for it: its write may be under way"
     server.create("last")
     server.create("none")
-    leader.sync()
-    leader.run("last", "none")
+    leader.see("last", "none")
     assert (server.ranges()["last"], server.ranges()["none"]) == (["10.0.0.192/26"], [])
     server.calm()
     assert leader.run("frozen") == []
@@ -475,8 +444,7 @@ def test_what_stood_there_before_is_no_proof() -> None:
     server = Server()
     for number in range(3):
         server.create(f"n{number}", f"10.0.0.{number * 64}/26", by="kube-controller-manager")
-    leader = Leader(server)
-    leader.start()
+    leader = leads(server)
     assert leader.detector.verdict == ""
 
 
@@ -485,8 +453,7 @@ def test_overlaps_and_ranges_that_cannot_be_read_are_told_and_left_alone() -> No
     server.create("a", "10.0.0.0/25")
     server.create("b", "10.0.0.64/26")
     server.create("c")
-    leader = Leader(server)
-    leader.start()
+    leader = leads(server)
     assert "PodCIDRConflict" in leader.events.reasons("b")
     assert server.ranges()["c"] == ["10.0.0.128/26"]
     assert writes(server) == ["c"]
@@ -518,14 +485,12 @@ def test_chaos_of_leaders_lost_answers_and_late_writes(seed: int) -> None:
             raise lost()
 
     server.before, server.after = before, after
-    leader = Leader(server, "10.0.0.0/20")
-    leader.start()
+    leader = leads(server, "10.0.0.0/20")
     names = 0
     for _ in range(120):
         step = draw.random()
         if step < 0.1:
-            leader = Leader(server, "10.0.0.0/20")  # the last one is killed
-            leader.start()
+            leader = leads(server, "10.0.0.0/20")  # the last one is killed
         elif step < 0.5:
             names += 1
             server.create(f"n{names}")

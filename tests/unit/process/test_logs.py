@@ -24,6 +24,14 @@ def written(format: str, verbosity: int = 0) -> tuple[io.StringIO, logging.Logge
     return stream, logging.getLogger("controllers.node.controller")
 
 
+def failed(log: logging.Logger, error: Exception, text: str = "failed") -> None:
+    """This error is raised, and logged with its stack."""
+    try:
+        raise error
+    except type(error):
+        log.exception(text)
+
+
 def test_text_has_klogs_header() -> None:
     stream, log = written("text")
     log.warning("node %s: %s", "n1", "slow")
@@ -60,10 +68,7 @@ def test_a_users_text_cannot_forge_a_line() -> None:
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_tracebacks_are_kept(format: str) -> None:
     stream, log = written(format)
-    try:
-        raise RuntimeError("broken")
-    except RuntimeError:
-        log.exception("failed")
+    failed(log, RuntimeError("broken"))
     text = stream.getvalue()
     assert "RuntimeError: broken" in text
     if format == "json":
@@ -86,10 +91,7 @@ def test_tracebacks_are_kept(format: str) -> None:
 def test_credentials_are_never_written(format: str, message: str) -> None:
     stream, log = written(format)
     log.info("request failed: %s", message)
-    try:
-        raise RuntimeError(message)
-    except RuntimeError:
-        log.exception("failed")
+    failed(log, RuntimeError(message))
     assert TOKEN not in stream.getvalue()
     assert stream.getvalue().count("redacted") >= 2
 
@@ -105,10 +107,7 @@ def test_ordinary_messages_are_not_redacted() -> None:
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_a_traceback_cannot_forge_a_line(format: str) -> None:
     stream, log = written(format)
-    try:
-        raise RuntimeError('lost\nE1121 00:00:00.000000 1 x.py:1] forged\n{"level": "error"}\x1b[31m')
-    except RuntimeError:
-        log.exception("failed")
+    failed(log, RuntimeError('lost\nE1121 00:00:00.000000 1 x.py:1] forged\n{"level": "error"}\x1b[31m'))
     lines = stream.getvalue().splitlines()
     assert "\x1b" not in stream.getvalue()
     if format == "text":

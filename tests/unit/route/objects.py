@@ -19,12 +19,15 @@ from controllers.route.options import RouteOptions
 from controllers.route.planning import Planner
 from controllers.route.reconcile import RouteReconciler
 from controllers.route.table import RouteTable
+from controllers.route.triggers import LIST, LISTING
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
 from tests.support.clock import FakeClock
 from tests.support.controllers import Calls, Lister, Recorder, Server, take_all
 
 PREFIX = "/api/v1/nodes/"
+CREATED, MISSING = ("False", "RouteCreated"), ("True", "NoRouteCreated")
+"""Status and reason of the condition, which must never change."""
 
 
 def raw_node(
@@ -62,6 +65,11 @@ def route(cidr: str, target: str = "", name: str = "", **settings: Any) -> Route
 
 def addresses(*ips: str) -> tuple[V1NodeAddress, ...]:
     return tuple(V1NodeAddress(type="InternalIP", address=ip) for ip in ips)
+
+
+def addressed(cidr: str, target: str, *ips: str) -> Route:
+    """A route to a node with these addresses, of a provider that compares them."""
+    return route(cidr, target, enable_node_addresses=True, target_node_addresses=addresses(*ips))
 
 
 @define
@@ -130,12 +138,24 @@ class Bench:
         self.server.nodes.pop(name, None)
         self.lister.objects.pop(name, None)
 
+    def start(self) -> list[str]:
+        """The routes are listed, and what that brings up is worked off; returns the keys."""
+        self.queue.add(LIST, LISTING)
+        return self.work()
+
+    def later(self, seconds: float) -> list[str]:
+        """What runs when this time has passed."""
+        self.clock.advance(seconds)
+        return self.work()
+
     def waiting(self) -> list[str]:
         """The keys that would run now, taken off the queue."""
         return take_all(self.queue)
 
-    def work(self) -> list[str]:
-        """Run what waits until nothing does; returns the keys."""
+    def work(self, *keys: str) -> list[str]:
+        """Run these and what waits, until nothing does; returns the keys."""
+        for asked in keys:
+            self.queue.add(asked)
         ran = []
         while (key := self.queue.get(timeout=0)) is not None:
             ran.append(key)
@@ -151,3 +171,10 @@ class Bench:
         """(node, status, reason) as written."""
         written = [(path.split("/")[0], body["status"]["conditions"][0]) for path, body in self.server.patches]
         return [(name, one["status"], one["reason"]) for name, one in written]
+
+
+def with_n1(*routes: Route, **settings: Any) -> Bench:
+    """n1, whose condition says that its route is there, and these routes in the cloud."""
+    bench = Bench(*routes, **settings)
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    return bench

@@ -13,9 +13,8 @@ from controllers.route.condition import condition_of, network_condition
 from controllers.route.triggers import LIST, LISTING, RouteTriggers
 from controllers.runtime.api import ServerError
 from tests.support.controllers import refuse
-from tests.unit.route.objects import Bench, node, raw_node, route
+from tests.unit.route.objects import CREATED, MISSING, Bench, node, raw_node, route
 
-CREATED, MISSING = ("False", "RouteCreated"), ("True", "NoRouteCreated")
 PLUGIN = ("False", "CiliumIsUp")
 NOW = "2026-01-02T03:04:05Z"
 
@@ -136,8 +135,7 @@ def test_our_own_change_does_not_wait_for_a_fight_to_end() -> None:
     _Second(bench, lambda _: None).run(1)  # somebody erases the condition each time
     assert bench.conditions() == [("n1", *MISSING)] * 2
     bench.cloud.fail.clear()
-    bench.queue.add("n1")
-    bench.work()
+    bench.work("n1")
     assert bench.conditions()[2:] == [("n1", *CREATED)]
 
 
@@ -147,8 +145,7 @@ def test_a_recreated_node_is_told_at_once() -> None:
     bench.work()
     for uid in ("second", "third", "fourth"):
         bench.add("n1", "10.244.1.0/24", uid=uid)
-        bench.queue.add("n1")
-        bench.work()
+        bench.work("n1")
     assert bench.conditions() == [("n1", *CREATED)] * 4
 
 

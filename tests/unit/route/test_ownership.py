@@ -10,23 +10,15 @@ import pytest
 from cloudprovider import CloudProviderError, Route
 from controllers.options.podnetwork import parse_cluster_cidrs
 from controllers.route.options import RouteOptions
-from controllers.route.triggers import LIST, LISTING
-from tests.unit.route.objects import PREFIX, Bench, route
+from controllers.route.triggers import LIST
+from tests.unit.route.objects import CREATED, PREFIX, Bench, route, with_n1
 
-CREATED = ("False", "RouteCreated")
 STALE = route("10.244.2.0/24", "vanished", name="named-after-nothing")
-
-
-def _start(bench: Bench) -> list[str]:
-    bench.queue.add(LIST, LISTING)
-    return bench.work()
 
 
 def _bench(*routes: Route, **settings: Any) -> Bench:
     """n1 with its route, and the given ones."""
-    bench = Bench(route("10.244.1.0/24", "n1"), *routes, **settings)
-    bench.add("n1", "10.244.1.0/24", condition=CREATED)
-    return bench
+    return with_n1(route("10.244.1.0/24", "n1"), *routes, **settings)
 
 
 def _targets(bench: Bench) -> list[str]:
@@ -37,7 +29,7 @@ def _targets(bench: Bench) -> list[str]:
 def test_a_live_nodes_claim_removes_a_vanished_nodes_route_at_once() -> None:
     bench = _bench(STALE)
     bench.add("heir", "10.244.2.0/24")
-    _start(bench)
+    bench.start()
     assert [call for call, _ in bench.cloud.calls] == ["list", "delete", "create"]
     assert (f"{PREFIX}vanished", {}) in bench.server.gets  # no resourceVersion: a quorum read
     assert _targets(bench) == ["n1", "heir"]
@@ -47,11 +39,10 @@ def test_a_live_nodes_claim_removes_a_vanished_nodes_route_at_once() -> None:
 @pytest.mark.row("R5")
 def test_a_node_that_joins_later_needs_no_slow_listing_either() -> None:
     bench = _bench(STALE)
-    _start(bench)
+    bench.start()
     bench.clock.advance(200)  # of the 300 until the next one
     bench.add("heir", "10.244.2.0/24")
-    bench.queue.add("heir")
-    bench.work()
+    bench.work("heir")
     assert _targets(bench) == ["n1", "heir"]
     assert bench.conditions() == [("heir", *CREATED)]
 
@@ -59,18 +50,16 @@ def test_a_node_that_joins_later_needs_no_slow_listing_either() -> None:
 @pytest.mark.row("R5")
 def test_without_a_claim_it_goes_when_the_next_slow_listing_still_shows_it(caplog: pytest.LogCaptureFixture) -> None:
     bench = _bench(STALE)
-    _start(bench)
+    bench.start()
     assert bench.cloud.count("delete") == 0
     assert (
         "named-after-nothing (10.244.2.0/24 to vanished, deleted if the next comparison still finds it)" in caplog.text
     )
     bench.queue.add(LIST)
-    bench.clock.advance(20)
-    bench.work()
+    bench.later(20)
     assert bench.cloud.count("list") == 2
     assert bench.cloud.count("delete") == 0  # asked for by an event: too soon
-    bench.clock.advance(300)
-    assert "vanished" in bench.work()
+    assert "vanished" in bench.later(300)
     assert _targets(bench) == ["n1"]
     assert bench.metrics.value("route_controller_routes_left_alone") == 0
 
@@ -78,13 +67,11 @@ def test_without_a_claim_it_goes_when_the_next_slow_listing_still_shows_it(caplo
 @pytest.mark.row("R5")
 def test_a_route_that_was_away_in_between_waits_anew() -> None:
     bench = _bench(STALE)
-    _start(bench)
+    bench.start()
     bench.cloud.routes.remove(STALE)
-    bench.clock.advance(300)
-    bench.work()
+    bench.later(300)
     bench.cloud.routes.append(STALE)
-    bench.clock.advance(300)
-    bench.work()
+    bench.later(300)
     assert bench.cloud.count("list") == 3
     assert bench.cloud.count("delete") == 0
 
@@ -103,18 +90,9 @@ def test_a_target_that_the_api_server_has_keeps_its_route(claimed: bool) -> None
             bench.work()
     else:
         bench.work()
-        bench.clock.advance(300)
-        bench.work()
+        bench.later(300)
     assert (f"{PREFIX}vanished", {}) in bench.server.gets
     assert bench.cloud.count("delete") == 0
-
-
-@pytest.mark.row("R6")
-def test_the_providers_word_spares_the_wait() -> None:
-    bench = _bench(route("10.244.2.0/24", "vanished", name="truncated-clu", owned=True))
-    _start(bench)
-    assert _targets(bench) == ["n1"]
-    assert (f"{PREFIX}vanished", {}) in bench.server.gets
 
 
 @pytest.mark.row("R3")
@@ -122,10 +100,9 @@ def test_the_providers_word_spares_the_wait() -> None:
 def test_what_the_provider_calls_anothers_stays_for_ever(blackhole: bool) -> None:
     theirs = route("10.244.2.0/24", "" if blackhole else "vanished", blackhole=blackhole, owned=False)
     bench = _bench(theirs)
-    _start(bench)
+    bench.start()
     for _ in range(3):
-        bench.clock.advance(300)
-        bench.work()
+        bench.later(300)
     bench.add("heir", "10.244.2.0/24")
     bench.queue.add("heir")
     bench.cloud.fail[("create", "10.244.2.0/24")] = CloudProviderError("there is such a route")
@@ -139,10 +116,9 @@ def test_what_the_provider_calls_anothers_stays_for_ever(blackhole: bool) -> Non
 @pytest.mark.parametrize("target", ["", "VPN gateway", "eni-1/i-2", "Appliance", "x" * 254, "a..b"])
 def test_what_leads_to_no_possible_node_stays_for_ever(target: str) -> None:
     bench = _bench(route("10.244.2.0/24", target))
-    _start(bench)
+    bench.start()
     for _ in range(3):
-        bench.clock.advance(300)
-        bench.work()
+        bench.later(300)
     assert bench.cloud.count("delete") == 0
     assert bench.server.gets == []
     assert bench.metrics.value("route_controller_routes_left_alone") == 1
@@ -155,7 +131,7 @@ def test_another_clusters_routes_are_not_fought_over(claimed: bool) -> None:
     bench = _bench(STALE)
     if claimed:
         bench.add("heir", "10.244.2.0/24")
-    _start(bench)
+    bench.start()
     for _ in range(48):
         bench.clock.advance(300)
         bench.cloud.routes = [kept for kept in bench.cloud.routes if kept.target_node != "heir"]
@@ -163,10 +139,8 @@ def test_another_clusters_routes_are_not_fought_over(claimed: bool) -> None:
             bench.cloud.routes.append(STALE)  # the other cluster makes it again
         bench.work()
     assert bench.cloud.count("delete") == 1
-    bench.clock.advance(86_400)
-    bench.work()
-    bench.clock.advance(300)
-    bench.work()
+    bench.later(86_400)
+    bench.later(300)
     assert bench.cloud.count("delete") == 2
 
 
@@ -174,15 +148,13 @@ def test_another_clusters_routes_are_not_fought_over(claimed: bool) -> None:
 def test_a_node_that_came_back_and_left_again_leaves_nothing_behind() -> None:
     bench = _bench(STALE)
     bench.add("heir", "10.244.2.0/24")
-    _start(bench)
+    bench.start()
     bench.remove("heir")
     bench.add("vanished", "10.244.2.0/24")
-    bench.clock.advance(300)
-    bench.work()
+    bench.later(300)
     assert _targets(bench) == ["n1", "vanished"]
     bench.remove("vanished")
-    bench.clock.advance(300)
-    bench.work()
+    bench.later(300)
     assert _targets(bench) == ["n1"]
 
 
@@ -193,9 +165,8 @@ def test_a_node_that_came_back_and_left_again_leaves_nothing_behind() -> None:
 )
 def test_where_no_node_has_a_range_the_usual_size_counts(cidr: str, goes: bool) -> None:
     bench = Bench(route(cidr, "vanished"))
-    _start(bench)
-    bench.clock.advance(300)
-    bench.work()
+    bench.start()
+    bench.later(300)
     assert _targets(bench) == ([] if goes else ["vanished"])
 
 
@@ -208,7 +179,7 @@ def test_the_flags_size_counts_whatever_the_nodes_have() -> None:
         route("fd00:10:244:7::/64", "y", owned=True),
         mask_sizes={4: 26},
     )
-    _start(bench)
+    bench.start()
     assert _targets(bench) == ["n1", "gone", "x"]
 
 

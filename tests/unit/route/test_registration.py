@@ -13,11 +13,13 @@ from controllers.catalog import CATALOG
 from controllers.cloudcalls import CloudCalls
 from controllers.flags.parse import parse
 from controllers.registration.entry import Context
+from controllers.registration.options import Options
 from controllers.route.controller import RouteController
 from controllers.route.options import RouteOptions
 from controllers.route.registration import ENTRY
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.metrics import Metrics
+from tests.support.there import there
 
 
 class _Anything:
@@ -30,15 +32,17 @@ class _Anything:
     lister = None
 
 
+def _options(*flags: str) -> Options:
+    return there(parse(["--cloud-provider=fake", "--leader-elect=false", *flags], CATALOG).options)
+
+
 def _build(provider: Interface, *flags: str) -> Any:
-    options = parse(["--cloud-provider=fake", "--leader-elect=false", *flags], CATALOG).options
-    assert options is not None
     metrics = Metrics()
     cloud = CloudCalls(provider, metrics=metrics)
     try:
         return ENTRY.construct(
             Context(
-                options=options,
+                options=_options(*flags),
                 clients=_Anything(),  # type: ignore[arg-type]  # not used before run
                 informers=_Anything(),  # type: ignore[arg-type]
                 cloud=cloud,
@@ -89,29 +93,5 @@ def test_the_cluster_cidr_must_be_given() -> None:
         ("10.244.0.0/16,fd00::/56", ("--node-cidr-mask-size-ipv4=26", "--node-cidr-mask-size-ipv6=72"), {4: 26, 6: 72}),
     ],
 )
-def test_the_mask_sizes_reach_the_controller(
-    cidr: str, flags: tuple[str, ...], sizes: dict[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built: list[RouteOptions] = []
-
-    def build(context: Context, __: object, options: type[RouteOptions], **others: object) -> None:
-        built.append(context.options.of(options))
-
-    monkeypatch.setattr(Context, "build", build)
-    with FakeCloud() as cloud:
-        _build(cloud, "--allocate-node-cidrs", f"--cluster-cidr={cidr}", *flags)
-    assert built[0].mask_sizes() == sizes
-
-
-@pytest.mark.parametrize(
-    ("cidr", "flags"),
-    [
-        ("10.244.0.0/16,fd00::/56", ("--node-cidr-mask-size=26",)),
-        ("10.244.0.0/16", ("--node-cidr-mask-size=26", "--node-cidr-mask-size-ipv4=26")),
-        ("10.244.0.0/16", ("--node-cidr-mask-size-ipv6=72",)),
-        ("10.244.0.0/16", ("--node-cidr-mask-size=8",)),
-    ],
-)
-def test_mask_sizes_that_contradict_the_cluster_are_refused(cidr: str, flags: tuple[str, ...]) -> None:
-    with FakeCloud() as cloud, pytest.raises(ValueError, match="cluster"):
-        _build(cloud, "--allocate-node-cidrs", f"--cluster-cidr={cidr}", *flags)
+def test_the_mask_sizes_are_those_of_the_flags(cidr: str, flags: tuple[str, ...], sizes: dict[int, int]) -> None:
+    assert _options(f"--cluster-cidr={cidr}", *flags).of(RouteOptions).mask_sizes() == sizes

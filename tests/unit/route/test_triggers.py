@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controllers.route.triggers import RouteTriggers
-from tests.unit.route.objects import Bench, node
-
-CREATED, MISSING = ("False", "RouteCreated"), ("True", "NoRouteCreated")
+from tests.unit.route.objects import CREATED, MISSING, Bench, node
 
 
 @pytest.fixture

@@ -16,16 +16,10 @@ from controllers.options.podnetwork import parse_cluster_cidrs
 from controllers.route.changes import Entry, Scope, step
 from controllers.route.reconcile import RouteConflict, RouteRefused
 from controllers.route.triggers import LIST, LISTING
-from tests.unit.route.objects import Bench, addresses, node, route
+from tests.unit.route.objects import CREATED, MISSING, Bench, addressed, node, route, with_n1
 from tests.unit.route.test_changes import NETWORKS
 
 SIZES = {4: 24, 6: 64}
-CREATED, MISSING = ("False", "RouteCreated"), ("True", "NoRouteCreated")
-
-
-def _start(bench: Bench) -> list[str]:
-    bench.queue.add(LIST, LISTING)
-    return bench.work()
 
 
 def _refuses(bench: Bench, match: str) -> None:
@@ -77,9 +71,8 @@ def test_a_refused_range_costs_the_nodes_other_one_nothing_and_is_told_again_by_
     assert _destinations(bench) == ["10.244.1.0/24"]
     assert bench.conditions() == [("dual", *MISSING)]
     assert bench.waiting() == []  # it is not tried again before that
-    bench.clock.advance(300)
     with pytest.raises(RouteRefused):
-        bench.work()
+        bench.later(300)
     assert len(bench.recorder.events) == 2
 
 
@@ -89,17 +82,16 @@ def test_what_can_be_tried_again_says_when_the_node_comes_back() -> None:
     bench.add("dual", "fd00:10:245::/64", "10.244.1.0/24")
     bench.cloud.fail["create"] = CloudProviderError("quota")
     with pytest.raises(CloudProviderError, match="quota"):
-        _start(bench)
+        bench.start()
 
 
 @pytest.mark.row("R7")
 def test_host_bits_of_a_pod_cidr_go_nowhere() -> None:
     bench = Bench()
     bench.add("n1", "10.244.1.7/24")
-    _start(bench)
+    bench.start()
     assert _destinations(bench) == ["10.244.1.0/24"]
-    bench.clock.advance(300)
-    bench.work()
+    bench.later(300)
     assert bench.cloud.count("create") == 1
 
 
@@ -117,7 +109,7 @@ def test_what_was_made_earlier_stays_and_is_told(caplog: pytest.LogCaptureFixtur
     )
     bench.add("hostile", "169.254.169.254/32", condition=CREATED)
     bench.add("small", "10.244.5.0/25", condition=CREATED)
-    assert _start(bench) == [LIST]
+    assert bench.start() == [LIST]
     assert bench.cloud.count("delete") == 0
     assert "metadata (169.254.169.254/32 to hostile, its node's pod CIDR, outside --cluster-cidr)" in caplog.text
     assert "half (10.244.5.0/25 to small, its node's pod CIDR, not of the size that the flags say)" in caplog.text
@@ -128,10 +120,8 @@ def test_what_was_made_earlier_stays_and_is_told(caplog: pytest.LogCaptureFixtur
     assert bench.metrics.value("route_controller_routes_left_alone") == 3
     bench.remove("hostile")
     bench.queue.add("hostile")
-    bench.clock.advance(600)
-    bench.work()
-    bench.clock.advance(600)
-    bench.work()
+    bench.later(600)
+    bench.later(600)
     assert len(bench.cloud.routes) == 5
     assert bench.metrics.value("route_controller_routes_left_alone") == 3
 
@@ -140,44 +130,38 @@ def test_what_was_made_earlier_stays_and_is_told(caplog: pytest.LogCaptureFixtur
 def test_a_route_of_a_former_size_is_kept_in_order_while_its_node_lives() -> None:
     """--node-cidr-mask-size was changed: nodes keep their ranges, and lost or outdated routes are
     made again."""
-    old = route("10.244.5.0/25", "n1", enable_node_addresses=True, target_node_addresses=addresses("10.0.0.1"))
+    old = addressed("10.244.5.0/25", "n1", "10.0.0.1")
     bench = Bench(old, mask_sizes=SIZES)
     bench.add("n1", "10.244.5.0/25", addresses=["10.0.0.1"], condition=CREATED)
-    _start(bench)
+    bench.start()
     bench.cloud.routes.clear()
-    bench.clock.advance(300)
-    bench.work()
+    bench.later(300)
     assert _destinations(bench) == ["10.244.5.0/25"]
     bench.remove("n1")
-    bench.queue.add("n1")
-    bench.work()
-    bench.clock.advance(10)
-    bench.work()
+    bench.work("n1")
+    bench.later(10)
     assert bench.cloud.routes == []  # it was that node's own: deleted when the node is gone
 
 
 @pytest.mark.row("R7")
 def test_a_live_nodes_route_is_never_taken_even_while_it_is_missing() -> None:
-    old = route("10.244.1.0/24", "n1", enable_node_addresses=True, target_node_addresses=addresses("10.0.0.1"))
+    old = addressed("10.244.1.0/24", "n1", "10.0.0.1")
     bench = Bench(old)
     bench.add("n1", "10.244.1.0/24", addresses=["10.0.0.2"], condition=CREATED)
     bench.cloud.fail["create"] = CloudProviderError("quota")
     with pytest.raises(CloudProviderError, match="quota"):
-        _start(bench)
+        bench.start()
     assert bench.cloud.routes == []
     bench.cloud.fail.clear()
     bench.add("thief", "10.244.1.0/24")
-    bench.queue.add("thief")
     with pytest.raises(RouteConflict, match="node n1 has the same pod CIDR"):
-        bench.work()
+        bench.work("thief")
     assert bench.cloud.routes == []
-    bench.queue.add("n1")
-    bench.work()
+    bench.work("n1")
     assert [one.target_node for one in bench.cloud.routes] == ["n1"]
     bench.remove("n1")
     bench.queue.add("n1")
-    bench.clock.advance(10)
-    bench.work()
+    bench.later(10)
     bench.queue.add("thief")  # nobody else has the range now
     bench.work()
     assert [one.target_node for one in bench.cloud.routes] == ["thief"]
@@ -185,18 +169,15 @@ def test_a_live_nodes_route_is_never_taken_even_while_it_is_missing() -> None:
 
 @pytest.mark.row("R7")
 def test_nor_is_it_taken_while_it_is_a_blackhole() -> None:
-    bench = Bench(route("10.244.1.0/24", "n1"))
-    bench.add("n1", "10.244.1.0/24", condition=CREATED)
-    _start(bench)
+    bench = with_n1(route("10.244.1.0/24", "n1"))
+    bench.start()
     bench.cloud.routes = [route("10.244.1.0/24", blackhole=True)]
     bench.cloud.fail["delete"] = CloudProviderError("later")
-    bench.clock.advance(300)
     with pytest.raises(CloudProviderError):
-        bench.work()
+        bench.later(300)
     bench.add("thief", "10.244.1.0/24")
-    bench.queue.add("thief")
     with pytest.raises(RouteConflict, match="n1"):
-        bench.work()
+        bench.work("thief")
 
 
 # ---- the flags say no size
@@ -210,11 +191,10 @@ def test_without_a_size_any_inside_will_do(cidr: str, allocator: str) -> None:
     ask for them."""
     bench = Bench(allocator=allocator)
     bench.add("n1", cidr)
-    _start(bench)
+    bench.start()
     assert _destinations(bench) == [cidr]
     assert bench.conditions() == [("n1", *CREATED)]
-    bench.clock.advance(300)
-    bench.work()
+    bench.later(300)
     assert bench.cloud.count("create") == 1
 
 
@@ -234,11 +214,10 @@ def test_without_a_size_any_inside_will_do(cidr: str, allocator: str) -> None:
 def test_but_none_that_overlaps_with_another_nodes(cidr: str, match: str, allocator: str) -> None:
     bench = Bench(allocator=allocator)
     bench.add("n1", "10.244.1.0/24", "fd00:10:244:1::/80")
-    _start(bench)
+    bench.start()
     bench.add("hostile", cidr)
-    bench.queue.add("hostile")
     with pytest.raises((RouteConflict, RouteRefused), match=match):
-        bench.work()
+        bench.work("hostile")
     assert _destinations(bench) == ["10.244.1.0/24", "fd00:10:244:1::/80"]
     assert bench.conditions()[1:] == [("hostile", *MISSING)]
 
@@ -254,14 +233,12 @@ def test_where_the_cloud_chooses_only_a_nodes_own_and_what_the_provider_vouches_
     )
     bench.add("n1", "10.244.1.0/26")
     for _ in range(3):
-        _start(bench)
+        bench.start()
         bench.clock.advance(300)
     assert _destinations(bench) == ["10.244.9.9/32", "10.244.3.0/26", "10.244.1.0/26"]
     bench.remove("n1")
-    bench.queue.add("n1")
-    bench.work()
-    bench.clock.advance(10)
-    bench.work()
+    bench.work("n1")
+    bench.later(10)
     assert _destinations(bench) == ["10.244.9.9/32", "10.244.3.0/26"]
 
 
@@ -298,11 +275,10 @@ def test_one_odd_node_makes_nobodys_route_deletable(gone: bool, mask_sizes: dict
 def test_an_odd_nodes_own_route_goes_with_it() -> None:
     bench = Bench(route("10.244.200.0/28", "odd"), route("10.244.201.0/28", "other"))
     bench.add("odd", "10.244.200.0/28", condition=CREATED)
-    _start(bench)
+    bench.start()
     bench.remove("odd")
     for _ in range(3):
-        bench.clock.advance(300)
-        bench.work()
+        bench.later(300)
     assert _destinations(bench) == ["10.244.201.0/28"]
 
 
@@ -313,12 +289,10 @@ def test_what_a_node_had_is_forgotten_with_its_route() -> None:
     bench.add("n1", "10.244.1.0/24")
     _refuses(bench, "size")
     bench.remove("odd")
-    bench.clock.advance(300)
-    bench.work()
+    bench.later(300)
     bench.cloud.routes.append(route("10.244.200.1/32", "odd", name="by-hand"))
     for _ in range(3):
-        bench.clock.advance(300)
-        bench.work()
+        bench.later(300)
     assert "10.244.200.1/32" in _destinations(bench)
 
 

@@ -52,10 +52,11 @@ class World:
     """The controller without its threads: `work` works its queue off, `pass_` moves the clock."""
 
     def __init__(self, path: Path, cloud: Interface | None = None, **options: Any) -> None:
-        self.path, self.cloud, self.clock, self.metrics = path, cloud or Cloud(), FakeClock(), Metrics()
+        self.path, self.clock, self.metrics = path, FakeClock(), Metrics()
+        self.cloud = Cloud()
         self.recorder = Recorder()
         self.events = self.recorder.events
-        self.calls = CloudCalls(self.cloud)
+        self.calls = CloudCalls(cloud or self.cloud)
         given = SSHKeyOptions(**{"ssh_user": "ada", "ssh_keyfile": str(path), **options})
         me = cast(Any, self)
         self.controller = SSHKeyController(me, me, self.calls, options=given, metrics=self.metrics, clock=self.clock)
@@ -65,7 +66,6 @@ class World:
 
     @property
     def installed(self) -> list[tuple[str, str]]:
-        assert isinstance(self.cloud, Cloud)
         found, self.cloud.installed = self.cloud.installed, []
         return found
 
@@ -176,7 +176,6 @@ def test_a_node_that_joins_while_a_failed_key_is_tried_again_gets_it_too(world: 
 
 
 def test_a_failure_is_told_and_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    assert isinstance(world.cloud, Cloud)
     world.cloud.error = CloudProviderError(f"bad request: {PUBLIC} and {OTHER}")
     world.triggers.install_all()
     with caplog.at_level(logging.DEBUG):
@@ -226,7 +225,6 @@ def test_a_file_that_becomes_useless_is_an_event_and_a_gauge(world: World, caplo
 
 
 def test_a_key_that_left_the_file_while_it_failed_is_forgotten(world: World) -> None:
-    assert isinstance(world.cloud, Cloud)
     world.cloud.error = CloudProviderError("no")
     world.triggers.install_all()
     world.work()
@@ -240,7 +238,6 @@ def test_a_key_that_left_the_file_while_it_failed_is_forgotten(world: World) -> 
 
 
 def test_a_provider_that_cannot_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    assert isinstance(world.cloud, Cloud)
     world.cloud.error = NotImplementedByProvider("keys come with the image")
     with caplog.at_level(logging.WARNING):
         for _ in range(3):

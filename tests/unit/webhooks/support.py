@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from controllers.httpserver.messages import Request
-from controllers.webhooks import AdmissionRequest, Answer, Handler, Match, Webhook, allow
+from controllers.webhooks import AdmissionRequest, Answer, Handler, Match, Webhook, allow, deny
 
 WEBHOOK = Webhook(
     name="volumes",
@@ -70,6 +71,14 @@ class Told(Handler):
 
     def late(self, request: AdmissionRequest) -> Answer | None:
         return self._late(request)
+
+
+class Hanging(Told):
+    """Answers when it is let go."""
+
+    def __init__(self, late: Callable[[AdmissionRequest], Answer | None] = lambda _request: None) -> None:
+        self.go = threading.Event()
+        super().__init__(lambda _request: allow() if self.go.wait(20) else deny("it was not let go"), late)
 
 
 def response(body: bytes) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from controllers.webhooks import (
 )
 from controllers.webhooks.router import WebhookRouter
 from tests.support.clock import FakeClock
-from tests.unit.webhooks.support import WEBHOOK, Post, Told, response, review
+from tests.unit.webhooks.support import WEBHOOK, Hanging, Post, Told, response, review
 
 SHORT = "/volumes?timeout=100ms"
 GREEDY, OTHER = "10.0.0.1", "10.0.0.2"
@@ -43,7 +43,11 @@ def ask(
     metrics: Metrics | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Response:
-    made = WebhookRouter([(webhook, handler)], metrics=metrics, clock=clock).answer(request)
+    return answered(WebhookRouter([(webhook, handler)], metrics=metrics, clock=clock), request)
+
+
+def answered(router: WebhookRouter, request: Request) -> Response:
+    made = router.answer(request)
     return made if isinstance(made, Response) else made()
 
 
@@ -86,6 +90,7 @@ def test_a_handler_answers_and_is_counted() -> None:
 def test_what_cannot_be_answered_is_refused_with_its_status(request_: Request, status: int, uid: str) -> None:
     got = ask(Told(), request_)
     assert got.status == status
+    assert got.headers == ((("Allow", "POST"),) if status == 405 else ())
     found = response(got.body)
     assert (found["allowed"], found["status"]["code"], found["uid"]) == (False, status, uid)
 
@@ -155,38 +160,26 @@ def test_a_handler_that_hangs_is_answered_for_and_told_so() -> None:
 
 
 def test_a_handler_can_say_what_counts_when_it_is_late() -> None:
-    hang = threading.Event()
-
-    def handle(_request: AdmissionRequest) -> Answer:
-        hang.wait(20)
-        return allow()
-
-    got = ask(Told(handle, late=lambda _request: deny("too slow", code=503)), Post(target=SHORT))
-    hang.set()
+    hanging = Hanging(late=lambda _request: deny("too slow", code=503))
+    got = ask(hanging, Post(target=SHORT))
+    hanging.go.set()
     assert got.status == 200
     assert response(got.body)["status"]["message"] == "too slow"
 
 
 def test_hanging_handlers_keep_a_bounded_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controllers.webhooks.router._HANGS", 0.05)
-    hang = threading.Event()
-
-    def handle(_request: AdmissionRequest) -> Answer:
-        hang.wait(20)
-        return allow()
-
-    router = WebhookRouter([(WEBHOOK, Told(handle))], threads=4)
+    hanging = Hanging()
+    router = WebhookRouter([(WEBHOOK, hanging)], threads=4)
 
     def once(peer: str = "10.0.0.1") -> int:
-        made = router.answer(Post(target=SHORT, peer=peer))
-        assert not isinstance(made, Response)
-        return made().status
+        return answered(router, Post(target=SHORT, peer=peer)).status
 
     assert [once(), once(), once()] == [504, 504, 503], "half of them is for others"
     assert [once("10.0.0.2"), once("10.0.0.2")] == [504, 503]
     assert once("10.0.0.3") == 504, "and a third client still finds one"
     assert [name for name, _ in router.overdue()] == ["volumes"] * 4
-    hang.set()
+    hanging.go.set()
     eventually(lambda: not router.overdue(), 20)
     eventually(lambda: once() == 200, 20)  # the short time is too short now and then
 
@@ -214,13 +207,8 @@ def test_a_webhook_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
 
 @pytest.mark.row("X12")
 def test_a_handler_counts_as_hanging_by_our_time_and_not_by_the_clients() -> None:
-    clock, hang = FakeClock(), threading.Event()
-
-    def handle(_request: AdmissionRequest) -> Answer:
-        hang.wait(20)
-        return allow()
-
-    router = WebhookRouter([(WEBHOOK, Told(handle))], clock=clock)
+    clock, hanging = FakeClock(), Hanging()
+    router = WebhookRouter([(WEBHOOK, hanging)], clock=clock)
     made = router.answer(Post(target="/volumes?timeout=1ms"))
     assert not isinstance(made, Response)
     told: list[Response] = []
@@ -233,7 +221,7 @@ def test_a_handler_counts_as_hanging_by_our_time_and_not_by_the_clients() -> Non
     assert router.overdue() == []
     clock.advance(29.5)
     assert [name for name, _ in router.overdue()] == ["volumes"]
-    hang.set()
+    hanging.go.set()
 
 
 def peak(work: Callable[[], object]) -> int:
@@ -301,27 +289,20 @@ def test_each_webhook_has_its_own_limit() -> None:
 
 @pytest.mark.row("X10")
 def test_what_reviews_take_together_is_bounded_and_no_client_has_it_all() -> None:
-    hang = threading.Event()
-
-    def handle(_request: AdmissionRequest) -> Answer:
-        hang.wait(20)
-        return allow()
-
-    router = WebhookRouter([(attrs.evolve(WEBHOOK, max_values=5_000), Told(handle))], threads=1000)
+    hanging = Hanging()
+    router = WebhookRouter([(attrs.evolve(WEBHOOK, max_values=5_000), hanging)], threads=1000)
     greedy = within(b"[" + b",".join([b"0"] * 4_900) + b"]")
     statuses: dict[str, list[int]] = {GREEDY: [], OTHER: []}
 
     def send(peer: str, body: bytes, target: str = "/volumes?timeout=1s") -> None:
-        made = router.answer(Post(body=body, target=target, peer=peer))
-        assert not isinstance(made, Response)
-        statuses[peer].append(made().status)
+        statuses[peer].append(answered(router, Post(body=body, target=target, peer=peer)).status)
 
     for _ in range(8):
         send(GREEDY, greedy, SHORT)
     assert statuses[GREEDY] == [504] * 3 + [503] * 5, "each counts as 5 MB, until its handler has returned"
     send(OTHER, GOOD, SHORT)
     assert statuses[OTHER] == [504], "it had its turn"
-    hang.set()
+    hanging.go.set()
     eventually(lambda: router.overdue() == [], 20)
 
     def again() -> bool:
@@ -351,9 +332,7 @@ def test_a_thousand_failed_reviews_are_a_few_lines(caplog: pytest.LogCaptureFixt
         router = WebhookRouter([(WEBHOOK, Told(handle))], clock=clock)
         for number in range(1000):
             body = json.dumps(review(name=f"pv-{number:x}", **change_of)).encode()
-            made = router.answer(Post(body=body))
-            assert not isinstance(made, Response)
-            assert made().status in (400, 500)
+            assert answered(router, Post(body=body)).status in (400, 500)
         lines = [line for line in caplog.messages if text in line]
         assert 2 <= len(lines) <= 10
         assert "(attempt 512)" in lines[-1], "with the count"
@@ -369,8 +348,6 @@ def test_failures_between_successes_are_few_lines_too(caplog: pytest.LogCaptureF
     router = WebhookRouter([(WEBHOOK, Told(handle))], clock=clock)
     for _ in range(300):
         for name in ("bad", "good"):
-            made = router.answer(Post(body=json.dumps(review(name=name)).encode()))
-            assert not isinstance(made, Response)
-            made()
+            answered(router, Post(body=json.dumps(review(name=name)).encode()))
         clock.advance(0.2)
     assert 2 <= len(caplog.messages) <= 6, "a minute's"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import random
 import socket
 import ssl
 import threading
@@ -121,26 +120,6 @@ def test_a_body_of_the_greatest_size_is_read_and_one_byte_more_refused(server: W
     assert post(server, filled + b" ")[0] == 413
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "headers", "status"),
-    [
-        ("GET", "/volumes", {}, 405),
-        ("POST", "/", {"Content-Type": "application/json"}, 404),
-        ("POST", "/volumes", {"Content-Type": "application/yaml"}, 415),
-        ("POST", "/volumes", {"Content-Type": "application/json", "Transfer-Encoding": "chunked"}, 411),
-    ],
-)
-def test_what_is_no_review_gets_its_status(
-    server: WebhookServing, method: str, target: str, headers: dict[str, str], status: int
-) -> None:
-    connection = connect(server)
-    connection.request(method, target, b"0\r\n\r\n" if "Transfer-Encoding" in headers else None, headers)
-    got = connection.getresponse()
-    assert got.status == status
-    assert got.getheader("Allow") == ("POST" if status == 405 else None)
-    connection.close()
-
-
 BODIES = (
     st.binary(max_size=200)
     | st.dictionaries(st.sampled_from(list(review()["request"])), json_values()).map(
@@ -172,35 +151,6 @@ def test_junk_is_always_answered(
     assert status in (200, 400, 404, 415, 500, 504), told  # 500: an object that the handler cannot work with
     if status == 200:
         assert response(told)["uid"]
-
-
-def test_raw_junk_and_half_requests_leave_the_server_well(server: WebhookServing) -> None:
-    dice = random.Random(3)
-    for _ in range(30):
-        with socket.create_connection(server.address, timeout=LIMIT) as sock:
-            sock.sendall(dice.randbytes(dice.randrange(1, 300)))
-    for text in (
-        b"POST /volumes HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n{",
-        b"POST",
-        b"\r\n\r\n",
-        b"POST /volumes\r\n\r\n",
-    ):
-        with context().wrap_socket(socket.create_connection(server.address), server_hostname="127.0.0.1") as sock:
-            sock.sendall(text)
-    assert works(server)
-
-
-def test_slow_clients_and_silent_ones_hold_up_nobody(server: WebhookServing) -> None:
-    held = [socket.create_connection(server.address, timeout=LIMIT) for _ in range(20)]
-    slow = [
-        context().wrap_socket(socket.create_connection(server.address), server_hostname="127.0.0.1") for _ in range(4)
-    ]
-    for sock in slow:
-        sock.sendall(b"POST /volumes HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n{")
-    assert works(server)
-    for client in (*held, *slow):
-        client.close()
-    assert works(server)
 
 
 def test_a_changed_certificate_is_served_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,60 @@
+"""Does the API server answer? /healthz shows it, and a log line says what to look at."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from cloudprovider.host import StopSignal
+from controllers.endpoints.checks import Check
+from controllers.runtime.api import ApiError, RestClient
+from controllers.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+ASK_SECONDS: Final = 5.0
+"""Between two questions while the server answers."""
+_ASK_AGAIN: Final = 1.0  # seconds until the next question while it does not
+_TIMEOUT: Final = 4.0
+_PATIENCE: Final = 2.0  # seconds without an answer until it counts: one broken connection is nothing
+
+
+def advice(rest: RestClient, server: str) -> str:
+    """What to look at while the API server gives no first answer, for the end of a log line; ""
+    while it answers."""
+    if rest.reachability.down_since is None:
+        return ""
+    return (
+        f". The manager keeps trying. Check that {server} is the API server's address (server: in the kubeconfig, or "
+        "--master), that it runs, and that DNS, a firewall or a proxy does not keep this process from it"
+    )
+
+
+class ServerCheck:
+    """Asks every few seconds whether the API server answers, so that /healthz knows it soon.
+
+    Every request of every client reports how it ended to `runtime/api/reachability.py`. Where
+    nothing else is asked, or an answer never comes (a server that stands still, a network that
+    swallows), the question from here does. `run` once in a thread; `checks` from any."""
+
+    def __init__(self, rest: RestClient, clock: Clock) -> None:
+        self._rest = rest
+        self._clock = clock
+
+    def run(self, stop: StopSignal) -> None:
+        """Ask /readyz, whose answer may be anything: what counts is that there is one."""
+        while True:
+            try:
+                self._rest.request("GET", "/readyz", accept="*/*", timeout=_TIMEOUT)
+            except ApiError as error:
+                log.debug("the API server's /readyz: %s", error)
+            if stop.wait(ASK_SECONDS if self._rest.reachability.down_since is None else _ASK_AGAIN):
+                return
+
+    def checks(self) -> list[Check]:
+        """One check, `api-server`."""
+        reachability = self._rest.reachability
+        since, error = reachability.down_since, reachability.error
+        if since is None or self._clock.monotonic() - since < _PATIENCE:
+            return [Check("api-server", True)]
+        return [Check("api-server", False, f"no answer: {error}")]
