@@ -17,7 +17,6 @@ import attrs
 from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.kinds.kind import Kind
-from cloudprovider.testing.apiserver.kinds.schema import Context
 from cloudprovider.testing.apiserver.rest.reads import Filter, Query, make_filter, parse_number, parse_version
 from cloudprovider.testing.apiserver.storage.store import (
     ADDED,
@@ -35,6 +34,8 @@ from cloudprovider.testing.apiserver.storage.store import (
 STOP: Final = object()
 """Signal to a watcher: end the stream in an orderly way."""
 _BEFORE_THE_END: Final = 2.0
+_LONGEST: Final = 3600  # seconds of a watch that does not say how long
+_IDLE: Final = 1.0  # seconds between two looks whether the client is still there
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
@@ -52,7 +53,7 @@ class WatchOptions:
     timeout: float
 
 
-def parse_watch(store: Store, kind: Kind, namespace: str, query: Query, default_timeout: float) -> WatchOptions:
+def parse_watch(store: Store, kind: Kind, namespace: str, query: Query) -> WatchOptions:
     """The watch that a query describes. Raises StatusError."""
     selected = make_filter(kind, namespace, query)
     version = parse_version(query.get("resourceVersion", ""))
@@ -60,7 +61,7 @@ def parse_watch(store: Store, kind: Kind, namespace: str, query: Query, default_
     wanted = query.get("sendInitialEvents", "")
     match = query.get("resourceVersionMatch", "")
     _check(wanted, match)
-    timeout = parse_number(query, "timeoutSeconds") or default_timeout
+    timeout = parse_number(query, "timeoutSeconds") or _LONGEST
     initial = wanted == "true" or (not wanted and version == 0)
     if version > store.version and wanted:
         raise errors.too_large_resource_version(version, store.version)
@@ -89,20 +90,11 @@ class WatchStream:
     and may be called twice.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        kind: Kind,
-        options: WatchOptions,
-        *,
-        bookmark_interval: float,
-        idle: float = 1.0,
-    ) -> None:
+    def __init__(self, store: Store, kind: Kind, options: WatchOptions, bookmark_interval: float) -> None:
         self._store = store
         self._kind = kind
         self._options = options
         self._interval = bookmark_interval
-        self._idle = idle
         self.subscription: Subscription | None = None
         self._early: list[object] = []
         self._lock = threading.Lock()
@@ -116,7 +108,7 @@ class WatchStream:
                 self.subscription.signal(value)
 
     def batches(self) -> Iterator[list[bytes] | object]:
-        """Lists of lines as they come; an empty list when nothing happened for `idle` seconds; any
+        """Lists of lines as they come; an empty list when nothing happened for a second; any
         foreign signal as it is.
 
         Ends at the timeout or on STOP. Raises StatusError for what becomes an ERROR event.
@@ -142,7 +134,7 @@ class WatchStream:
                 yield self._bookmark()
             wait = min(deadline, bookmark_at if options.bookmarks else deadline) - now
             try:
-                item = pending.get(timeout=max(0.0, min(wait, self._idle)))
+                item = pending.get(timeout=max(0.0, min(wait, _IDLE)))
             except queue.Empty:
                 yield []
                 continue
@@ -228,7 +220,7 @@ class WatchStream:
 
     def _bookmark_line(self, version: int, annotations: JSON | None) -> bytes:
         kind = self._kind
-        obj = kind.struct.clean({"metadata": {"resourceVersion": str(version)}}, None, "", Context())
+        obj = kind.struct.clean({"metadata": {"resourceVersion": str(version)}}, None, "", [])
         if annotations:
             obj["metadata"]["annotations"] = annotations
         obj = {"kind": kind.kind, "apiVersion": kind.api_version, **obj}

@@ -150,16 +150,6 @@ class Subscription:
         self.pending.put(value)
 
 
-class Backup:
-    """The objects of all resources at one version."""
-
-    __slots__ = ("objects", "version")
-
-    def __init__(self, version: int, objects: Mapping[str, Mapping[str, Stored]]) -> None:
-        self.version = version
-        self.objects = objects
-
-
 class Store:
     """All resources under one rising revision. Every method is safe from many threads.
 
@@ -277,23 +267,6 @@ class Store:
         """The present watchers."""
         with self.lock:
             return [one for held in self._collections.values() for one in held.subscriptions]
-
-    def backup(self) -> Backup:
-        """Everything as it is now, for `restore`."""
-        with self.lock:
-            return Backup(self._version, {name: dict(held.objects) for name, held in self._collections.items()})
-
-    def restore(self, backup: Backup) -> None:
-        """Be as at the backup, without the history before it; versions count on from it, as etcd's.
-
-        Watchers do not notice: end the watches first."""
-        with self.lock:
-            for name, held in self._collections.items():
-                held.objects = dict(backup.objects.get(name, {}))
-                held.keys = sorted(held.objects)
-                held.changes.clear()
-            self._recent.clear()
-            self._version = self._oldest = backup.version
 
     def compact(self, version: int | None = None) -> int:
         """Drop the history before `version` (by default all of it); older versions answer 410.
