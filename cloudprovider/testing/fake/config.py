@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import (
@@ -32,10 +32,7 @@ Capability = Literal[
     "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
     "routes", "pod_cidrs", "pv_labeler", "clusters", "local_instance",
 ]  # fmt: skip
-CAPABILITIES: tuple[Capability, ...] = (
-    "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
-    "routes", "pod_cidrs", "pv_labeler", "clusters", "local_instance",
-)  # fmt: skip
+CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
 AddressType = Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"]
 
 
