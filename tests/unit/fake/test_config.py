@@ -19,9 +19,10 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "fake-cloud.yaml"
 
 
 def problems_of(raw: Any) -> tuple[str, ...]:
+    """The problems, without the place in the file."""
     with pytest.raises(FakeConfigError) as caught:
-        read_config(json.dumps(raw).encode())
-    return caught.value.problems
+        read_config(json.dumps(raw).encode(), "cloud.json")
+    return tuple(line.partition(": ")[2] for line in caught.value.problems)
 
 
 def machines(**fields: Any) -> list[Instance]:
@@ -41,12 +42,13 @@ class TestFile:
     @pytest.mark.parametrize(
         ("data", "problem"),
         [
-            (b"a: [", r"line 1, column 5"),
+            (b"a: [", r"cloud.yaml, line 1: is not YAML"),
             (b"\xff\xfe", r"not UTF-8"),
-            (b"- 1", r"must hold fields"),
-            (b"just text", r"must hold fields"),
-            (b"x: !!python/object/apply:os.getcwd []", r"line 1, column 4"),
+            (b"- 1", r"must hold names with values"),
+            (b"just text", r"must hold names with values"),
+            (b"x: !!python/object/apply:os.getcwd []", r"line 1: is not YAML"),
             (b"zone: a\n---\nzone: b", r"line 2"),
+            (b"zone: a\nlog: some", r"cloud.yaml, line 2: log: must be 'changes' or 'all'"),
         ],
     )
     def test_what_is_no_configuration_is_told_by_its_place(self, data: bytes, problem: str) -> None:
