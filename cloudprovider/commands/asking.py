@@ -78,14 +78,14 @@ class Started:
     read, and a package that cannot be imported.
     """
 
-    def __init__(self, name: str, config_path: str, registry: Registry | None = None) -> None:
+    def __init__(self, name: str, config_path: str) -> None:
         self.name = name
         self._provider: Interface | None = None
         self._initialized = False
         self._stop = threading.Event()
         try:
             self._config = CloudConfig.read(config_path) if config_path else None
-            source = (registry or Registry()).locate(name)
+            source = Registry().locate(name)
         except RegistryError as error:
             known = getattr(error, "known", ())
             fix = error.problem.fix + (f" (installed: {', '.join(known)})" if known else "")
