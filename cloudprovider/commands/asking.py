@@ -90,9 +90,10 @@ class Started:
             known = getattr(error, "known", ())
             fix = error.problem.fix + (f" (installed: {', '.join(known)})" if known else "")
             raise Failure(Problem(error.problem.what, fix, error.problem.details), WRONG_USAGE) from None
-        self._plugin = source if isinstance(source, Plugin) else None
+        assert isinstance(source, Plugin), "nothing is registered in a registry of its own"
+        self._plugin = source
         try:
-            self._factory = load_factory(source) if isinstance(source, Plugin) else source
+            self._factory = load_factory(source)
         except RegistryError as error:
             raise Failure(error.problem) from error
 

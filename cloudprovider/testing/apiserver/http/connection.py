@@ -180,8 +180,6 @@ class Handler(socketserver.StreamRequestHandler):
                 if isinstance(batch, Fault):
                     if self._strike(batch, stream, b""):
                         return
-                elif not isinstance(batch, list):
-                    continue
                 elif not batch:
                     self._check_peer()
                 elif fault is not None and (left < len(batch) or (left == 0 and fault.action is Action.TRUNCATE)):

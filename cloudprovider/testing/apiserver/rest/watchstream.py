@@ -7,7 +7,6 @@ built once per change and shared by all watchers."""
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -16,6 +15,7 @@ import attrs
 
 from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
+from cloudprovider.testing.apiserver.faults import Fault
 from cloudprovider.testing.apiserver.kinds.kind import Kind
 from cloudprovider.testing.apiserver.rest.reads import Filter, Query, make_filter, parse_number, parse_version
 from cloudprovider.testing.apiserver.storage.store import (
@@ -31,8 +31,6 @@ from cloudprovider.testing.apiserver.storage.store import (
     watch_line,
 )
 
-STOP: Final = object()
-"""Signal to a watcher: end the stream in an orderly way."""
 _BEFORE_THE_END: Final = 2.0
 _LONGEST: Final = 3600  # seconds of a watch that does not say how long
 _IDLE: Final = 1.0  # seconds between two looks whether the client is still there
@@ -86,8 +84,8 @@ def _check(wanted: str, match: str) -> None:
 
 
 class WatchStream:
-    """The lines of one watch. Iterate `batches()` in one thread; `close()` frees the subscription
-    and may be called twice.
+    """The lines of one watch, with all that happens from now on. Iterate `batches()` in one thread;
+    `close()` frees the subscription and may be called twice.
     """
 
     def __init__(self, store: Store, kind: Kind, options: WatchOptions, bookmark_interval: float) -> None:
@@ -95,34 +93,32 @@ class WatchStream:
         self._kind = kind
         self._options = options
         self._interval = bookmark_interval
-        self.subscription: Subscription | None = None
-        self._early: list[object] = []
-        self._lock = threading.Lock()
+        self._first: list[bytes] = []
+        self._gone: Compacted | None = None
+        self._subscription: Subscription | None = None
+        try:
+            self._first = self._open()
+        except Compacted as gone:
+            self._gone = gone
 
-    def signal(self, value: object) -> None:
-        """Hand what is not a change to the watcher; from any thread, even before it runs."""
-        with self._lock:
-            if self.subscription is None:
-                self._early.append(value)
-            else:
-                self.subscription.signal(value)
+    def signal(self, fault: Fault) -> None:
+        """Hand a fault to the watcher; from any thread, even before it runs."""
+        if self._subscription is not None:
+            self._subscription.pending.put(fault)
 
-    def batches(self) -> Iterator[list[bytes] | object]:
-        """Lists of lines as they come; an empty list when nothing happened for a second; any
-        foreign signal as it is.
+    def batches(self) -> Iterator[list[bytes] | Fault]:
+        """Lists of lines as they come; an empty list when nothing happened for a second; a fault as
+        it was signalled.
 
-        Ends at the timeout or on STOP. Raises StatusError for what becomes an ERROR event.
+        Ends at the timeout. Raises StatusError for what becomes an ERROR event.
         """
         options = self._options
-        try:
-            first = self._open()
-        except Compacted as gone:
-            raise errors.expired(f"too old resource version: {gone.version} ({gone.oldest})") from None
-        subscription = self.subscription
-        assert subscription is not None
-        if first:
-            yield first
-        pending = subscription.pending
+        if self._gone is not None:
+            raise errors.expired(f"too old resource version: {self._gone.version} ({self._gone.oldest})")
+        assert self._subscription is not None
+        if self._first:
+            yield self._first
+        pending = self._subscription.pending
         deadline = time.monotonic() + options.timeout
         bookmark_at = self._next_bookmark(deadline)
         while True:
@@ -147,8 +143,6 @@ class WatchStream:
                 else:
                     if lines:
                         yield lines
-                    if item is STOP:
-                        return
                     lines = []
                     yield item
                 if pending.empty() or len(lines) >= 100:
@@ -165,29 +159,21 @@ class WatchStream:
 
     def close(self) -> None:
         """Stop receiving changes."""
-        if self.subscription is not None:
-            self._store.unsubscribe(self.subscription)
+        if self._subscription is not None:
+            self._store.unsubscribe(self._subscription)
 
     def _open(self) -> list[bytes]:
         options = self._options
         if options.since is not None:
-            subscription, missed = self._store.subscribe(self._kind.plural, options.since)
-            self._begin(subscription)
+            self._subscription, missed = self._store.subscribe(self._kind.plural, options.since)
             return [line for line in map(self._line, missed) if line is not None]
-        subscription, objects, version = self._store.subscribe_now(self._kind.plural)
-        self._begin(subscription)
+        self._subscription, objects, version = self._store.subscribe_now(self._kind.plural)
         if not options.initial:
             return []
         lines = [watch_line(ADDED, one.data) for one in objects if options.selected.matches(one)]
         if options.initial_end:
             lines.append(self._bookmark_line(version, {INITIAL_EVENTS_END: "true"}))
         return lines
-
-    def _begin(self, subscription: Subscription) -> None:
-        with self._lock:
-            self.subscription = subscription
-            for value in self._early:
-                subscription.signal(value)
 
     def _line(self, change: Change) -> bytes | None:
         if self._options.since is not None and change.version <= self._options.since:
@@ -214,8 +200,8 @@ class WatchStream:
         return Stored(change.stored.key, last, change.version)
 
     def _bookmark(self) -> list[bytes]:
-        assert self.subscription is not None
-        version = self._store.quiet_version(self.subscription)
+        assert self._subscription is not None
+        version = self._store.quiet_version(self._subscription)
         return [] if version is None else [self._bookmark_line(version, None)]
 
     def _bookmark_line(self, version: int, annotations: JSON | None) -> bytes:
