@@ -2,8 +2,8 @@
 the commands and the conformance suite. Pure.
 
 Each function takes the raw answer of a method and returns it with the type of the contract, or
-raises `WrongAnswer` with every fault at once; `problems_of` gives the faults alone. Refused is what
-the API server would refuse later without naming the culprit, or what may be mistaken."""
+raises `WrongAnswer` with every fault at once. Refused is what the API server would refuse later
+without naming the culprit, or what may be mistaken."""
 
 from __future__ import annotations
 
@@ -50,16 +50,6 @@ class WrongAnswer(Exception):
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("; ".join(self.problems))
-
-
-def problems_of(check: Callable[..., object], answer: object, **facts: Any) -> tuple[str, ...]:
-    """What a check of this module says against an answer; () for a right one. `facts` are the
-    check's own arguments."""
-    try:
-        check(answer, **facts)
-    except WrongAnswer as wrong:
-        return wrong.problems
-    return ()
 
 
 def metadata(

@@ -78,21 +78,22 @@ class Started:
     read, and a package that cannot be imported.
     """
 
-    def __init__(self, name: str, config_path: str, registry: Registry | None = None) -> None:
+    def __init__(self, name: str, config_path: str) -> None:
         self.name = name
         self._provider: Interface | None = None
         self._initialized = False
         self._stop = threading.Event()
         try:
             self._config = CloudConfig.read(config_path) if config_path else None
-            source = (registry or Registry()).locate(name)
+            source = Registry().locate(name)
         except RegistryError as error:
             known = getattr(error, "known", ())
             fix = error.problem.fix + (f" (installed: {', '.join(known)})" if known else "")
             raise Failure(Problem(error.problem.what, fix, error.problem.details), WRONG_USAGE) from None
-        self._plugin = source if isinstance(source, Plugin) else None
+        assert isinstance(source, Plugin), "nothing is registered in a registry of its own"
+        self._plugin = source
         try:
-            self._factory = load_factory(source) if isinstance(source, Plugin) else source
+            self._factory = load_factory(source)
         except RegistryError as error:
             raise Failure(error.problem) from error
 

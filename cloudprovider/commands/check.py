@@ -108,7 +108,6 @@ def check(
     kubeconfig: str = "",
     offline: bool = False,
     timeout: float = 10.0,
-    registry: Registry | None = None,
 ) -> Report:
     """Check the provider of that name. With `offline` neither initialize is called nor the cloud
     asked.
@@ -120,7 +119,7 @@ def check(
     """
     report = Report(name)
     before = set(threading.enumerate())
-    plugin = _entry_point(report, registry or Registry(), name)
+    plugin = _entry_point(report, name)
     config, readable = _config(report, config_path)
     factory = None if plugin is None else _factory(report, plugin)
     if plugin is None or factory is None or not readable:
@@ -139,16 +138,14 @@ def check(
     return report
 
 
-def _entry_point(report: Report, registry: Registry, name: str) -> Plugin | None:
+def _entry_point(report: Report, name: str) -> Plugin | None:
     try:
-        source = registry.locate(name)
+        source = Registry().locate(name)
     except RegistryError as error:
         known = f" (installed: {', '.join(error.known)})" if error.known else ""
         report.problem("entry point", Problem(error.what, error.fix + known, error.details))
         return None
-    if not isinstance(source, Plugin):
-        report.skipped("entry point", "registered by this program, not installed")
-        return None
+    assert isinstance(source, Plugin), "nothing is registered in a registry of its own"
     report.distribution = source.distribution
     for problem in intruders():
         report.problem("packages", problem)
@@ -305,11 +302,11 @@ class _Checked:
         name, kubeconfig = self.about.name, self.about.kubeconfig
         node = new_node(name, self.about.provider_id)
         if kubeconfig:
-            from cloudprovider.commands.clusternode import NotRead, read_node
+            from cloudprovider.commands.clusternode import NotDone, read_node
 
             try:
                 node = in_time(lambda: read_node(kubeconfig, name, self.timeout), self.timeout)
-            except (NotRead, TooLate) as error:
+            except (NotDone, TooLate) as error:
                 why = "no answer in time" if isinstance(error, TooLate) else str(error)
                 what = f"node {name} cannot be read from the cluster of {kubeconfig}: {why}"
                 fix = "correct the name or the kubeconfig; without --kubeconfig the cloud is asked about the name alone"
@@ -378,22 +375,22 @@ class _Checked:
             self.report.problem(step, problem)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: it becomes a problem
             if not quiet():
-                self.report.problem(step, self._raised(what, error), self._masked(error)[1])
+                self._raised(step, what, error)
         return _Failed()
 
-    def _raised(self, what: str, error: BaseException) -> Problem:
-        text, details = told_of(error, self.config.data if self.config else None)
+    def _raised(self, step: str, what: str, error: BaseException) -> None:
+        hidden = self.config.data if self.config else None
+        text, details = told_of(error, hidden)
         where = raised_at(error, home_of(type(self.provider).__module__))
         source = f"the cloud config {self.config.path!r}" if self.config else "the credentials (there is no config)"
-        return Problem(
+        problem = Problem(
             f"{what} raised {text} ({where})",
             f"check {source}, and that the cloud can be reached from here; for a slow one give a longer --timeout; "
             "if they are right, correct that line",
             details,
         )
-
-    def _masked(self, error: BaseException) -> tuple[str, BaseException]:
-        return safe_cause(error, self.config.data if self.config else None)
+        _, shown = safe_cause(error, hidden)
+        self.report.problem(step, problem, shown)
 
 
 class _Failed:

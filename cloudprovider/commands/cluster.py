@@ -182,7 +182,7 @@ def _silence(given: argparse.Namespace) -> None:
     if not _is_ours(path):
         what = f"{path} is no kubeconfig of this command, and another cluster's nodes are not touched"
         raise Failure(Problem(what, "give the file of a running `cluster` with --kubeconfig"), WRONG_USAGE)
-    from cloudprovider.commands.silence import silence
+    from cloudprovider.commands.clusternode import silence
 
     silence(str(path), given.silence)
     print(f"The kubelet of node {given.silence} is silent: its condition Ready is Unknown.")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cloudprovider.wellknown import (
     LABEL_INSTANCE_TYPE,
@@ -24,9 +24,6 @@ from cloudprovider.wellknown import (
     LABEL_TOPOLOGY_ZONE,
     LABEL_ZONE_BETA,
 )
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "LABEL_PAIRS",

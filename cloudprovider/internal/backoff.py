@@ -68,11 +68,11 @@ class Backoff:
         whole = min(self.cap, self.base * self.factor ** min(grown, _MOST_DOUBLINGS))
         return whole * (1.0 - self.jitter * chance)
 
-    def next(self, attempts: Attempts, now: float, chance: float = 0.0) -> Attempts:
+    def next(self, attempts: Attempts, now: float) -> Attempts:
         """What stands after one more attempt, made `now`."""
         if self.is_over(attempts, now):
             attempts = NO_ATTEMPTS
-        return evolve(attempts, count=attempts.count + 1, last=now, delay=self.delay(attempts.count, chance))
+        return evolve(attempts, count=attempts.count + 1, last=now, delay=self.delay(attempts.count))
 
     def is_over(self, attempts: Attempts, now: float) -> bool:
         """Whether it has been quiet for so long that the next attempt is a first one."""

@@ -223,12 +223,6 @@ def forms(value: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def mask(text: str, values: frozenset[str]) -> str:
-    """`text` with every value, and every piece of eight or more characters of one, replaced by
-    "***". Pure."""
-    return Mask(values).apply(text)
-
-
 def safe_cause(error: BaseException, data: bytes | None) -> tuple[str, BaseException]:
     """What may be shown of `error`: a one-line text, and an exception that may be chained and
     logged with its traceback.

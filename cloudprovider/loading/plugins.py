@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -60,11 +59,6 @@ class Plugin:
 
         entry = EntryPoint(self.name, self.value, ENTRY_POINT_GROUP)
         return entry.module, entry.attr or ""
-
-    def load(self) -> Any:
-        """Import the module and return the object; raises its errors, or ValueError for `value`."""
-        module, _ = self.target
-        return self.pick(import_module(module))
 
     def pick(self, module: ModuleType) -> Any:
         """The object that the entry point names. Raises AttributeError where there is none."""

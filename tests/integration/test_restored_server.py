@@ -3,8 +3,6 @@ given a second time."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from cloudprovider.testing.waiting import eventually
@@ -12,7 +10,8 @@ from controllers.runtime.cache import NODES, version_of
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.metrics import Metrics
-from tests.integration.conftest import Cluster
+from tests.envtest.server import RealAPIServer
+from tests.integration.conftest import REAL, Cluster
 
 PATH = "/api/v1/nodes"
 OPTIONS = WatchOptions(first_delay=0.3, longest_delay=2.0, longest_unanswered=1.0, believe_after=1.0)
@@ -23,10 +22,12 @@ def _create(api: Cluster, name: str) -> None:
 
 
 @pytest.mark.row("K2")
+@pytest.mark.parametrize("api", [REAL], indirect=True)
 def test_the_cache_follows_a_server_restored_from_a_backup(api: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("kept", "changed", "deleted"):
         _create(api, name)
-    backup: Any = api.server.backup()
+    assert isinstance(api.server, RealAPIServer)
+    backup = api.server.backup()
     metrics = Metrics()
     informer = Informer(api.clients().rest("shared-informers"), NODES, metrics=metrics, options=OPTIONS)
     told: list[str] = []

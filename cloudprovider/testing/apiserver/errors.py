@@ -146,14 +146,9 @@ def not_found(group: str, plural: str, name: str) -> StatusError:
     return StatusError(404, "NotFound", message, details=object_details(name, group, plural))
 
 
-def method_not_allowed(group: str, plural: str, method: str) -> StatusError:
+def method_not_allowed() -> StatusError:
     """405: the resource exists, the method does not fit it."""
-    return StatusError(
-        405,
-        "MethodNotAllowed",
-        "the server does not allow this method on the requested resource",
-        details={},
-    )
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 def already_exists(group: str, plural: str, name: str, *, going: bool = False) -> StatusError:

@@ -98,7 +98,7 @@ class Faults:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rules: list[Fault] = []
-        self._watches: dict[object, tuple[str, Callable[[object], None]]] = {}
+        self._watches: dict[object, tuple[str, Callable[[Fault], None]]] = {}
 
     def add(self, fault: Fault) -> Fault:
         """Add a rule; rules strike in the order in which they were added."""
@@ -219,7 +219,7 @@ class Faults:
         return struck
 
     @contextmanager
-    def watching(self, path: str, signal: Callable[[object], None]) -> Iterator[None]:
+    def watching(self, path: str, signal: Callable[[Fault], None]) -> Iterator[None]:
         """Around an open watch on this path (called by the handler): `signal` hands it a fault."""
         watch = object()
         with self._lock:
@@ -243,7 +243,7 @@ class Faults:
             signal(Fault(action))
         return len(signals)
 
-    def _fitting(self, path: str | None) -> list[Callable[[object], None]]:
+    def _fitting(self, path: str | None) -> list[Callable[[Fault], None]]:
         with self._lock:
             watches = list(self._watches.values())
         return [signal for watched, signal in watches if path is None or re.search(path, watched)]

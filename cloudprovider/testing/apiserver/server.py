@@ -19,7 +19,7 @@ from typing import Any, Final
 from cloudprovider.internal.patching import MERGE_PATCH
 from cloudprovider.internal.wholefile import write_whole
 from cloudprovider.testing.apiserver.access import Access
-from cloudprovider.testing.apiserver.errors import JSON, StatusError, not_implemented
+from cloudprovider.testing.apiserver.errors import JSON, not_implemented
 from cloudprovider.testing.apiserver.faults import Faults
 from cloudprovider.testing.apiserver.http.connection import Handler
 from cloudprovider.testing.apiserver.http.listener import Certificates, Listener
@@ -27,9 +27,9 @@ from cloudprovider.testing.apiserver.kinds import catalog
 from cloudprovider.testing.apiserver.kinds.kind import Kind
 from cloudprovider.testing.apiserver.rest.api import API, Router
 from cloudprovider.testing.apiserver.rest.decoding import Options
-from cloudprovider.testing.apiserver.rest.operations import Operations
+from cloudprovider.testing.apiserver.rest.operations import Operations, Outcome
 from cloudprovider.testing.apiserver.rest.reads import list_objects
-from cloudprovider.testing.apiserver.storage.store import Backup, Store
+from cloudprovider.testing.apiserver.storage.store import Store
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 KUBECONFIG_NAME: Final = "embedded"
@@ -42,8 +42,7 @@ class EmbeddedAPIServer:
     `port` 0 takes a free one and keeps it over restarts. `token` is the administrator's bearer
     token, by default a random one. `tls` True serves HTTPS with a certificate of its own, see
     `ca_file`. `anonymous` lets requests without a token in as system:anonymous instead of answering
-    401. `history` is how many changes are kept for watches and pages; `bookmark_interval` and
-    `watch_timeout` are in seconds.
+    401. `bookmark_interval` is in seconds.
 
     `start` and `stop` may be called in turn any number of times, or use it as a context manager.
     The helpers (`create`, `get`, `list`, `patch`, `delete`, `put_raw`) work on the store without
@@ -57,26 +56,17 @@ class EmbeddedAPIServer:
         token: str | None = None,
         tls: bool = False,
         anonymous: bool = False,
-        history: int = 20_000,
         bookmark_interval: float = 60.0,
-        watch_timeout: float = 3600.0,
     ) -> None:
         self.token = token or secrets.token_hex(16)
         self.faults = Faults()
         self.access = Access(self.token, anonymous=anonymous)
-        self.store = Store(history=history)
+        self.store = Store()
         self._router = Router(catalog.kinds())
         self._by_plural = {kind.plural: kind for kind in self.kinds()}
         self._by_kind = {kind.kind: kind for kind in self.kinds()}
         self._operations = Operations(self.store)
-        self.api = API(
-            self.store,
-            self._router,
-            self._operations,
-            self.access,
-            bookmark_interval=bookmark_interval,
-            watch_timeout=watch_timeout,
-        )
+        self.api = API(self.store, self._router, self._operations, self.access, bookmark_interval=bookmark_interval)
         self._port = port
         self._tls: ssl.SSLContext | None = None
         self.ca_file: Path | None = None
@@ -113,19 +103,6 @@ class EmbeddedAPIServer:
         self.stop()
         if forget_history:
             self.compact()
-        self.start()
-
-    def backup(self) -> Backup:
-        """The data as they are now, for `restore`."""
-        return self.store.backup()
-
-    def restore(self, backup: Backup) -> None:
-        """Stop, put the data back as they were at the backup, and start on the same port.
-
-        As with a real etcd restored from a snapshot, resourceVersions count on from the backup's.
-        """
-        self.stop()
-        self.store.restore(backup)
         self.start()
 
     def compact(self, version: int | None = None) -> int:
@@ -260,11 +237,9 @@ class EmbeddedAPIServer:
         return found
 
     @staticmethod
-    def _stored(outcome: Any) -> JSON:
-        if outcome.stored is None:
-            raise StatusError(500, "InternalError", "nothing was stored")
-        obj: JSON = outcome.stored.object
-        return obj
+    def _stored(outcome: Outcome) -> JSON:
+        assert outcome.stored is not None, "only a deletion stores nothing"
+        return outcome.stored.object
 
     def kinds(self) -> Sequence[Kind]:
         """The resources that are served."""

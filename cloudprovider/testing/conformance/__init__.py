@@ -9,11 +9,12 @@ docs/reference/scenarios.md lists every scenario.
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
 import pytest
+
+from cloudprovider.internal.lazy import lazy
 
 # By itself pytest does it for what a wheel has installed, and not for an editable installation.
 pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
@@ -28,26 +29,15 @@ if TYPE_CHECKING:
     from cloudprovider.testing.conformance.suite import ProviderConformance
     from cloudprovider.testing.conformance.trial import Trial
 else:
-    _HOMES = {
-        "base": ["ConformanceBase"],
-        "endtoend": ["EndToEndConformance"],
-        "features": ["Feature"],
-        "httplab": ["HTTPLab"],
-        "lab": ["BalancerFacts", "Lab", "new_node", "new_service"],
-        "registry": ["SCENARIOS", "Scenario", "scenario"],
-        "suite": ["ProviderConformance"],
-        "trial": ["Trial"],
-    }
+    _load, __dir__ = lazy(__name__)
 
     def __getattr__(name: str) -> object:
-        """All names are loaded when the first of them is used: pytest imports the plugin of this
-        package at each start, and the suite takes seconds of CPU."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        for module, names in _HOMES.items():
-            home = importlib.import_module(f"{__name__}.{module}")
-            globals().update({each: getattr(home, each) for each in names})
-        return globals()[name]
+        """All names are loaded when the first of them is used: the others' modules fill SCENARIOS.
+        Not with the import: pytest imports the plugin of this package at each start, and the suite
+        takes seconds of CPU."""
+        found = _load(name)
+        globals().update({each: _load(each) for each in __all__})
+        return found
 
 
 __all__ = [

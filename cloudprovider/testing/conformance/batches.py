@@ -7,7 +7,6 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
-import pytest
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.checks import answers
@@ -15,7 +14,7 @@ from cloudprovider.errors import CloudProviderError, InstanceNotFound
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import InstanceMetadata, InstancesBatch, InstanceState
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import Outcome, at_once, attempt, limited, right
+from cloudprovider.testing.conformance.calls import Outcome, at_once, attempt, right
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
@@ -114,7 +113,7 @@ class BatchScenarios(ConformanceBase):
     def test_b5_the_provider_id_finds_the_machine(self, trial: Trial) -> None:
         """A machine is found by the node's provider ID, whatever the node is called; the answer has
         the node's name."""
-        _needs_ids(trial)
+        trial.needs_ids()
         provider_id = provider_id_of(trial.machine())
         renamed = new_node(trial.bench.name("renamed"), provider_id=provider_id)
         answer = _batch(trial).instances_metadata([renamed]).get(name_of(renamed))
@@ -144,11 +143,9 @@ class BatchScenarios(ConformanceBase):
         """`max_batch` is a number, at least 1, and a batch of that many nodes is answered."""
         batch, node = _batch(trial), trial.machine()
         size = batch.max_batch
-        assert isinstance(size, int), f"max_batch is {size!r}, not a number: is @property missing?"
-        assert size >= 1, f"max_batch is {size}"
-        others = [new_node(trial.bench.name("never")) for _ in range(min(size, 5000) - 1)]
+        nodes = trial.full_batch(size, node)
         for method in _both(batch):
-            outcome = attempt(partial(method, [*others, node]))
+            outcome = attempt(partial(method, nodes))
             assert outcome.error is None, f"{method.__name__} of max_batch = {size} nodes {outcome}"
             answer = outcome.get().get(name_of(node))
             assert isinstance(answer, InstanceMetadata | InstanceState), (
@@ -158,7 +155,7 @@ class BatchScenarios(ConformanceBase):
     @scenario("B8", _BATCH)
     def test_b8_another_providers_machine_is_unknown(self, trial: Trial) -> None:
         """A node with another provider's ID is unknown, never gone."""
-        _needs_ids(trial)
+        trial.needs_ids()
         node = new_node(trial.bench.name("foreign"), provider_id="another-cloud://i-1")
         for method in _both(_batch(trial)):
             _never_gone(attempt(partial(method, [node])), node, f"although it is another cloud's ({method.__name__})")
@@ -215,12 +212,6 @@ class BatchScenarios(ConformanceBase):
     def test_b13_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, a batch ends soon after its deadline, and does not say that an
         instance is gone."""
-        batch, node, lab = _batch(trial), trial.machine(), trial.lab
-        with trial.hang():
-            outcome = limited(partial(batch.instances_state, [node]), deadline=lab.deadline, grace=lab.grace)
+        node = trial.machine()
+        outcome = trial.in_a_hang(partial(_batch(trial).instances_state, [node]))
         _never_gone(outcome, node, "while the cloud hangs")
-
-
-def _needs_ids(trial: Trial) -> None:
-    if not trial.provider.provider_id_prefixes():
-        pytest.skip("the provider has no provider IDs")

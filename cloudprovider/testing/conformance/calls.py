@@ -22,6 +22,7 @@ from cloudprovider.errors import InstanceNotFound
 from cloudprovider.threads import Task
 
 R = TypeVar("R")
+K = TypeVar("K")
 _AGAIN: Final = 3.0
 
 
@@ -67,6 +68,17 @@ def right(what: str, check: Callable[..., R], answer: object, **facts: Any) -> R
         return check(answer, **facts)
     except WrongAnswer as wrong:
         raise AssertionError(f"{what}:{told(wrong.problems)}") from None
+
+
+def exists(method: Callable[[K], object], about: K) -> bool:
+    """What the host makes of a method that says whether an instance exists: a raised
+    InstanceNotFound means the same as False."""
+    try:
+        answer = method(about)
+    except InstanceNotFound:
+        return False
+    assert isinstance(answer, bool), f"{method.__name__} answered {answer!r}, not True or False"
+    return answer
 
 
 def at_once(calls: Sequence[Callable[[], R]], *, within: float = 300.0) -> list[Outcome[R]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from copy import deepcopy
 from functools import partial
 
-import pytest
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.checks import answers
 from cloudprovider.errors import InstanceNotFound
+from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import InstanceMetadata, InstancesV2
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import at_once, attempt, limited, right, unwell
+from cloudprovider.testing.conformance.calls import at_once, attempt, exists, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
@@ -27,14 +27,7 @@ def _instances(trial: Trial) -> InstancesV2:
 
 
 def _exists(instances: InstancesV2, node: V1Node) -> bool:
-    """What the host makes of `instance_exists`: a raised InstanceNotFound means the same as
-    False."""
-    try:
-        answer = instances.instance_exists(node)
-    except InstanceNotFound:
-        return False
-    assert isinstance(answer, bool), f"instance_exists answered {answer!r}, not True or False"
-    return answer
+    return exists(instances.instance_exists, node)
 
 
 class InstanceScenarios(ConformanceBase):
@@ -96,28 +89,28 @@ class InstanceScenarios(ConformanceBase):
     @scenario("I6", _V2, hooks=_MACHINES)
     def test_i6_the_provider_id_finds_the_machine(self, trial: Trial) -> None:
         """A machine is found by the node's provider ID, whatever the node is called."""
-        _needs_ids(trial)
+        trial.needs_ids()
         node = trial.machine()
-        renamed = new_node(trial.bench.name("renamed"), provider_id=_provider_id(node))
+        renamed = new_node(trial.bench.name("renamed"), provider_id=provider_id_of(node))
         outcome = attempt(lambda: _instances(trial).instance_metadata(renamed))
         assert isinstance(outcome.value, InstanceMetadata), (
-            f"instance_metadata {outcome} for a node with the provider ID {_provider_id(node)} and another name"
+            f"instance_metadata {outcome} for a node with the provider ID {provider_id_of(node)} and another name"
         )
-        assert trial.provider.same_provider_id(_provider_id(node), outcome.value.provider_id), (
-            f"asked for {_provider_id(node)}, instance_metadata answered for {outcome.value.provider_id}"
+        assert trial.provider.same_provider_id(provider_id_of(node), outcome.value.provider_id), (
+            f"asked for {provider_id_of(node)}, instance_metadata answered for {outcome.value.provider_id}"
         )
 
     @scenario("I7", _V2)
     def test_i7_another_providers_machine_is_unknown(self, trial: Trial) -> None:
         """A node with another provider's ID is unknown, never gone."""
-        _needs_ids(trial)
+        trial.needs_ids()
         node = new_node(trial.bench.name("foreign"), provider_id="another-cloud://i-1")
         outcome = attempt(lambda: _instances(trial).instance_exists(node))
         assert outcome.value is not False, (
-            f"instance_exists {outcome} for {_provider_id(node)}: the node of another cloud would be deleted"
+            f"instance_exists {outcome} for {provider_id_of(node)}: the node of another cloud would be deleted"
         )
         assert not isinstance(outcome.error, InstanceNotFound), (
-            f"instance_exists {outcome} for {_provider_id(node)}: the node of another cloud would be deleted"
+            f"instance_exists {outcome} for {provider_id_of(node)}: the node of another cloud would be deleted"
         )
 
     @scenario("I8", _V2, hooks=("create_machine", "outage"))
@@ -165,16 +158,5 @@ class InstanceScenarios(ConformanceBase):
     def test_i12_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, a call ends soon after its deadline, and does not say that the
         instance is gone."""
-        instances, node, lab = _instances(trial), trial.machine(), trial.lab
-        with trial.hang():
-            outcome = limited(lambda: _exists(instances, node), deadline=lab.deadline, grace=lab.grace)
+        outcome = trial.in_a_hang(partial(_exists, _instances(trial), trial.machine()))
         assert outcome.value is not False, "instance_exists says that the instance is gone because the cloud hangs"
-
-
-def _needs_ids(trial: Trial) -> None:
-    if not trial.provider.provider_id_prefixes():
-        pytest.skip("the provider has no provider IDs")
-
-
-def _provider_id(node: V1Node) -> str:
-    return (node.spec.provider_id if node.spec is not None else None) or ""

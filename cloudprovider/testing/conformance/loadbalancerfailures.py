@@ -209,11 +209,5 @@ class LoadBalancerFailureScenarios(ConformanceBase):
     def test_l30_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, `get_load_balancer` ends soon after its deadline, by raising."""
         service, _ = trial.standing()
-        lab, balancers = trial.lab, trial.balancers()
-        with trial.hang():
-            outcome = limited(
-                partial(balancers.get_load_balancer, trial.cluster_name, service),
-                deadline=lab.deadline,
-                grace=lab.grace,
-            )
+        outcome = trial.in_a_hang(partial(trial.balancers().get_load_balancer, trial.cluster_name, service))
         assert outcome.error is not None, f"get_load_balancer {outcome} while the cloud hangs: it must raise"

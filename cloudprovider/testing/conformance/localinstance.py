@@ -9,7 +9,7 @@ from cloudprovider.helpers.kubelet import node_name_problems
 from cloudprovider.interface import Interface
 from cloudprovider.localinstance import LocalInstance
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import limited, right, told, unwell
+from cloudprovider.testing.conformance.calls import right, told, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared, name_of
@@ -83,5 +83,4 @@ class LocalInstanceScenarios(ConformanceBase):
         """While the metadata service hangs, a call ends soon after its deadline: the boot goes
         on."""
         trial.lab.local_machine()
-        with trial.hang():
-            limited(_local(trial.provider).local_metadata, deadline=trial.lab.deadline, grace=trial.lab.grace)
+        trial.in_a_hang(_local(trial.provider).local_metadata)

@@ -11,7 +11,7 @@ from cloudprovider.errors import InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import Instances
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import at_once, attempt, limited, right, unwell
+from cloudprovider.testing.conformance.calls import at_once, attempt, exists, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared, name_of
@@ -30,12 +30,7 @@ def _zones(trial: Trial) -> Zones:
 
 
 def _exists(instances: Instances, provider_id: str) -> bool:
-    try:
-        answer = instances.instance_exists_by_provider_id(provider_id)
-    except InstanceNotFound:
-        return False
-    assert isinstance(answer, bool), f"instance_exists_by_provider_id answered {answer!r}, not True or False"
-    return answer
+    return exists(instances.instance_exists_by_provider_id, provider_id)
 
 
 class OlderInstanceScenarios(ConformanceBase):
@@ -147,10 +142,7 @@ class OlderInstanceScenarios(ConformanceBase):
     def test_n8_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, a call ends soon after its deadline, and does not say that the
         instance is gone."""
-        instances, node, lab = _instances(trial), trial.machine(), trial.lab
-        with trial.hang():
-            call = partial(_exists, instances, provider_id_of(node))
-            outcome = limited(call, deadline=lab.deadline, grace=lab.grace)
+        outcome = trial.in_a_hang(partial(_exists, _instances(trial), provider_id_of(trial.machine())))
         assert outcome.value is not False, "instance_exists_by_provider_id says gone because the cloud hangs"
 
     @scenario("N9", _OLDER)
@@ -212,8 +204,6 @@ class ZoneScenarios(ConformanceBase):
     def test_z5_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, a lookup ends soon after its deadline, and does not say that the
         instance is gone."""
-        zones, node, lab = _zones(trial), trial.machine(), trial.lab
-        with trial.hang():
-            call = partial(zones.get_zone_by_provider_id, provider_id_of(node))
-            outcome = limited(call, deadline=lab.deadline, grace=lab.grace)
+        zones, provider_id = _zones(trial), provider_id_of(trial.machine())
+        outcome = trial.in_a_hang(partial(zones.get_zone_by_provider_id, provider_id))
         assert not isinstance(outcome.error, InstanceNotFound), "the zone is said to be gone because the cloud hangs"

@@ -9,7 +9,6 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
-import pytest
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.checks import answers
@@ -17,7 +16,7 @@ from cloudprovider.errors import CloudProviderError
 from cloudprovider.helpers.ips import IPNetwork, parse_network
 from cloudprovider.podcidrs import PodCIDRs
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import attempt, limited, right
+from cloudprovider.testing.conformance.calls import attempt, right
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
@@ -106,12 +105,10 @@ class PodCIDRScenarios(ConformanceBase):
         """`max_batch` is a number, at least 1, and a call about that many nodes is answered."""
         found, node = _pod_cidrs(trial), trial.machine()
         size = found.max_batch
-        assert isinstance(size, int), f"max_batch is {size!r}, not a number: is @property missing?"
-        assert size >= 1, f"max_batch is {size}"
-        others = [new_node(trial.bench.name("never")) for _ in range(min(size, 5000) - 1)]
+        nodes = trial.full_batch(size, node)
 
         def look() -> None:
-            outcome = attempt(partial(found.pod_cidrs, [*others, node]))
+            outcome = attempt(partial(found.pod_cidrs, nodes))
             assert outcome.error is None, f"pod_cidrs of max_batch = {size} nodes {outcome}"
             assert _chosen(outcome.get(), node), f"pod_cidrs of max_batch = {size} nodes has none for the last of them"
 
@@ -120,8 +117,7 @@ class PodCIDRScenarios(ConformanceBase):
     @scenario("P6", _CIDRS)
     def test_p6_another_providers_machine_has_none(self, trial: Trial) -> None:
         """A node with another provider's ID has no ranges of this cloud."""
-        if not trial.provider.provider_id_prefixes():
-            pytest.skip("the provider has no provider IDs")
+        trial.needs_ids()
         node = new_node(trial.bench.name("foreign"), provider_id="another-cloud://i-1")
         outcome = attempt(partial(_pod_cidrs(trial).pod_cidrs, [node]))
         assert not _chosen(outcome.value, node), f"pod_cidrs {outcome} for a node of another cloud"
@@ -149,7 +145,6 @@ class PodCIDRScenarios(ConformanceBase):
     @scenario("P9", _CIDRS, hooks=("create_machine", "hang"))
     def test_p9_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, a call ends soon after its deadline."""
-        found, node, lab = _pod_cidrs(trial), trial.machine(), trial.lab
-        with trial.hang():
-            outcome = limited(partial(found.pod_cidrs, [node]), deadline=lab.deadline, grace=lab.grace)
+        node = trial.machine()
+        outcome = trial.in_a_hang(partial(_pod_cidrs(trial).pod_cidrs, [node]))
         assert not _chosen(outcome.value, node), f"pod_cidrs {outcome} while the cloud hangs"

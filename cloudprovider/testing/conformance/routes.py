@@ -257,10 +257,7 @@ class RouteScenarios(ConformanceBase):
     @scenario("R14", _ROUTES, hooks=("hang",))
     def test_r14_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, `list_routes` ends soon after its deadline, by raising."""
-        lab, routes = trial.lab, _routes(trial)
-        with trial.hang():
-            call = partial(routes.list_routes, trial.cluster_name)
-            outcome = limited(call, deadline=lab.deadline, grace=lab.grace)
+        outcome = trial.in_a_hang(partial(_routes(trial).list_routes, trial.cluster_name))
         assert outcome.error is not None, f"list_routes {outcome} while the cloud hangs: it must raise"
 
     @scenario("R15", _ROUTES)

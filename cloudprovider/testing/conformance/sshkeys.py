@@ -10,7 +10,7 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider.errors import CloudProviderError
 from cloudprovider.sshkeys import SSHKeys
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import TextLog, attempt, limited, shown, unwell
+from cloudprovider.testing.conformance.calls import TextLog, attempt, shown, unwell
 from cloudprovider.testing.conformance.features import Feature, extension_of
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, name_of
@@ -113,10 +113,7 @@ class SSHKeyScenarios(ConformanceBase):
     @scenario("K7", _KEYS, hooks=("hang",))
     def test_k7_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, a call ends soon after its deadline."""
-        lab = trial.lab
-        with trial.hang():
-            call = partial(_keys(trial).add_ssh_key_to_all_instances, _USER, _ONE)
-            limited(call, deadline=lab.deadline, grace=lab.grace)
+        trial.in_a_hang(partial(_keys(trial).add_ssh_key_to_all_instances, _USER, _ONE))
 
     @scenario("K8", _KEYS)
     def test_k8_no_key_is_shown(self, trial: Trial) -> None:

@@ -32,7 +32,7 @@ from cloudprovider.instances import InstanceMetadata
 from cloudprovider.interface import Interface
 from cloudprovider.loadbalancer import LoadBalancer
 from cloudprovider.routes import Route
-from cloudprovider.testing.conformance.calls import attempt, mended, shown
+from cloudprovider.testing.conformance.calls import Outcome, attempt, limited, mended, shown
 from cloudprovider.testing.conformance.cluster import NoCluster
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import Lab, can, new_node, new_service
@@ -192,6 +192,18 @@ class Trial:
         self.lab.delete_machine(node)
         self.bench.forget(node)
 
+    def needs_ids(self) -> None:
+        """Skip this scenario where the provider has no provider IDs."""
+        if not self.provider.provider_id_prefixes():
+            pytest.skip("the provider has no provider IDs")
+
+    def full_batch(self, size: object, node: V1Node) -> list[V1Node]:
+        """So many nodes as `max_batch` says, of which this one is the last and the others never
+        were. AssertionError when `size` is no number of nodes."""
+        assert isinstance(size, int), f"max_batch is {size!r}, not a number: is @property missing?"
+        assert size >= 1, f"max_batch is {size}"
+        return [*(new_node(self.bench.name("never")) for _ in range(min(size, 5000) - 1)), node]
+
     def identified(self, node: V1Node) -> V1Node:
         """The Node with its provider ID, asked of the provider where the lab did not give it."""
         self.bench.go_on()
@@ -298,6 +310,12 @@ class Trial:
     def hang(self) -> AbstractContextManager[None]:
         """The lab's hang, which ends also where the body of the with statement raises."""
         return mended(self.lab.hang())
+
+    def in_a_hang(self, call: Callable[[], R]) -> Outcome[R]:
+        """Make a call while the cloud hangs; how it ended. AssertionError when it has not ended
+        soon after the lab's deadline."""
+        with self.hang():
+            return limited(call, deadline=self.lab.deadline, grace=self.lab.grace)
 
     # ---- time
 

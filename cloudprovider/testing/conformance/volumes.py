@@ -15,7 +15,7 @@ from cloudprovider.checks import answers
 from cloudprovider.errors import CloudProviderError, DiskNotFound
 from cloudprovider.interface import Clusters
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import attempt, limited, right, unwell
+from cloudprovider.testing.conformance.calls import attempt, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared
@@ -120,5 +120,4 @@ class ClusterScenarios(ConformanceBase):
     @scenario("C4", _CLUSTERS, hooks=("hang",))
     def test_c4_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, `list_clusters` ends soon after its deadline."""
-        with trial.hang():
-            limited(_clusters(trial).list_clusters, deadline=trial.lab.deadline, grace=trial.lab.grace)
+        trial.in_a_hang(_clusters(trial).list_clusters)

@@ -8,22 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
+from cloudprovider.cloudconfig import CloudConfig
+from cloudprovider.config import ProviderConfig, Seconds
+from cloudprovider.errors import InvalidConfig
 from cloudprovider.helpers.ips import parse_ip
-from cloudprovider.helpers.kinds import parse_duration
 from cloudprovider.testing.fake.errors import FakeConfigError
 from cloudprovider.testing.fake.methods import METHODS, Patterns, matches
 from cloudprovider.testing.fake.records import Address, Instance
@@ -32,15 +24,8 @@ Capability = Literal[
     "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
     "routes", "pod_cidrs", "pv_labeler", "clusters", "local_instance",
 ]  # fmt: skip
-CAPABILITIES: tuple[Capability, ...] = (
-    "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
-    "routes", "pod_cidrs", "pv_labeler", "clusters", "local_instance",
-)  # fmt: skip
+CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
 AddressType = Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"]
-
-
-def _duration(value: Any) -> Any:
-    return parse_duration(value) if isinstance(value, str) else value
 
 
 def _cidr(value: str) -> str:
@@ -80,7 +65,7 @@ def _method_pattern(value: str) -> str:
     return value
 
 
-Duration = Annotated[float, BeforeValidator(_duration), Field(ge=0, allow_inf_nan=False)]
+Duration = Annotated[Seconds, Field(ge=0, allow_inf_nan=False)]
 """Seconds; in a file also Go's form, "200ms" or "1m30s"."""
 CIDR = Annotated[str, AfterValidator(_cidr)]
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -90,13 +75,7 @@ Pair = Annotated[tuple[AddressType, str], AfterValidator(_address)]
 Latency = Annotated[tuple[Duration, Duration], BeforeValidator(_span), AfterValidator(_ordered)]
 
 
-class Model(BaseModel):
-    """Base of every section: immutable, and an unknown field is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class InstanceConfig(Model):
+class InstanceConfig(ProviderConfig):
     """One machine; `name` is its node's name."""
 
     name: NodeName
@@ -118,7 +97,7 @@ class InstanceConfig(Model):
         return Instance(**fields)
 
 
-class Template(Model):
+class Template(ProviderConfig):
     """What machines that are made in numbers have in common."""
 
     types: Texts = ("standard-2",)
@@ -186,7 +165,7 @@ class OnDemand(Template):
     """Only for these node names, as patterns."""
 
 
-class LoadBalancerConfig(Model):
+class LoadBalancerConfig(ProviderConfig):
     """How load balancers behave."""
 
     ipv4: CIDR = "192.0.2.0/24"
@@ -197,7 +176,7 @@ class LoadBalancerConfig(Model):
     clash over."""
 
 
-class RouteConfig(Model):
+class RouteConfig(ProviderConfig):
     """A rule that is in the table from the beginning."""
 
     name: Text
@@ -209,7 +188,7 @@ class RouteConfig(Model):
     """Another system's (a VPN, a supernet), not of the cluster's making."""
 
 
-class RouteTableConfig(Model):
+class RouteTableConfig(ProviderConfig):
     """The route table, and how routes behave. Rules of other systems are listed too, as careless
     providers do, and rules to a machine that is removed become blackholes."""
 
@@ -222,7 +201,7 @@ class RouteTableConfig(Model):
     """A target node that is no machine of this cloud fails the call."""
 
 
-class VolumeConfig(Model):
+class VolumeConfig(ProviderConfig):
     """A disk, found by the volume handle of the PersistentVolume, or its name."""
 
     id: Text
@@ -231,14 +210,14 @@ class VolumeConfig(Model):
     labels: Mapping[str, str] = {}
 
 
-class ClusterConfig(Model):
+class ClusterConfig(ProviderConfig):
     """A cluster of the account."""
 
     name: Text
     master: str = ""
 
 
-class FakeConfig(Model):
+class FakeConfig(ProviderConfig):
     """The whole configuration. Immutable; every field has a default, by which the cloud is
     empty."""
 
@@ -305,32 +284,10 @@ class FakeConfig(Model):
 def read_config(data: bytes, source: str = "") -> FakeConfig:
     """The configuration in a file's bytes, YAML or JSON; an empty file gives the defaults.
 
-    Raises `FakeConfigError` with every problem; `source` names the file in it. A YAML error is
-    reported by its place, without quoting the text.
+    Raises `FakeConfigError` with every problem; `source` names the file in it. No text of the file
+    is quoted.
     """
     try:
-        raw = yaml.safe_load(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise FakeConfigError([f"byte {error.start + 1}: the file is not UTF-8"], source) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        what = getattr(error, "problem", None) or "this is neither JSON nor YAML"
-        raise FakeConfigError([f"{where}{what}"], source) from None
-    if raw is not None and not isinstance(raw, Mapping):
-        raise FakeConfigError(["the file must hold fields with values"], source)
-    try:
-        return FakeConfig.model_validate(raw or {})
-    except ValidationError as error:
-        raise FakeConfigError(_problems(error), source) from None
-
-
-def _problems(error: ValidationError) -> list[str]:
-    """A line for each error, "path: what is wrong", without quoting unknown values."""
-    lines: dict[str, None] = {}
-    for detail in error.errors(include_url=False, include_context=False, include_input=False):
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
-        message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
-        message = {"extra_forbidden": "no such field", "missing": "is required"}.get(detail["type"], message)
-        lines[f"{path.removeprefix('.')}: {message}" if path else message] = None
-    return list(lines)
+        return FakeConfig.load(CloudConfig(source, data), environ={})
+    except InvalidConfig as error:
+        raise FakeConfigError(*error.problems) from None

@@ -11,24 +11,12 @@
 None of them means "gone": a host must treat each as unknown.
 """
 
-from collections.abc import Sequence
-
 from cloudprovider.errors import CloudProviderError, InvalidConfig
 
 
 class FakeConfigError(InvalidConfig):
-    """The fake cloud's configuration is wrong. `problems` holds one ``path: what is wrong`` line
-    for each fault."""
-
-    def __init__(self, problems: Sequence[str], source: str = "") -> None:
-        super().__init__(*problems)
-        self.source = source
-        where = f" in {source}" if source else ""
-        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        self._text = "\n  ".join([f"fake cloud configuration: {count}{where}", *self.problems])
-
-    def __str__(self) -> str:
-        return self._text
+    """The fake cloud's configuration is wrong. `problems` holds a line for each fault: file and
+    line, path, what is wrong."""
 
 
 class FakeCloudClosed(CloudProviderError):

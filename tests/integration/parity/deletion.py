@@ -88,15 +88,4 @@ SCENARIOS = [
         ],
         [f"{NODES}/dp-policy"],
     ),
-    Scenario(
-        "a collection is deleted by selector",
-        [
-            post(NODES, node("dp-many-1", metadata={"labels": {"parity": "many"}})),
-            post(NODES, node("dp-many-2", metadata={"labels": {"parity": "many"}})),
-            post(NODES, node("dp-many-3", metadata={"labels": {"parity": "few"}})),
-            delete(NODES, query={"labelSelector": "parity=many"}, expect=200),
-            get(NODES, query={"labelSelector": "parity in (many,few)"}, expect=200),
-        ],
-        [f"{NODES}/dp-many-{at}" for at in (1, 2, 3)],
-    ),
 ]

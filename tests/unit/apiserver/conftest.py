@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 import pytest
 
-from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from cloudprovider.testing.apiserver.rest.api import Request, Response, Wrong
+from cloudprovider.testing.apiserver import EmbeddedAPIServer, Fault
+from cloudprovider.testing.apiserver.rest.api import Request, Response
 from cloudprovider.testing.apiserver.rest.watchstream import WatchStream
 
 JSON = dict[str, Any]
@@ -42,16 +42,15 @@ class Client:
         *,
         accept: str = "application/json",
         token: str | None = None,
-        wrong: Wrong | None = None,
+        fault: Fault | None = None,
     ) -> Reply:
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"accept": accept, "content-type": content_type}
         if token != "":
             headers["authorization"] = f"Bearer {token or self.server.token}"
-        answer = self.server.api.handle(Request(method, target, headers, data), wrong or Wrong())
+        answer = self.server.api.handle(Request(method, target, headers, data), fault)
         assert isinstance(answer, Response)
-        text = b"".join(answer.pieces)
-        parsed = json.loads(text) if answer.content_type == "application/json" else text
+        parsed = json.loads(answer.body) if answer.content_type == "application/json" else answer.body
         return Reply(answer.code, parsed, answer.headers)
 
     def get(self, target: str, **more: Any) -> Reply:

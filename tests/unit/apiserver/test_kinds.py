@@ -1,5 +1,5 @@
-"""The rules of Services, Nodes, Leases and Events in short; the parity table has them in full,
-beside the real server's answers."""
+"""What Services hold, and kinds without rules. The rules of all kinds, and what they refuse: the
+parity table has them, beside the real server's answers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ import pytest
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer, StatusError
 from cloudprovider.testing.apiserver.kinds import services
-from tests.unit.apiserver.conftest import JSON, Client, node
+from tests.unit.apiserver.conftest import JSON, Client
 
-NODES = "/api/v1/nodes"
 SERVICES = "/api/v1/namespaces/default/services"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-EVENTS = "/api/v1/namespaces/default/events"
-INGRESS = "status.loadBalancer.ingress[0]"
 
 
 def service(name: str, **spec: Any) -> JSON:
@@ -61,64 +57,6 @@ def test_nothing_is_given_out_twice_until_the_range_is_full(monkeypatch: pytest.
     assert (full.code, "range is full" in full.body["message"]) == (500, True)
     client.ask("DELETE", f"{SERVICES}/s2")
     assert client.post(SERVICES, service("next")).body["spec"]["clusterIP"] == specs[2]["clusterIP"]
-
-
-@pytest.mark.parametrize(
-    ("path", "obj", "field"),
-    [
-        (SERVICES, service("x", type="Odd"), "spec.type"),
-        (SERVICES, service("x", ports=[]), "spec.ports"),
-        (NODES, node("Np_Bad"), "metadata.name"),
-        (NODES, node("x", metadata={"labels": {"a": "b c"}}), "metadata.labels"),
-        (NODES, node("x", metadata={"annotations": {"a b": ""}}), "metadata.annotations"),
-        (NODES, node("x", metadata={"finalizers": ["plain"]}), "metadata.finalizers[0]"),
-        (NODES, node("x", metadata={"ownerReferences": [{"name": "y"}]}), "metadata.ownerReferences.apiVersion"),
-        (NODES, node("x", spec={"taints": [{"key": "a b", "effect": "NoExecute"}]}), "metadata.taints[0].key"),
-        (NODES, node("x", spec={"taints": [{"key": "a"}]}), "metadata.taints[0].effect"),
-        (NODES, node("x", spec={"podCIDR": "10.0.0.0"}), "spec.podCIDRs[0]"),
-        (NODES, node("x", spec={"podCIDRs": ["10.0.0.0/24", "10.0.1.0/24"]}), "spec.podCIDRs"),
-        (LEASES, {"metadata": {"name": "x"}, "spec": {"leaseDurationSeconds": 0}}, "spec.leaseDurationSeconds"),
-        (LEASES, {"metadata": {"name": "x"}, "spec": {"leaseTransitions": -1}}, "spec.leaseTransitions"),
-        (EVENTS, {"metadata": {"name": "x"}, "involvedObject": {"namespace": "y"}}, "involvedObject.namespace"),
-        (
-            EVENTS,
-            {"metadata": {"name": "x"}, "involvedObject": {}, "eventTime": "2026-01-01T00:00:00.000000Z"},
-            "reportingComponent",
-        ),
-    ],
-)
-def test_what_is_refused_leaves_no_trace(
-    client: Client, server: EmbeddedAPIServer, path: str, obj: JSON, field: str
-) -> None:
-    version = server.version
-    reply = client.post(path, obj)
-    assert (reply.code, reply.reason, reply.body["details"]["causes"][0]["field"]) == (422, "Invalid", field)
-    assert server.version == version
-
-
-@pytest.mark.parametrize(
-    ("subresource", "patch", "field"),
-    [
-        ("", {"spec": {"loadBalancerClass": "a.b/c"}}, "spec.loadBalancerClass"),
-        ("/status", ingress(ip="x"), f"{INGRESS}.ip"),
-        ("/status", ingress(ip="1.2.3.4", ipMode="Odd"), f"{INGRESS}.ipMode"),
-        ("/status", ingress(hostname="a", ipMode="VIP"), f"{INGRESS}.ipMode"),
-        ("/status", ingress(hostname="1.2.3.4"), f"{INGRESS}.hostname"),
-    ],
-)
-def test_steps_that_a_load_balancer_refuses(client: Client, subresource: str, patch: JSON, field: str) -> None:
-    client.post(SERVICES, balancer("a", externalTrafficPolicy="Local"))
-    reply = client.merge(f"{SERVICES}/a{subresource}", patch)
-    assert (reply.code, reply.body["details"]["causes"][0]["field"]) == (422, field)
-
-
-def test_steps_that_a_node_refuses(client: Client, server: EmbeddedAPIServer) -> None:
-    server.create(node("a", spec={"podCIDR": "10.0.0.0/24", "providerID": "fake://1"}))
-    for spec in ({"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.1.0/24"]}, {"providerID": "fake://2"}):
-        refused = client.merge(f"{NODES}/a", {"spec": spec})
-        assert (refused.code, refused.body["details"]["causes"][0]["reason"]) == (422, "FieldValueForbidden")
-    twice = {"status": {"addresses": [{"type": "InternalIP", "address": "1"}] * 2}}
-    assert client.merge(f"{NODES}/a/status", twice).code == 422
 
 
 def test_kinds_without_rules_are_stored_as_they_come(client: Client, server: EmbeddedAPIServer) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from cloudprovider.testing.apiserver.rest.api import Wrong
+from cloudprovider.testing.apiserver import Action, EmbeddedAPIServer, Fault
 from tests.unit.apiserver.conftest import Client, Reply, node
 
 NODES = "/api/v1/nodes"
@@ -50,12 +49,13 @@ def test_injected_wrong_answers(client: Client, server: EmbeddedAPIServer) -> No
     version = server.version
     server.delete("nodes", "a")
     server.patch("nodes", "b", {"metadata": {"labels": {"n": "new"}}})
-    empty = client.get(NODES, wrong=Wrong(empty=True))
+    empty = client.get(NODES, fault=Fault(Action.EMPTY_LIST))
     assert names(empty) == []
     assert empty.body["metadata"]["resourceVersion"] == str(server.version)
-    stale = client.get(NODES, wrong=Wrong(stale=version))
+    old = Fault(Action.STALE_LIST, version=version)
+    stale = client.get(NODES, fault=old)
     assert names(stale) == list("abcde")
     assert stale.body["metadata"]["resourceVersion"] == str(version)
-    assert client.get(f"{NODES}/a", wrong=Wrong(stale=version)).code == 200
-    assert client.get(f"{NODES}/b", wrong=Wrong(stale=version)).body["metadata"]["labels"] == {"n": "b"}
-    assert client.get(NODES, wrong=Wrong(expired=True)).code == 410
+    assert client.get(f"{NODES}/a", fault=old).code == 200
+    assert client.get(f"{NODES}/b", fault=old).body["metadata"]["labels"] == {"n": "b"}
+    assert client.get(NODES, fault=Fault(Action.EXPIRE)).code == 410

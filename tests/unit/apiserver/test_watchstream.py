@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.apiserver import Action, EmbeddedAPIServer, Fault
 from cloudprovider.testing.apiserver.errors import StatusError
 from tests.unit.apiserver.conftest import Client, node
 
@@ -61,7 +61,7 @@ def test_a_bookmark_never_runs_ahead_of_a_pending_change() -> None:
 def test_a_watch_from_the_future_waits_until_the_server_gets_there(client: Client, server: EmbeddedAPIServer) -> None:
     stream = client.watch(f"{NODES}&resourceVersion={server.version + 2}")
     batches = stream.batches()
-    stream.signal("begin")
+    stream.signal(Fault(Action.CLOSE))
     next(batches)
     for name in "abc":
         server.create(node(name))

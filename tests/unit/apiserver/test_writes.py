@@ -42,6 +42,7 @@ def test_a_service_accounts_token_is_good_until_the_account_is_gone(client: Clie
         ("POST", NODES, b"k8s\0", "application/vnd.kubernetes.protobuf", 415),
         ("POST", f"{NODES}?dryRun=All", {}, "application/json", 501),
         ("DELETE", f"{NODES}/a", {"dryRun": ["All"]}, "application/json", 501),
+        ("DELETE", NODES, None, "application/json", 501),
         ("GET", "/apis/events.k8s.io/v1/events", None, "application/json", 501),
         ("POST", "/api/v1/pods", {}, "application/json", 501),
         ("GET", "/api/v1/podtemplates", None, "application/json", 501),

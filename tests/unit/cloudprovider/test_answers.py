@@ -3,6 +3,7 @@ same of each."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -55,6 +56,15 @@ class Direct:
         return ask.check(ask.fn(*ask.args))
 
 
+def problems_of(check: Callable[..., object], answer: object, **facts: Any) -> tuple[str, ...]:
+    """What a check says against an answer; () for a right one."""
+    try:
+        check(answer, **facts)
+    except answers.WrongAnswer as wrong:
+        return wrong.problems
+    return ()
+
+
 def invalid(call: Any) -> tuple[str, ...]:
     with pytest.raises(InvalidAnswer) as caught:
         call()
@@ -89,7 +99,7 @@ def test_metadata(wrong: str) -> None:
     address = NAMES["V1NodeAddress"](type="InternalIP", address="10.0.0.1")
     answer = eval(wrong, {**NAMES, "address": address})
     node = V1Node(metadata=V1ObjectMeta(name="n", uid="u"))
-    expected = answers.problems_of(answers.metadata, answer, prefixes=PREFIXES)
+    expected = problems_of(answers.metadata, answer, prefixes=PREFIXES)
     assert expected
     question = Question(node, PRIORITY_NORMAL)
     ask = next(metadata_v2(cast(Any, Provider(answer)), question, PREFIXES, same_provider_id))
@@ -125,7 +135,7 @@ def of_a_batch(answer: object) -> tuple[str, ...]:
 )
 def test_load_balancer_status(wrong: str) -> None:
     answer = eval(wrong, NAMES)
-    expected = answers.problems_of(answers.load_balancer_status, answer)
+    expected = problems_of(answers.load_balancer_status, answer)
     assert expected
     calls = LoadBalancerCalls(cast(Gateway, Direct()), Provider(answer))
     assert invalid(lambda: calls.get("c", V1Service(metadata=V1ObjectMeta(name="s", namespace="d")))) == expected
@@ -137,7 +147,7 @@ def test_load_balancer_status(wrong: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["", " ", "a/b", "a b", "x" * 256, "-a", None, 5, "ä"])
 def test_load_balancer_name(wrong: Any) -> None:
-    expected = answers.problems_of(answers.load_balancer_name, wrong)
+    expected = problems_of(answers.load_balancer_name, wrong)
     assert expected
     calls = LoadBalancerCalls(cast(Gateway, Direct()), Provider(wrong))
     assert invalid(lambda: calls.name("c", V1Service(metadata=V1ObjectMeta(name="s", namespace="d")))) == expected
@@ -156,7 +166,7 @@ def test_names_that_clouds_give_are_right() -> None:
 
 @pytest.mark.parametrize("wrong", [None, "10.0.0.0/24", {"a": Route("a", "n", "10.0.0.0/24")}, ["10.0.0.0/24"], [None]])
 def test_routes(wrong: object) -> None:
-    expected = answers.problems_of(answers.routes, wrong)
+    expected = problems_of(answers.routes, wrong)
     assert expected
     assert invalid(lambda: RouteCalls(cast(Gateway, Direct()), Provider(wrong)).list("c")) == expected
     [question] = questions_for({"routes": Provider(wrong)})
@@ -165,17 +175,17 @@ def test_routes(wrong: object) -> None:
 
 def test_owned_load_balancers_and_texts() -> None:
     nobodys = OwnedLoadBalancer("a", "")
-    assert answers.problems_of(answers.owned_load_balancers, [nobodys]) == (
+    assert problems_of(answers.owned_load_balancers, [nobodys]) == (
         "item 0 lacks its name, or both service and service_uid",
     )
     assert answers.owned_load_balancers([OwnedLoadBalancer("a", "d/s")]) == (OwnedLoadBalancer("a", "d/s"),)
-    assert answers.problems_of(answers.texts, ["a", " "]) == ("item 1 is ' ', not a text",)
+    assert problems_of(answers.texts, ["a", " "]) == ("item 1 is ' ', not a text",)
 
 
 def test_strictness_is_for_authors() -> None:
     poor = InstanceMetadata("acme://1", additional_labels={"kubernetes.io/x": "y"})
-    assert not answers.problems_of(answers.metadata, poor, prefixes=PREFIXES)
-    assert answers.problems_of(answers.metadata, poor, prefixes=PREFIXES, strict=True) == (
+    assert not problems_of(answers.metadata, poor, prefixes=PREFIXES)
+    assert problems_of(answers.metadata, poor, prefixes=PREFIXES, strict=True) == (
         "there is no address at all",
         "additional_labels: 'kubernetes.io/x' is a label of Kubernetes itself, which the host refuses",
     )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudprovider.internal.masking import Mask, MaskedCause, config_values, mask, safe_cause, secret_values
+from cloudprovider.internal.masking import Mask, MaskedCause, config_values, safe_cause, secret_values
 
 SECRET = "s3cr3t-Value"
 KEY = "MIIEvQIBADANBgkqhkiG9w0B"
@@ -25,6 +25,10 @@ SYNTAXES = [
     f'password = "{SECRET}" # a comment',
     f"auth:\n  - password: {SECRET}",
 ]
+
+
+def mask(text: str, values: frozenset[str]) -> str:
+    return Mask(values).apply(text)
 
 
 @pytest.mark.parametrize("config", SYNTAXES)

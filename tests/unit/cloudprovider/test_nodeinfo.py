@@ -391,9 +391,9 @@ def test_the_environment_file_reads_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prefixes", [(), ("acme://",)])
 def test_a_provider_id_cannot_add_lines_or_words(prefixes: tuple[str, ...]) -> None:
     for wrong in ("acme://1\nKUBELET_EXTRA_ARGS=--x", "acme://1 --x", "acme://1\x00", "acme://1\x1b[2J"):
-        [problem] = answers.problems_of(answers.metadata, InstanceMetadata(provider_id=wrong), prefixes=prefixes)
-        assert problem.endswith("has blanks or control characters")
-    assert not answers.problems_of(answers.metadata, InstanceMetadata(provider_id="acme://1"), prefixes=prefixes)
+        with pytest.raises(answers.WrongAnswer, match=r"has blanks or control characters$"):
+            answers.metadata(InstanceMetadata(provider_id=wrong), prefixes=prefixes)
+    answers.metadata(InstanceMetadata(provider_id="acme://1"), prefixes=prefixes)
 
 
 def test_what_is_not_known_is_no_flag() -> None:

@@ -98,7 +98,7 @@ class FakeLab(ConsoleLab):
         self._text = f"# token: {SECRET}\n{self.cloud.share(path).read_text()}"
 
     def config(self) -> CloudConfig:
-        return CloudConfig(path="", data=self._text.encode())
+        return CloudConfig(path="cloud.yaml", data=self._text.encode())  # JSON with a comment is YAML
 
 
 def _later(after: int, do: Action) -> Action:

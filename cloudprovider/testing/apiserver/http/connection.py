@@ -12,7 +12,7 @@ import select
 import socket
 import socketserver
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
@@ -20,13 +20,12 @@ from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import StatusError
 from cloudprovider.testing.apiserver.faults import Action, Fault
 from cloudprovider.testing.apiserver.http.listener import Listener
-from cloudprovider.testing.apiserver.rest.api import API, BODY_LIMIT, Request, Response, Wrong, failure
+from cloudprovider.testing.apiserver.rest.api import API, BODY_LIMIT, Request, Response, failure
 from cloudprovider.testing.apiserver.rest.watchstream import WatchStream, error_line
 
 _LOG: Final = logging.getLogger("cloudprovider.testing.apiserver")
 _LINE_LIMIT: Final = 64 * 1024
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
-_JOIN_BELOW: Final = 64 * 1024
 
 
 class Dropped(Exception):
@@ -136,7 +135,7 @@ class Handler(socketserver.StreamRequestHandler):
             return keep
         if fault is not None and fault.action is Action.RESET and not watching:
             raise Dropped(reset=True)
-        answer = self._answer(api, request, _wrong(fault, watching))
+        answer = self._answer(api, request, None if watching else fault)
         if isinstance(answer, WatchStream):
             self._watch(request.target, answer, fault)
             return keep
@@ -146,9 +145,9 @@ class Handler(socketserver.StreamRequestHandler):
         return keep
 
     @staticmethod
-    def _answer(api: API, request: Request, wrong: Wrong) -> Response | WatchStream:
+    def _answer(api: API, request: Request, fault: Fault | None) -> Response | WatchStream:
         try:
-            return api.handle(request, wrong)
+            return api.handle(request, fault)
         except Exception as error:  # noqa: BLE001 - top of the connection's loop: the client must see a bug
             _LOG.exception("%s %s failed inside the embedded API server", request.method, request.target)
             return failure(
@@ -156,21 +155,12 @@ class Handler(socketserver.StreamRequestHandler):
             )
 
     def _send(self, request: Request, answer: Response, keep: bool, *, truncate: bool = False) -> None:
-        pieces = answer.pieces
-        length = sum(map(len, pieces))
+        length = len(answer.body)
+        sent = 0 if request.method == "HEAD" else length // 2 if truncate else length
         head = _head(answer.code, answer.content_type, keep, answer.headers, f"Content-Length: {length}")
-        if request.method == "HEAD":
-            self.connection.sendall(head)
-            return
+        self.connection.sendall(head + answer.body[:sent])
         if truncate:
-            self.connection.sendall(head + b"".join(pieces)[: length // 2])
             raise Dropped(reset=False)
-        if length < _JOIN_BELOW:
-            self.connection.sendall(head + b"".join(pieces))
-            return
-        self.connection.sendall(head)
-        for batch in _batches(pieces):
-            self.connection.sendall(batch)
 
     # -- watches
 
@@ -190,8 +180,6 @@ class Handler(socketserver.StreamRequestHandler):
                 if isinstance(batch, Fault):
                     if self._strike(batch, stream, b""):
                         return
-                elif not isinstance(batch, list):
-                    continue
                 elif not batch:
                     self._check_peer()
                 elif fault is not None and (left < len(batch) or (left == 0 and fault.action is Action.TRUNCATE)):
@@ -245,50 +233,15 @@ class Handler(socketserver.StreamRequestHandler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def _wrong(fault: Fault | None, watching: bool) -> Wrong:
-    if fault is None or watching:
-        return Wrong()
-    return Wrong(
-        expired=fault.action is Action.EXPIRE,
-        empty=fault.action is Action.EMPTY_LIST,
-        stale=fault.version if fault.action is Action.STALE_LIST else None,
-    )
-
-
 def _injected(fault: Fault) -> StatusError:
     headers = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
     details = {} if fault.retry_after is None else {"retryAfterSeconds": fault.retry_after}
     return StatusError(fault.code, fault.reason, fault.message, headers=headers, details=details)
 
 
-_PLAIN_HEADS: Final[dict[tuple[int, bool], bytes]] = {
-    (code, True): f"HTTP/1.1 {code} {_PHRASES[code]}\r\nContent-Type: application/json\r\n".encode()
-    for code in (200, 201)
-}
-
-
-def _head(code: int, content_type: str, keep: bool, headers: object, length: str) -> bytes:
-    if keep and not headers and content_type == "application/json" and (code, True) in _PLAIN_HEADS:
-        return _PLAIN_HEADS[code, True] + length.encode() + b"\r\n\r\n"
+def _head(code: int, content_type: str, keep: bool, headers: Mapping[str, str], length: str) -> bytes:
     lines = [f"HTTP/1.1 {code} {_PHRASES.get(code, 'Unknown')}", f"Content-Type: {content_type}", length]
-    if isinstance(headers, dict):
-        lines += [f"{name}: {value}" for name, value in headers.items()]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     if not keep:
         lines.append("Connection: close")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
-
-
-def _batches(pieces: Sequence[bytes]) -> list[bytes]:
-    """Large answers in pieces of about a megabyte."""
-    batches: list[bytes] = []
-    held: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        held.append(piece)
-        size += len(piece)
-        if size > 1 << 20:
-            batches.append(b"".join(held))
-            held, size = [], 0
-    if held:
-        batches.append(b"".join(held))
-    return batches

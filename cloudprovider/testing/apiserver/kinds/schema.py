@@ -19,21 +19,13 @@ from typing import Any, Final
 from cloudprovider.internal.patching import BUILT_IN, FieldMerging
 from cloudprovider.testing.apiserver.errors import JSON
 
-Clean = Callable[[Any, Any, str, "Context"], Any]
-"""(value, value before, path, context) -> value in stored form; raises DecodeError."""
+Clean = Callable[[Any, Any, str, list[str]], Any]
+"""(value, value before, path, unknown) -> value in stored form; adds the paths of fields that are
+dropped to `unknown`. Raises DecodeError."""
 
 
 class DecodeError(ValueError):
     """The JSON does not fit the type."""
-
-
-class Context:
-    """Collects what was dropped while one object is normalised."""
-
-    __slots__ = ("unknown",)
-
-    def __init__(self) -> None:
-        self.unknown: list[str] = []
 
 
 class Field:
@@ -90,7 +82,7 @@ class Struct:
             return BUILT_IN.field_merging(name) if self._is_open else FieldMerging()
         return FieldMerging(field.strategy.removesuffix(",retainKeys"), field.merge_key, field.struct)
 
-    def clean(self, value: Any, before: Any, path: str, context: Context) -> JSON:
+    def clean(self, value: Any, before: Any, path: str, unknown: list[str]) -> JSON:
         """`value` in stored form; a new dict unless `value` is `before`. Raises DecodeError."""
         if value is before and value is not None:
             return value  # type: ignore[no-any-return]  # it was cleaned when it was stored
@@ -107,9 +99,9 @@ class Struct:
                 out[key] = item
                 continue
             if field is None:
-                context.unknown.append(f"{path}.{key}" if path else key)
+                unknown.append(f"{path}.{key}" if path else key)
                 continue
-            cleaned = field.clean(item, old.get(key), f"{path}.{key}" if path else key, context)
+            cleaned = field.clean(item, old.get(key), f"{path}.{key}" if path else key, unknown)
             if field.omit and (cleaned is None if field.is_pointer else not cleaned):
                 continue
             out[key] = cleaned
@@ -148,7 +140,7 @@ def format_micro_time(moment: datetime) -> str:
 
 
 def _time(show: Callable[[datetime], str], *, micro: bool = False) -> Clean:
-    def clean(value: Any, before: Any, path: str, context: Context) -> Any:
+    def clean(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
         if value is None or (value == before and before is not None):
             return value
         if not isinstance(value, str):
@@ -161,7 +153,7 @@ def _time(show: Callable[[datetime], str], *, micro: bool = False) -> Clean:
     return clean
 
 
-def _clean_quantity(value: Any, before: Any, path: str, context: Context) -> Any:
+def _clean_quantity(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
     if value is None:
         return "0"
     text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
@@ -172,7 +164,7 @@ def _clean_quantity(value: Any, before: Any, path: str, context: Context) -> Any
     return text
 
 
-def _clean_intstr(value: Any, before: Any, path: str, context: Context) -> Any:
+def _clean_intstr(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
     if value is None:
         return 0
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
@@ -180,12 +172,12 @@ def _clean_intstr(value: Any, before: Any, path: str, context: Context) -> Any:
     raise _unfit(value, path, "int32")
 
 
-def _clean_any(value: Any, before: Any, path: str, context: Context) -> Any:
+def _clean_any(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
     return value
 
 
 def _scalar(kind: type, zero: Any) -> tuple[Clean, Callable[[], Any]]:
-    def clean(value: Any, before: Any, path: str, context: Context) -> Any:
+    def clean(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
         if value.__class__ is kind:
             return value
         if value is None:
@@ -198,7 +190,7 @@ def _scalar(kind: type, zero: Any) -> tuple[Clean, Callable[[], Any]]:
 def _integer(bits: int) -> tuple[Clean, Callable[[], Any]]:
     limit = 1 << (bits - 1)
 
-    def clean(value: Any, before: Any, path: str, context: Context) -> Any:
+    def clean(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
         if value.__class__ is int and -limit <= value < limit:
             return value
         if value is None:
@@ -209,33 +201,33 @@ def _integer(bits: int) -> tuple[Clean, Callable[[], Any]]:
 
 
 def _pointer(inner: Clean) -> tuple[Clean, Callable[[], Any]]:
-    def clean(value: Any, before: Any, path: str, context: Context) -> Any:
-        return None if value is None else inner(value, before, path, context)
+    def clean(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
+        return None if value is None else inner(value, before, path, unknown)
 
     return clean, lambda: None
 
 
 def _list(inner: Clean) -> tuple[Clean, Callable[[], Any]]:
-    def clean(value: Any, before: Any, path: str, context: Context) -> Any:
+    def clean(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
         if value is None or value is before:
             return value
         if not isinstance(value, list):
             raise _unfit(value, path, "array")
         old: Sequence[Any] = before if isinstance(before, list) else ()
         known = len(old)
-        return [inner(item, old[at] if at < known else None, f"{path}[{at}]", context) for at, item in enumerate(value)]
+        return [inner(item, old[at] if at < known else None, f"{path}[{at}]", unknown) for at, item in enumerate(value)]
 
     return clean, lambda: None
 
 
 def _map(inner: Clean) -> tuple[Clean, Callable[[], Any]]:
-    def clean(value: Any, before: Any, path: str, context: Context) -> Any:
+    def clean(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
         if value is None or value is before:
             return value
         if not isinstance(value, dict):
             raise _unfit(value, path, "object")
         old = before if isinstance(before, dict) else {}
-        return {key: inner(item, old.get(key), path, context) for key, item in value.items()}
+        return {key: inner(item, old.get(key), path, unknown) for key, item in value.items()}
 
     return clean, lambda: None
 
@@ -249,7 +241,7 @@ def _cleaner(text: str) -> tuple[Clean, Callable[[], Any]]:
         return _map(_cleaner(text[2:])[0])
     if text[0].isupper():
         described = struct(text)
-        return described.clean, lambda: described.clean(None, None, "", Context())
+        return described.clean, lambda: described.clean(None, None, "", [])
     if text in ("int", "int32", "int64"):
         return _integer(32 if text == "int32" else 64)
     simple: dict[str, tuple[Clean, Callable[[], Any]]] = {

@@ -16,6 +16,7 @@ from cloudprovider.internal.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC_P
 from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.access import Access, Attributes, User, explain
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
+from cloudprovider.testing.apiserver.faults import Action, Fault
 from cloudprovider.testing.apiserver.kinds.kind import Kind
 from cloudprovider.testing.apiserver.rest import discovery, reads, reviews
 from cloudprovider.testing.apiserver.rest.decoding import Options
@@ -44,24 +45,12 @@ class Request:
 
 @attrs.frozen
 class Response:
-    """What goes back: the body in pieces, so that large lists are never joined."""
+    """What goes back."""
 
     code: int
-    pieces: Sequence[bytes]
+    body: bytes
     headers: Mapping[str, str] = attrs.field(factory=dict)
     content_type: str = "application/json"
-
-
-@attrs.frozen
-class Wrong:
-    """What an injected fault changes in a read: an `expired`, `empty` or older list."""
-
-    expired: bool = False
-    empty: bool = False
-    stale: int | None = None
-
-
-NOTHING_WRONG: Final = Wrong()
 
 
 class API:
@@ -74,26 +63,24 @@ class API:
         operations: Operations,
         access: Access,
         *,
-        address: str = "",
-        bookmark_interval: float = 60.0,
-        watch_timeout: float = 3600.0,
+        bookmark_interval: float,
     ) -> None:
         self.store = store
         self.router = router
         self.operations = operations
         self.access = access
         self.bookmark_interval = bookmark_interval
-        self.watch_timeout = watch_timeout
-        self._documents = discovery.documents(router.kinds(), address)
+        self._documents = discovery.documents(router.kinds())
 
-    def handle(self, request: Request, wrong: Wrong = NOTHING_WRONG) -> Response | WatchStream:
-        """Answer a request. Never raises StatusError: failures are answers too."""
+    def handle(self, request: Request, fault: Fault | None = None) -> Response | WatchStream:
+        """Answer a request; a get or list wrongly, where the fault wants that. Never raises
+        StatusError: failures are answers too."""
         try:
-            return self._handle(request, wrong)
+            return self._handle(request, fault)
         except StatusError as error:
             return failure(error)
 
-    def _handle(self, request: Request, wrong: Wrong) -> Response | WatchStream:
+    def _handle(self, request: Request, fault: Fault | None) -> Response | WatchStream:
         path, _, query_text = request.target.partition("?")
         user = self.access.authenticate(request.headers.get("authorization", ""))
         if user is None:
@@ -114,7 +101,7 @@ class API:
         if target.subresource == "token":
             return self._token(request, target)
         if request.method in ("GET", "HEAD"):
-            return self._read(target, query, partial, watching, wrong)
+            return self._read(target, query, partial, watching, fault)
         return self._write(request, target, query, partial)
 
     def _authorize(self, user: User, method: str, target: Target, watching: bool) -> None:
@@ -131,12 +118,12 @@ class API:
         if plain in discovery.REVIEWS:
             group, plural = plain.split("/")[2], plain.rpartition("/")[2]
             if request.method != "POST":
-                raise errors.method_not_allowed(group, plural, request.method)
+                raise errors.method_not_allowed()
             asked = Attributes("create", group, plural)
             if not self.access.allows(user, asked):
                 raise errors.forbidden(group, plural, "", explain(user, asked))
             body = _body_of(request)
-            return _json(201, reviews.review(self.access, user, discovery.REVIEWS[plain][1], body))
+            return _json(201, reviews.review(self.access, user, discovery.REVIEWS[plain], body))
         asked = Attributes(request.method.lower() if request.method != "HEAD" else "get", path=path)
         if not self.access.allows(user, asked):
             raise StatusError(403, "Forbidden", f"forbidden: {explain(user, asked)}", details={})
@@ -145,37 +132,38 @@ class API:
         if plain in self._documents:
             return _json(200, self._documents[plain])
         if plain.split("/")[1] in ("healthz", "livez", "readyz"):
-            return Response(200, [b"ok"], content_type="text/plain; charset=utf-8")
+            return Response(200, b"ok", content_type="text/plain; charset=utf-8")
         if path.startswith(_REAL_GROUPS):
             raise errors.not_implemented(f"{request.method} {unquote(path)}")
-        return Response(404, [b"404 page not found\n"], content_type="text/plain; charset=utf-8")
+        return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
 
     def _token(self, request: Request, target: Target) -> Response:
         if request.method != "POST":
-            raise errors.method_not_allowed("", "serviceaccounts", request.method)
+            raise errors.method_not_allowed()
         body = _body_of(request)
         return _json(201, reviews.token_request(self.store, self.access, target.namespace, target.name, body))
 
     # -- reads
 
     def _read(
-        self, target: Target, query: Mapping[str, str], partial: bool, watching: bool, wrong: Wrong
+        self, target: Target, query: Mapping[str, str], partial: bool, watching: bool, fault: Fault | None
     ) -> Response | WatchStream:
-        kind = target.kind
+        kind, wrong = target.kind, fault.action if fault is not None else None
+        at = fault.version if fault is not None and wrong is Action.STALE_LIST else None
         if target.name:
             if target.subresource not in ("", "status"):
-                raise errors.method_not_allowed(kind.group, kind.plural, "GET")
-            found = reads.get(self.store, kind, target.namespace, target.name, query, at=wrong.stale)
+                raise errors.method_not_allowed()
+            found = reads.get(self.store, kind, target.namespace, target.name, query, at=at)
             return _object(200, found, partial)
         if partial:
             raise errors.not_implemented("lists and watches of PartialObjectMetadata")
         if watching:
-            options = parse_watch(self.store, kind, target.namespace, query, self.watch_timeout)
-            return WatchStream(self.store, kind, options, bookmark_interval=self.bookmark_interval)
-        if wrong.expired:
+            options = parse_watch(self.store, kind, target.namespace, query)
+            return WatchStream(self.store, kind, options, self.bookmark_interval)
+        if wrong is Action.EXPIRE:
             raise errors.expired("The resourceVersion for the provided list is too old.")
-        page = reads.list_objects(self.store, kind, target.namespace, query, at=wrong.stale)
-        if wrong.empty:
+        page = reads.list_objects(self.store, kind, target.namespace, query, at=at)
+        if wrong is Action.EMPTY_LIST:
             return _list(kind, {"resourceVersion": page.metadata["resourceVersion"]}, [])
         return _list(kind, page.metadata, page.items)
 
@@ -195,7 +183,7 @@ class API:
             cause = errors.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"])
             raise errors.invalid("meta.k8s.io", options_kind, "", [cause])
         if method not in ("POST", "PUT", "PATCH") or (method == "POST") is bool(target.name):
-            raise errors.method_not_allowed(kind.group, kind.plural, method)
+            raise errors.method_not_allowed()
         options = Options(validation, target.subresource)
         if method == "PATCH":
             content_type = request.headers.get("content-type", "").partition(";")[0].strip()
@@ -213,11 +201,10 @@ class API:
         kind = target.kind
         given = reads.delete_options(query, _body_of(request) if request.body else None)
         if target.subresource:
-            raise errors.method_not_allowed(kind.group, kind.plural, "DELETE")
-        if target.name:
-            return _outcome(self.operations.delete(kind, target.namespace, target.name, given), partial)
-        page = reads.list_objects(self.store, kind, target.namespace, query)
-        return _list(kind, page.metadata, self.operations.delete_all(kind, page.items, given))
+            raise errors.method_not_allowed()
+        if not target.name:
+            raise errors.not_implemented("deletecollection")
+        return _outcome(self.operations.delete(kind, target.namespace, target.name, given), partial)
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:
@@ -256,12 +243,12 @@ def _body_of(request: Request, accepted: Sequence[str] = ("", "application/json"
 
 
 def _json(code: int, body: JSON) -> Response:
-    return Response(code, [encode(body)])
+    return Response(code, encode(body))
 
 
 def failure(error: StatusError) -> Response:
     """A StatusError as an answer."""
-    return Response(error.code, [encode(error.body())], error.headers)
+    return Response(error.code, encode(error.body()), error.headers)
 
 
 def _object(code: int, stored: Stored, partial: bool, headers: Mapping[str, str] | None = None) -> Response:
@@ -269,7 +256,7 @@ def _object(code: int, stored: Stored, partial: bool, headers: Mapping[str, str]
     if partial:
         metadata = stored.object.get("metadata", {})
         data = encode({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
-    return Response(code, [data], headers or {})
+    return Response(code, data, headers or {})
 
 
 def _outcome(outcome: Outcome, partial: bool) -> Response:
@@ -287,13 +274,7 @@ def _warnings(warnings: Sequence[str]) -> Mapping[str, str]:
 
 def _list(kind: Kind, metadata: JSON, items: Sequence[Stored]) -> Response:
     about = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata}
-    pieces: list[bytes] = [encode(about)[:-1] + b',"items":[']
-    for at, one in enumerate(items):
-        if at:
-            pieces.append(b",")
-        pieces.append(one.item)
-    pieces.append(b"]}")
-    return Response(200, pieces)
+    return Response(200, b'%s,"items":[%s]}' % (encode(about)[:-1], b",".join(one.item for one in items)))
 
 
 @attrs.frozen

@@ -22,7 +22,7 @@ from cloudprovider.internal.patching import (
 from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.kinds.kind import Kind
-from cloudprovider.testing.apiserver.kinds.schema import Context, DecodeError
+from cloudprovider.testing.apiserver.kinds.schema import DecodeError
 from cloudprovider.testing.apiserver.storage.store import Stored, encode
 
 Decoded = tuple[JSON, tuple[str, ...]]
@@ -48,12 +48,12 @@ def decode(kind: Kind, body: Any, old: Stored | None, options: Options) -> Decod
             f"couldn't get version/kind; json parse error: json: cannot unmarshal {shown} into Go value"
         )
     _check_type(kind, body)
-    context = Context()
+    unknown: list[str] = []
     try:
-        obj = kind.struct.clean(body, old.object if old else None, "", context)
+        obj = kind.struct.clean(body, old.object if old else None, "", unknown)
     except DecodeError as error:
         raise errors.bad_request(f"{_cannot_be_handled(kind)}: {error}") from error
-    problems = _problems(context)
+    problems = _problems(unknown)
     if problems and options.field_validation == "Strict":
         raise errors.bad_request(f"{_cannot_be_handled(kind)}: strict decoding error: {', '.join(problems)}")
     return _finish(kind, obj), problems if options.field_validation == "Warn" else ()
@@ -62,13 +62,12 @@ def decode(kind: Kind, body: Any, old: Stored | None, options: Options) -> Decod
 def decode_patch(kind: Kind, body: Any, content_type: str, old: Stored, options: Options) -> Decoded:
     """The object that a patch makes of `old`. Raises StatusError (400, 422, 500)."""
     patched = _apply(kind, old, body, content_type)
-    context = Context()
+    unknown: list[str] = []
     try:
-        obj = kind.struct.clean(patched, None if old.raw else old.object, "", context)
+        obj = kind.struct.clean(patched, None if old.raw else old.object, "", unknown)
     except DecodeError as error:
         raise _unfit(patched, body, content_type, str(error)) from error
-    context.unknown.sort(key=_place)
-    problems = _problems(context)
+    problems = _problems(sorted(unknown, key=_place))
     if problems and options.field_validation == "Strict":
         raise _unfit(patched, body, content_type, f"strict decoding error: {', '.join(problems)}")
     named, version = obj.get("kind"), obj.get("apiVersion")
@@ -97,8 +96,8 @@ def _apply(kind: Kind, old: Stored, body: Any, content_type: str) -> Any:
         raise StatusError(error.code, "BadRequest" if error.code == 400 else "", str(error)) from error
 
 
-def _problems(context: Context) -> tuple[str, ...]:
-    return tuple(f'unknown field "{path}"' for path in context.unknown)
+def _problems(unknown: list[str]) -> tuple[str, ...]:
+    return tuple(f'unknown field "{path}"' for path in unknown)
 
 
 def _place(path: str) -> list[tuple[str, int]]:

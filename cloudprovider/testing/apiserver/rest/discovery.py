@@ -26,30 +26,22 @@ VERSION: Final[JSON] = {
     "platform": "python",
 }
 
-REVIEWS: Final[Mapping[str, tuple[str, str, bool]]] = {
-    "/apis/authentication.k8s.io/v1/tokenreviews": ("tokenreviews", "TokenReview", False),
-    "/apis/authorization.k8s.io/v1/subjectaccessreviews": ("subjectaccessreviews", "SubjectAccessReview", False),
-    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": (
-        "selfsubjectaccessreviews", "SelfSubjectAccessReview", False,
-    ),
-}  # fmt: skip
-"""Paths of the review APIs: (plural, kind, namespaced)."""
+REVIEWS: Final[Mapping[str, str]] = {
+    "/apis/authentication.k8s.io/v1/tokenreviews": "TokenReview",
+    "/apis/authorization.k8s.io/v1/subjectaccessreviews": "SubjectAccessReview",
+    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": "SelfSubjectAccessReview",
+}
+"""Paths of the review APIs, and their kinds."""
 
 
-def documents(kinds: Iterable[Kind], address: str) -> dict[str, JSON]:
+def documents(kinds: Iterable[Kind]) -> dict[str, JSON]:
     """Every discovery document by its path."""
     grouped: dict[tuple[str, str], list[JSON]] = {}
     for kind in kinds:
         grouped.setdefault((kind.group, kind.version), []).extend(_resources(kind))
-    for path, (plural, name, namespaced) in REVIEWS.items():
-        group, version = path.split("/")[2:4]
-        entry = {
-            "name": plural,
-            "singularName": name.lower(),
-            "namespaced": namespaced,
-            "kind": name,
-            "verbs": ["create"],
-        }
+    for path, name in REVIEWS.items():
+        group, version, plural = path.split("/")[2:]
+        entry = _resource(plural, name, namespaced=False, verbs=["create"], singular=name.lower())
         grouped.setdefault((group, version), []).append(entry)
     found: dict[str, JSON] = {"/version": VERSION}
     groups: list[JSON] = []
@@ -71,39 +63,25 @@ def documents(kinds: Iterable[Kind], address: str) -> dict[str, JSON]:
         groups.append(described)
         found[f"/apis/{group}"] = {"kind": "APIGroup", "apiVersion": "v1", **described}
     found["/apis"] = {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-    addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+    addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]
     found["/api"] = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
     return found
 
 
 def _resources(kind: Kind) -> list[JSON]:
-    main: JSON = {
-        "name": kind.plural,
-        "singularName": kind.kind.lower(),
-        "namespaced": kind.namespaced,
-        "kind": kind.kind,
-        "verbs": sorted(kind.verbs if kind.is_empty else [*kind.verbs, "deletecollection"]),
-    }
+    namespaced, verbs = kind.namespaced, list(kind.verbs)
+    main = _resource(kind.plural, kind.kind, namespaced=namespaced, verbs=verbs, singular=kind.kind.lower())
     if kind.short_names:
         main["shortNames"] = list(kind.short_names)
-    subresources = [
-        {
-            "name": f"{kind.plural}/{one}",
-            "singularName": "",
-            "namespaced": kind.namespaced,
-            "kind": kind.kind,
-            "verbs": ["get", "patch", "update"] if one == "status" else ["update"],
-        }
-        if one != "token"
-        else {
-            "name": f"{kind.plural}/{one}",
-            "singularName": "",
-            "namespaced": kind.namespaced,
-            "group": "authentication.k8s.io",
-            "version": "v1",
-            "kind": "TokenRequest",
-            "verbs": ["create"],
-        }
-        for one in kind.subresources
-    ]
-    return [main, *subresources]
+    found = [main]
+    if "status" in kind.subresources:
+        verbs = ["get", "patch", "update"]
+        found.append(_resource(f"{kind.plural}/status", kind.kind, namespaced=namespaced, verbs=verbs))
+    if "token" in kind.subresources:
+        token = _resource(f"{kind.plural}/token", "TokenRequest", namespaced=namespaced, verbs=["create"])
+        found.append({**token, "group": "authentication.k8s.io", "version": "v1"})
+    return found
+
+
+def _resource(name: str, kind: str, *, namespaced: bool, verbs: list[str], singular: str = "") -> JSON:
+    return {"name": name, "singularName": singular, "namespaced": namespaced, "kind": kind, "verbs": verbs}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,7 +19,7 @@ from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.kinds import metadata
 from cloudprovider.testing.apiserver.kinds.kind import Kind
-from cloudprovider.testing.apiserver.kinds.schema import Context, DecodeError, format_time
+from cloudprovider.testing.apiserver.kinds.schema import DecodeError, format_time
 from cloudprovider.testing.apiserver.rest.decoding import (
     DEFAULTS,
     Options,
@@ -51,9 +51,8 @@ class Operations:
     reads, decides and writes.
     """
 
-    def __init__(self, store: Store, now: Callable[[], datetime] | None = None) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._now = now or (lambda: datetime.now(UTC))
 
     # -- create
 
@@ -75,7 +74,7 @@ class Operations:
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = meta["generateName"][:58] + "".join(random.choices(_SUFFIX_LETTERS, k=5))
         meta["uid"] = str(uuid.uuid4())
-        meta["creationTimestamp"] = format_time(self._now())
+        meta["creationTimestamp"] = format_time(datetime.now(UTC))
         strategy.prepare_create(obj)
         causes = metadata.validate(meta, kind) + strategy.validate(obj)
         if causes:
@@ -191,22 +190,6 @@ class Operations:
             status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
             return Outcome(200, status=status)
 
-    def delete_all(self, kind: Kind, found: Sequence[Stored], given: Mapping[str, Any]) -> list[Stored]:
-        """Delete what a list found (deletecollection); what is gone already is passed over. Returns
-        the objects deleted. Raises StatusError for the first one that cannot be deleted.
-        """
-        done: list[Stored] = []
-        for stored in found:
-            meta = stored.object["metadata"]
-            try:
-                self.delete(kind, meta.get("namespace", ""), meta["name"], given)
-            except StatusError as error:
-                if error.code != 404:
-                    raise
-            else:
-                done.append(stored)
-        return done
-
     def _remove(self, kind: Kind, old: Stored, last: JSON | None = None) -> Stored:
         removed = self._store.remove(kind.plural, old.key, last)
         kind.strategy.deleted(removed.object)
@@ -222,7 +205,7 @@ class Operations:
         if not meta.get("deletionTimestamp"):
             if meta.get("generation", 0) > 0:
                 meta["generation"] += 1
-            meta["deletionTimestamp"] = format_time(self._now())
+            meta["deletionTimestamp"] = format_time(datetime.now(UTC))
             meta["deletionGracePeriodSeconds"] = 0
         return self._store.put(kind.plural, old.key, {**old.object, "metadata": meta})
 
@@ -246,7 +229,7 @@ class Operations:
 def _presentable(kind: Kind, old: Stored, obj: JSON) -> Stored:
     """An object put in raw as the rules can read it; malformed, as the patch leaves it."""
     try:
-        cleaned = kind.struct.clean(old.object, None, "", Context())
+        cleaned = kind.struct.clean(old.object, None, "", [])
     except DecodeError:
         cleaned = {**obj, "metadata": dict(obj["metadata"])}
     head = {"kind": kind.kind, "apiVersion": kind.api_version}

@@ -160,29 +160,19 @@ def _page(objects: list[Stored], version: int, selected: Filter, limit: int, sta
 def _check_options(version: str, match: str, token: str, query: Query) -> None:
     """The rules of which list options go together. Raises StatusError (422, or 400)."""
     causes: list[Cause] = []
+    field, why = "resourceVersionMatch", ""
     if query.get("sendInitialEvents"):
         causes.append(errors.forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    if match:
-        if token:
-            causes.append(
-                errors.forbidden_value(
-                    "resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"
-                )
-            )
-        elif match not in ("Exact", "NotOlderThan"):
-            causes.append(errors.not_supported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]))
-        elif not version:
-            causes.append(
-                errors.forbidden_value(
-                    "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
-                )
-            )
-        elif match == "Exact" and version == "0":
-            causes.append(
-                errors.forbidden_value(
-                    "resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-                )
-            )
+    if match and token:
+        why = "when continue is provided"
+    elif match and match not in ("Exact", "NotOlderThan"):
+        causes.append(errors.not_supported(field, match, ["Exact", "NotOlderThan", ""]))
+    elif match and not version:
+        why = "unless resourceVersion is provided"
+    elif match == "Exact" and version == "0":
+        causes.append(errors.forbidden_value(field, f'{field} "exact" is forbidden for resourceVersion "0"'))
+    if why:
+        causes.append(errors.forbidden_value(field, f"{field} is forbidden {why}"))
     if causes:
         raise errors.invalid("meta.k8s.io", "ListOptions", "", causes)
     if token and version and version != "0":

@@ -15,7 +15,7 @@ from typing import Any, Final
 from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.access import Access, Attributes, User
 from cloudprovider.testing.apiserver.errors import JSON
-from cloudprovider.testing.apiserver.kinds.schema import Context, DecodeError, format_time, struct
+from cloudprovider.testing.apiserver.kinds.schema import DecodeError, format_time, struct
 from cloudprovider.testing.apiserver.storage.store import Store
 
 AUDIENCE: Final = "https://kubernetes.default.svc"
@@ -45,7 +45,7 @@ def _read(kind: str, group: str, body: Any) -> JSON:
     if given != (kind, f"{group}/v1"):
         raise errors.bad_request(f"{given[0]} in version {given[1]!r} cannot be handled as a {kind}")
     try:
-        return struct(kind).clean(body, None, "", Context())
+        return struct(kind).clean(body, None, "", [])
     except DecodeError as error:
         raise errors.bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from error
 

@@ -7,7 +7,6 @@ built once per change and shared by all watchers."""
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -16,8 +15,8 @@ import attrs
 
 from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
+from cloudprovider.testing.apiserver.faults import Fault
 from cloudprovider.testing.apiserver.kinds.kind import Kind
-from cloudprovider.testing.apiserver.kinds.schema import Context
 from cloudprovider.testing.apiserver.rest.reads import Filter, Query, make_filter, parse_number, parse_version
 from cloudprovider.testing.apiserver.storage.store import (
     ADDED,
@@ -32,9 +31,9 @@ from cloudprovider.testing.apiserver.storage.store import (
     watch_line,
 )
 
-STOP: Final = object()
-"""Signal to a watcher: end the stream in an orderly way."""
 _BEFORE_THE_END: Final = 2.0
+_LONGEST: Final = 3600  # seconds of a watch that does not say how long
+_IDLE: Final = 1.0  # seconds between two looks whether the client is still there
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
@@ -52,7 +51,7 @@ class WatchOptions:
     timeout: float
 
 
-def parse_watch(store: Store, kind: Kind, namespace: str, query: Query, default_timeout: float) -> WatchOptions:
+def parse_watch(store: Store, kind: Kind, namespace: str, query: Query) -> WatchOptions:
     """The watch that a query describes. Raises StatusError."""
     selected = make_filter(kind, namespace, query)
     version = parse_version(query.get("resourceVersion", ""))
@@ -60,7 +59,7 @@ def parse_watch(store: Store, kind: Kind, namespace: str, query: Query, default_
     wanted = query.get("sendInitialEvents", "")
     match = query.get("resourceVersionMatch", "")
     _check(wanted, match)
-    timeout = parse_number(query, "timeoutSeconds") or default_timeout
+    timeout = parse_number(query, "timeoutSeconds") or _LONGEST
     initial = wanted == "true" or (not wanted and version == 0)
     if version > store.version and wanted:
         raise errors.too_large_resource_version(version, store.version)
@@ -85,52 +84,41 @@ def _check(wanted: str, match: str) -> None:
 
 
 class WatchStream:
-    """The lines of one watch. Iterate `batches()` in one thread; `close()` frees the subscription
-    and may be called twice.
+    """The lines of one watch, with all that happens from now on. Iterate `batches()` in one thread;
+    `close()` frees the subscription and may be called twice.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        kind: Kind,
-        options: WatchOptions,
-        *,
-        bookmark_interval: float,
-        idle: float = 1.0,
-    ) -> None:
+    def __init__(self, store: Store, kind: Kind, options: WatchOptions, bookmark_interval: float) -> None:
         self._store = store
         self._kind = kind
         self._options = options
         self._interval = bookmark_interval
-        self._idle = idle
-        self.subscription: Subscription | None = None
-        self._early: list[object] = []
-        self._lock = threading.Lock()
+        self._first: list[bytes] = []
+        self._gone: Compacted | None = None
+        self._subscription: Subscription | None = None
+        try:
+            self._first = self._open()
+        except Compacted as gone:
+            self._gone = gone
 
-    def signal(self, value: object) -> None:
-        """Hand what is not a change to the watcher; from any thread, even before it runs."""
-        with self._lock:
-            if self.subscription is None:
-                self._early.append(value)
-            else:
-                self.subscription.signal(value)
+    def signal(self, fault: Fault) -> None:
+        """Hand a fault to the watcher; from any thread, even before it runs."""
+        if self._subscription is not None:
+            self._subscription.pending.put(fault)
 
-    def batches(self) -> Iterator[list[bytes] | object]:
-        """Lists of lines as they come; an empty list when nothing happened for `idle` seconds; any
-        foreign signal as it is.
+    def batches(self) -> Iterator[list[bytes] | Fault]:
+        """Lists of lines as they come; an empty list when nothing happened for a second; a fault as
+        it was signalled.
 
-        Ends at the timeout or on STOP. Raises StatusError for what becomes an ERROR event.
+        Ends at the timeout. Raises StatusError for what becomes an ERROR event.
         """
         options = self._options
-        try:
-            first = self._open()
-        except Compacted as gone:
-            raise errors.expired(f"too old resource version: {gone.version} ({gone.oldest})") from None
-        subscription = self.subscription
-        assert subscription is not None
-        if first:
-            yield first
-        pending = subscription.pending
+        if self._gone is not None:
+            raise errors.expired(f"too old resource version: {self._gone.version} ({self._gone.oldest})")
+        assert self._subscription is not None
+        if self._first:
+            yield self._first
+        pending = self._subscription.pending
         deadline = time.monotonic() + options.timeout
         bookmark_at = self._next_bookmark(deadline)
         while True:
@@ -142,7 +130,7 @@ class WatchStream:
                 yield self._bookmark()
             wait = min(deadline, bookmark_at if options.bookmarks else deadline) - now
             try:
-                item = pending.get(timeout=max(0.0, min(wait, self._idle)))
+                item = pending.get(timeout=max(0.0, min(wait, _IDLE)))
             except queue.Empty:
                 yield []
                 continue
@@ -155,8 +143,6 @@ class WatchStream:
                 else:
                     if lines:
                         yield lines
-                    if item is STOP:
-                        return
                     lines = []
                     yield item
                 if pending.empty() or len(lines) >= 100:
@@ -173,29 +159,21 @@ class WatchStream:
 
     def close(self) -> None:
         """Stop receiving changes."""
-        if self.subscription is not None:
-            self._store.unsubscribe(self.subscription)
+        if self._subscription is not None:
+            self._store.unsubscribe(self._subscription)
 
     def _open(self) -> list[bytes]:
         options = self._options
         if options.since is not None:
-            subscription, missed = self._store.subscribe(self._kind.plural, options.since)
-            self._begin(subscription)
+            self._subscription, missed = self._store.subscribe(self._kind.plural, options.since)
             return [line for line in map(self._line, missed) if line is not None]
-        subscription, objects, version = self._store.subscribe_now(self._kind.plural)
-        self._begin(subscription)
+        self._subscription, objects, version = self._store.subscribe_now(self._kind.plural)
         if not options.initial:
             return []
         lines = [watch_line(ADDED, one.data) for one in objects if options.selected.matches(one)]
         if options.initial_end:
             lines.append(self._bookmark_line(version, {INITIAL_EVENTS_END: "true"}))
         return lines
-
-    def _begin(self, subscription: Subscription) -> None:
-        with self._lock:
-            self.subscription = subscription
-            for value in self._early:
-                subscription.signal(value)
 
     def _line(self, change: Change) -> bytes | None:
         if self._options.since is not None and change.version <= self._options.since:
@@ -222,13 +200,13 @@ class WatchStream:
         return Stored(change.stored.key, last, change.version)
 
     def _bookmark(self) -> list[bytes]:
-        assert self.subscription is not None
-        version = self._store.quiet_version(self.subscription)
+        assert self._subscription is not None
+        version = self._store.quiet_version(self._subscription)
         return [] if version is None else [self._bookmark_line(version, None)]
 
     def _bookmark_line(self, version: int, annotations: JSON | None) -> bytes:
         kind = self._kind
-        obj = kind.struct.clean({"metadata": {"resourceVersion": str(version)}}, None, "", Context())
+        obj = kind.struct.clean({"metadata": {"resourceVersion": str(version)}}, None, "", [])
         if annotations:
             obj["metadata"]["annotations"] = annotations
         obj = {"kind": kind.kind, "apiVersion": kind.api_version, **obj}

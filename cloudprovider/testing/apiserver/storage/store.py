@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import threading
-from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -116,48 +115,30 @@ class Collection:
 
     def __init__(self) -> None:
         self.objects: dict[str, Stored] = {}
-        self.keys: list[str] = []
         self.changes: deque[Change] = deque()
         self.subscriptions: set[Subscription] = set()
 
-    def at(self, version: int) -> Iterator[Stored]:
+    def at(self, version: int) -> list[Stored]:
         """The objects in key order as they were at `version`, by undoing later changes."""
-        if not self.changes or self.changes[-1].version <= version:
-            objects = self.objects
-            return (objects[key] for key in list(self.keys))
         undone: dict[str, Stored | None] = {}
         for change in reversed(self.changes):
             if change.version <= version:
                 break
             undone[change.stored.key] = change.previous
-        merged = {**self.objects, **undone}
-        return (stored for _, stored in sorted(merged.items()) if stored is not None)
+        found = {**self.objects, **undone}
+        return [stored for key in sorted(found) if (stored := found[key]) is not None]
 
 
 class Subscription:
-    """A watcher's place in the store: `pending` receives every later change of one resource, or
-    what `signal` puts in.
+    """A watcher's place in the store: `pending` receives every later change of one resource, and
+    what others put in to wake the watcher.
 
     Made by `Store.subscribe`, ended by `Store.unsubscribe`; read by one thread.
     """
 
     def __init__(self, resource: str) -> None:
         self.resource = resource
-        self.pending: SimpleQueue[Change | object] = SimpleQueue()
-
-    def signal(self, value: object) -> None:
-        """Wake the watcher with something that is not a change (stop, a fault). From any thread."""
-        self.pending.put(value)
-
-
-class Backup:
-    """The objects of all resources at one version."""
-
-    __slots__ = ("objects", "version")
-
-    def __init__(self, version: int, objects: Mapping[str, Mapping[str, Stored]]) -> None:
-        self.version = version
-        self.objects = objects
+        self.pending: SimpleQueue[Any] = SimpleQueue()
 
 
 class Store:
@@ -204,7 +185,7 @@ class Store:
             at = self._version if version is None else version
             if at < self._oldest:
                 raise Compacted(at, self._oldest)
-            return list(self.collection(resource).at(at)), at
+            return self.collection(resource).at(at), at
 
     def put(self, resource: str, key: str, obj: JSON, *, raw: bool = False) -> Stored:
         """Store a new object or the next revision of one; `raw` says that it was never checked.
@@ -217,8 +198,6 @@ class Store:
             obj["metadata"]["resourceVersion"] = str(self._version)
             stored = Stored(key, obj, self._version, raw)
             held.objects[key] = stored
-            if previous is None:
-                insort(held.keys, key)
             self._record(resource, held, Change(MODIFIED if previous else ADDED, stored, previous))
             return stored
 
@@ -227,7 +206,6 @@ class Store:
         with self.lock:
             held = self.collection(resource)
             previous = held.objects.pop(key)
-            del held.keys[bisect_left(held.keys, key)]
             self._version += 1
             final = dict(previous.object if last is None else last)
             final["metadata"] = {**final.get("metadata", {}), "resourceVersion": str(self._version)}
@@ -277,23 +255,6 @@ class Store:
         """The present watchers."""
         with self.lock:
             return [one for held in self._collections.values() for one in held.subscriptions]
-
-    def backup(self) -> Backup:
-        """Everything as it is now, for `restore`."""
-        with self.lock:
-            return Backup(self._version, {name: dict(held.objects) for name, held in self._collections.items()})
-
-    def restore(self, backup: Backup) -> None:
-        """Be as at the backup, without the history before it; versions count on from it, as etcd's.
-
-        Watchers do not notice: end the watches first."""
-        with self.lock:
-            for name, held in self._collections.items():
-                held.objects = dict(backup.objects.get(name, {}))
-                held.keys = sorted(held.objects)
-                held.changes.clear()
-            self._recent.clear()
-            self._version = self._oldest = backup.version
 
     def compact(self, version: int | None = None) -> int:
         """Drop the history before `version` (by default all of it); older versions answer 410.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -14,21 +13,16 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import Call, CloudProviderError, OwnedLoadBalancer, call_scope
-from cloudprovider.helpers import provider_id_of
+from cloudprovider import CloudProviderError, OwnedLoadBalancer
+from cloudprovider.helpers import key_of, labels_of, provider_id_of, uid_of
 from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
 from cloudprovider.testing.fake.records import LoadBalancerRecord, LoadBalancerState
-from tests.unit.conformance.mutants.bench import breaks
-from tests.unit.conformance.mutants.nodes import RACE, is_outage
+from tests.unit.conformance.mutants.bench import breaks, broken
+from tests.unit.conformance.mutants.ways import answering, in_an_outage, instead_of, shared_by_threads, unlimited
 
 Status = V1LoadBalancerStatus
-
-
-def uid_of(service: V1Service) -> str:
-    """The Service's UID."""
-    assert service.metadata is not None
-    return service.metadata.uid or ""
+BALANCERS = FakeOwningLoadBalancers
 
 
 def another(service: V1Service) -> V1Service:
@@ -68,16 +62,10 @@ class LookingBuilds(_Remembers):
         return super().ensure_load_balancer(cluster_name, service, nodes)
 
 
-@breaks("L2")
-class NoSuchAddress(FakeOwningLoadBalancers):
-    """The status has an address with a port, which is no IP address."""
-
-    def get_load_balancer(self, cluster_name: str, service: V1Service) -> Status | None:
-        found = super().get_load_balancer(cluster_name, service)
-        return None if found is None else _with_port(found)
-
-    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
-        return _with_port(super().ensure_load_balancer(cluster_name, service, nodes))
+broken(
+    "L2", BALANCERS, "get_load_balancer ensure_load_balancer", answering(lambda found, *_: found and _with_port(found)),
+    "The status has an address with a port, which is no IP address.",
+)  # fmt: skip
 
 
 def _with_port(status: Status) -> Status:
@@ -96,24 +84,16 @@ class BuildsAnother(_Remembers):
         return built
 
 
-@breaks("L4")
-class NamedByLabel(FakeOwningLoadBalancers):
-    """The name has the Service's label "team" in it."""
-
-    def _name(self, cluster_name: str, service: V1Service) -> str:
-        assert service.metadata is not None
-        team = (service.metadata.labels or {}).get("team", "none")
-        return f"{team}-{super()._name(cluster_name, service)}"
+broken(
+    "L4", BALANCERS, "_name", answering(lambda name, _, service: f"{labels_of(service).get('team', 'none')}-{name}"),
+    "The name has the Service's label \"team\" in it.",
+)  # fmt: skip
 
 
-@breaks("L5")
-class NamedByName(FakeOwningLoadBalancers):
-    """The name is made from the cluster's, the namespace's and the Service's names, without the
-    UID."""
-
-    def _name(self, cluster_name: str, service: V1Service) -> str:
-        assert service.metadata is not None
-        return f"{cluster_name}-{service.metadata.namespace}-{service.metadata.name}"
+broken(
+    "L5", BALANCERS, "_name", answering(lambda _, cluster, service: f"{cluster}-{key_of(service).replace('/', '-')}"),
+    "The name is made from the cluster's, the namespace's and the Service's names, without the UID.",
+)  # fmt: skip
 
 
 @breaks("L6")
@@ -131,54 +111,44 @@ def _is_new(base: LoadBalancerRecord) -> bool:
     return base.state is LoadBalancerState.HALF_BUILT
 
 
-class _Completes(FakeOwningLoadBalancers):
-    def _complete(self, base: LoadBalancerRecord, service: V1Service, nodes: Sequence[V1Node]) -> LoadBalancerRecord:
-        return self.spoilt(base, super()._complete(base, service, nodes))
-
-    def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
-        """What is built instead."""
-        raise NotImplementedError
-
-
-@breaks("L7")
-class FirstPortOnly(_Completes):
-    """A new load balancer has the Service's first port only."""
-
-    def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
-        return evolve(wanted, ports=wanted.ports[:1]) if _is_new(base) else wanted
+def built(
+    scenario: str, spoilt: Callable[[LoadBalancerRecord, LoadBalancerRecord], LoadBalancerRecord], wrong: str
+) -> None:
+    """A mutant that builds something else: `spoilt` gets what was wanted, and what there was
+    before."""
+    broken(scenario, BALANCERS, "_complete", answering(lambda wanted, base, *_: spoilt(wanted, base)), wrong)
 
 
-@breaks("L8")
-class KeepsOldPorts(_Completes):
-    """A port that the Service no longer has stays open."""
-
-    def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
-        known = {port.port for port in wanted.ports}
-        return evolve(wanted, ports=[*wanted.ports, *(port for port in base.ports if port.port not in known)])
+built(
+    "L7", lambda wanted, base: evolve(wanted, ports=wanted.ports[:1]) if _is_new(base) else wanted,
+    "A new load balancer has the Service's first port only.",
+)  # fmt: skip
 
 
-@breaks("L9")
-class FirstNodeOnly(_Completes):
-    """A new load balancer has one target only."""
-
-    def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
-        return evolve(wanted, backends=wanted.backends[:1]) if _is_new(base) else wanted
+def _keeps_old_ports(wanted: LoadBalancerRecord, base: LoadBalancerRecord) -> LoadBalancerRecord:
+    known = {port.port for port in wanted.ports}
+    return evolve(wanted, ports=[*wanted.ports, *(port for port in base.ports if port.port not in known)])
 
 
-@breaks("L10")
-class OnlyAddsTargets(_Completes):
-    """`ensure_load_balancer` adds targets and removes none."""
-
-    def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
-        return evolve(wanted, backends=sorted({*wanted.backends, *base.backends}))
+built("L8", _keeps_old_ports, "A port that the Service no longer has stays open.")
 
 
-@breaks("L18")
-class RangesAtFirst(_Completes):
-    """Source ranges count only when the load balancer is built."""
+built(
+    "L9", lambda wanted, base: evolve(wanted, backends=wanted.backends[:1]) if _is_new(base) else wanted,
+    "A new load balancer has one target only.",
+)  # fmt: skip
 
-    def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
-        return wanted if _is_new(base) else evolve(wanted, source_ranges=base.source_ranges)
+
+built(
+    "L10", lambda wanted, base: evolve(wanted, backends=sorted({*wanted.backends, *base.backends})),
+    "`ensure_load_balancer` adds targets and removes none.",
+)  # fmt: skip
+
+
+built(
+    "L18", lambda wanted, base: wanted if _is_new(base) else evolve(wanted, source_ranges=base.source_ranges),
+    "Source ranges count only when the load balancer is built.",
+)  # fmt: skip
 
 
 @breaks("L11")
@@ -199,15 +169,10 @@ class UpdatesAll(FakeOwningLoadBalancers):
         self.ensure_load_balancer(cluster_name, service, nodes)
 
 
-@breaks("L13")
-class UpdatesNothing(FakeOwningLoadBalancers):
-    """`update_load_balancer` returns where there is no load balancer."""
-
-    def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
-        try:
-            super().update_load_balancer(cluster_name, service, nodes)
-        except BadRequest:
-            return
+broken(
+    "L13", BALANCERS, "update_load_balancer", instead_of(BadRequest, lambda *_: None),
+    "`update_load_balancer` returns where there is no load balancer.",
+)  # fmt: skip
 
 
 @breaks("L14")
@@ -243,16 +208,10 @@ class KnowsOnlyItsOwn(_Remembers):
         return super().ensure_load_balancer(cluster_name, service, nodes)
 
 
-@breaks("L17")
-class OneServiceForAllThreads(FakeOwningLoadBalancers):
-    """The Service that is worked on is kept in an attribute that all threads share."""
-
-    service: V1Service
-
-    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
-        self.service = service
-        time.sleep(RACE)
-        return super().ensure_load_balancer(cluster_name, self.service, nodes)
+broken(
+    "L17", BALANCERS, "ensure_load_balancer", shared_by_threads,
+    "The Service that is worked on is kept in an attribute that all threads share.",
+)  # fmt: skip
 
 
 @breaks("L20", without=["outage"])
@@ -319,29 +278,16 @@ class DeletesOnce(_Remembers):
             raise
 
 
-@breaks("L25")
-class OutageIsAbsence(FakeOwningLoadBalancers):
-    """An error of the cloud is taken for "no such load balancer"."""
-
-    def get_load_balancer(self, cluster_name: str, service: V1Service) -> Status | None:
-        try:
-            return super().get_load_balancer(cluster_name, service)
-        except CloudProviderError as error:
-            if is_outage(error):
-                return None
-            raise
+broken(
+    "L25", BALANCERS, "get_load_balancer", in_an_outage(lambda *_: None),
+    'An error of the cloud is taken for "no such load balancer".',
+)  # fmt: skip
 
 
-@breaks("L26")
-class SwallowsErrors(FakeOwningLoadBalancers):
-    """`update_load_balancer` returns although the cloud refused."""
-
-    def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
-        try:
-            super().update_load_balancer(cluster_name, service, nodes)
-        except CloudProviderError as error:
-            if not is_outage(error):
-                raise
+broken(
+    "L26", BALANCERS, "update_load_balancer", in_an_outage(lambda *_: None),
+    "`update_load_balancer` returns although the cloud refused.",
+)  # fmt: skip
 
 
 @breaks("L27")
@@ -379,22 +325,13 @@ class ChangesOnce(_Remembers):
         return status
 
 
-@breaks("L29")
-class BuildsWhenCancelled(FakeOwningLoadBalancers):
-    """Nothing looks at whether the host still wants the load balancer."""
-
-    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
-        with call_scope(Call()):
-            return super().ensure_load_balancer(cluster_name, service, nodes)
+broken(
+    "L29", BALANCERS, "ensure_load_balancer", unlimited,
+    "Nothing looks at whether the host still wants the load balancer.",
+)  # fmt: skip
 
 
-@breaks("L30")
-class NoTimeLimit(FakeOwningLoadBalancers):
-    """Requests have no time limit."""
-
-    def get_load_balancer(self, cluster_name: str, service: V1Service) -> Status | None:
-        with call_scope(Call()):
-            return super().get_load_balancer(cluster_name, service)
+broken("L30", BALANCERS, "get_load_balancer", unlimited, "Requests have no time limit.")
 
 
 # ---- OwnedLoadBalancers
@@ -402,13 +339,11 @@ class NoTimeLimit(FakeOwningLoadBalancers):
 Owned = Sequence[OwnedLoadBalancer]
 
 
-@breaks("O1")
-class WithoutNamespace(FakeOwningLoadBalancers):
-    """The Service's name is recorded without its namespace."""
-
-    def owned_load_balancers(self, cluster_name: str) -> Owned:
-        found = super().owned_load_balancers(cluster_name)
-        return [evolve(one, service=one.service.partition("/")[2]) for one in found]
+broken(
+    "O1", BALANCERS, "owned_load_balancers",
+    answering(lambda found, _: [evolve(one, service=one.service.partition("/")[2]) for one in found]),
+    "The Service's name is recorded without its namespace.",
+)  # fmt: skip
 
 
 @breaks("O2")
@@ -433,17 +368,10 @@ class ListsEveryClusters(FakeOwningLoadBalancers):
         return [*super().owned_load_balancers(first), *super().owned_load_balancers(f"{first}-2")]
 
 
-@breaks("O4")
-class EmptyInAnOutage(FakeOwningLoadBalancers):
-    """An error of the cloud is taken for an empty list."""
-
-    def owned_load_balancers(self, cluster_name: str) -> Owned:
-        try:
-            return super().owned_load_balancers(cluster_name)
-        except CloudProviderError as error:
-            if is_outage(error):
-                return []
-            raise
+broken(
+    "O4", BALANCERS, "owned_load_balancers", in_an_outage(lambda _: []),
+    "An error of the cloud is taken for an empty list.",
+)  # fmt: skip
 
 
 @breaks("O5")

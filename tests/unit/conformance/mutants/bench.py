@@ -19,8 +19,9 @@ from cloudprovider.testing.conformance.registry import missing
 from cloudprovider.testing.conformance.trial import Bench
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from tests.unit.conformance.fakelab import LOCAL, SECRET, ConsoleLab
+from tests.unit.conformance.mutants.ways import Way
 
-__all__ = ["ALL", "MUTANTS", "Mutant", "breaks", "failures"]
+__all__ = ["ALL", "MUTANTS", "Mutant", "breaks", "broken", "failures"]
 
 ALL = ~Feature.NONE
 MUTANTS: list[Mutant] = []
@@ -78,6 +79,20 @@ def breaks(
         return part
 
     return register
+
+
+def broken(
+    scenario: str,
+    part: type[Any],
+    methods: str,
+    way: Way,
+    wrong: str,
+    features: Feature = ALL,
+) -> None:
+    """Register a mutant of this part in which methods, with blanks between their names, are broken
+    in one of the `ways`; `wrong` says what is wrong with it."""
+    members = {name: way(getattr(part, name)) for name in methods.split()}
+    breaks(scenario, features)(type("_and_".join(members), (part,), {"__doc__": wrong, **members}))
 
 
 def failures(mutant: Mutant, scenarios: Iterable[Scenario]) -> dict[str, str]:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from attrs import evolve
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import (
-    Call,
     CloudProviderError,
     InstanceMetadata,
     InstanceNotFound,
     InstanceState,
+    NotImplementedByProvider,
     Zone,
-    call_scope,
 )
 from cloudprovider.helpers import provider_id_of
 from cloudprovider.testing.conformance import Feature, new_node
@@ -32,37 +29,33 @@ from cloudprovider.testing.fake.instances import (
 )
 from cloudprovider.testing.fake.others import FakeZones
 from cloudprovider.testing.fake.records import SSHKey
-from tests.unit.conformance.mutants.bench import ALL, breaks
+from tests.unit.conformance.mutants.bench import ALL, breaks, broken
+from tests.unit.conformance.mutants.ways import (
+    answering,
+    answering_each,
+    gone,
+    in_an_outage,
+    instead_of,
+    shared_by_threads,
+    unlimited,
+)
 
 ONE = ALL & ~Feature.INSTANCES_BATCH
 MANY = ALL & ~Feature.INSTANCES_V2
-R = TypeVar("R")
 log = logging.getLogger(__name__)
-RACE = 0.004  # seconds for which a shared variable is open to other threads
-
-
-def is_outage(error: CloudProviderError) -> bool:
-    """Whether the lab broke the cloud: the fake raises subclasses for everything else."""
-    return type(error) is CloudProviderError
 
 
 # ---- InstancesV2
 
-
-@breaks("I1", ONE)
-class ForgetsToReturn(FakeInstancesV2):
-    """`instance_shutdown` answers None for a machine that runs."""
-
-    def instance_shutdown(self, node: V1Node) -> bool:
-        return super().instance_shutdown(node) or None  # type: ignore[return-value]  # the mistake
-
-
-@breaks("I2", ONE)
-class ZoneForPeople(FakeInstancesV2):
-    """The zone is written for people: it is no label value."""
-
-    def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        return evolve(super().instance_metadata(node), zone="Zone A (north)")
+V2 = FakeInstancesV2
+broken(
+    "I1", V2, "instance_shutdown", answering(lambda off, _: off or None),
+    "`instance_shutdown` answers None for a machine that runs.", ONE,
+)  # fmt: skip
+broken(
+    "I2", V2, "instance_metadata", answering(lambda found, _: evolve(found, zone="Zone A (north)")),
+    "The zone is written for people: it is no label value.", ONE,
+)  # fmt: skip
 
 
 @breaks("I3", ONE)
@@ -73,20 +66,14 @@ class StoppedIsGone(FakeInstancesV2):
         return super().instance_exists(node) and not super().instance_shutdown(node)
 
 
-@breaks("I4", ONE)
-class KnownIsThere(FakeInstancesV2):
-    """A node that has a provider ID is taken to have a machine."""
-
-    def instance_exists(self, node: V1Node) -> bool:
-        return super().instance_exists(node) or bool(provider_id_of(node))
-
-
-@breaks("I5", ONE)
-class UnknownIsThere(FakeInstancesV2):
-    """A node without a provider ID is taken to have a machine."""
-
-    def instance_exists(self, node: V1Node) -> bool:
-        return super().instance_exists(node) or not provider_id_of(node)
+broken(
+    "I4", V2, "instance_exists", answering(lambda there, node: there or bool(provider_id_of(node))),
+    "A node that has a provider ID is taken to have a machine.", ONE,
+)  # fmt: skip
+broken(
+    "I5", V2, "instance_exists", answering(lambda there, node: there or not provider_id_of(node)),
+    "A node without a provider ID is taken to have a machine.", ONE,
+)  # fmt: skip
 
 
 @breaks("I6", ONE)
@@ -97,28 +84,14 @@ class ByNameAlone(FakeInstancesV2):
         return super().instance_metadata(new_node(name_of(node)))
 
 
-@breaks("I7", ONE)
-class ForeignIsGone(FakeInstancesV2):
-    """Another provider's machine is said to be gone."""
-
-    def instance_exists(self, node: V1Node) -> bool:
-        try:
-            return super().instance_exists(node)
-        except BadRequest:
-            return False
-
-
-@breaks("I8", ONE)
-class OutageIsGone(FakeInstancesV2):
-    """An error of the cloud is taken for "no such machine"."""
-
-    def instance_exists(self, node: V1Node) -> bool:
-        try:
-            return super().instance_exists(node)
-        except CloudProviderError as error:
-            if is_outage(error):
-                raise InstanceNotFound(str(error)) from error
-            raise
+broken(
+    "I7", V2, "instance_exists", instead_of(BadRequest, lambda _: False),
+    "Another provider's machine is said to be gone.", ONE,
+)  # fmt: skip
+broken(
+    "I8", V2, "instance_exists", in_an_outage(gone),
+    'An error of the cloud is taken for "no such machine".', ONE,
+)  # fmt: skip
 
 
 @breaks("I9", ONE)
@@ -142,31 +115,18 @@ class ScribblesOnNodes(FakeInstancesV2):
         return super().instance_shutdown(node)
 
 
-@breaks("I11", ONE)
-class OneNodeForAllThreads(FakeInstancesV2):
-    """The node that is asked about is kept in an attribute that all threads share."""
-
-    node: V1Node
-
-    def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        self.node = node
-        time.sleep(RACE)
-        return super().instance_metadata(self.node)
-
-
-@breaks("I12", ONE)
-class NoTimeLimit(FakeInstancesV2):
-    """Requests have no time limit."""
-
-    def instance_exists(self, node: V1Node) -> bool:
-        with call_scope(Call()):
-            return super().instance_exists(node)
+broken(
+    "I11", V2, "instance_metadata", shared_by_threads,
+    "The node that is asked about is kept in an attribute that all threads share.", ONE,
+)  # fmt: skip
+broken("I12", V2, "instance_exists", unlimited, "Requests have no time limit.", ONE)
 
 
 # ---- InstancesBatch
 
 Metadata = Mapping[str, InstanceMetadata | CloudProviderError]
 States = Mapping[str, InstanceState | CloudProviderError]
+Batch = FakeInstancesBatch
 
 
 @breaks("B1", MANY)
@@ -181,22 +141,14 @@ class OnlyTheFirst(FakeInstancesBatch):
         return found
 
 
-@breaks("B2", MANY)
-class BatchZoneForPeople(FakeInstancesBatch):
-    """The zone is written for people: it is no label value."""
-
-    def instances_metadata(self, nodes: Sequence[V1Node]) -> Metadata:
-        found = super().instances_metadata(nodes).items()
-        return {name: evolve(one, zone="Zone A") if isinstance(one, InstanceMetadata) else one for name, one in found}
-
-
-@breaks("B3", MANY)
-class NeverShutDown(FakeInstancesBatch):
-    """A machine that is switched off is said to run."""
-
-    def instances_state(self, nodes: Sequence[V1Node]) -> States:
-        found = super().instances_state(nodes).items()
-        return {name: InstanceState.RUNNING if one is InstanceState.SHUTDOWN else one for name, one in found}
+broken(
+    "B2", Batch, "instances_metadata", answering_each(InstanceMetadata, lambda one: evolve(one, zone="Zone A")),
+    "The zone is written for people: it is no label value.", MANY,
+)  # fmt: skip
+broken(
+    "B3", Batch, "instances_state", answering_each(InstanceState, lambda _: InstanceState.RUNNING),
+    "A machine that is switched off is said to run.", MANY,
+)  # fmt: skip
 
 
 @breaks("B4", MANY)
@@ -249,26 +201,14 @@ class RefusesItsOwnSize(FakeInstancesBatch):
         return super().instances_state(nodes)
 
 
-@breaks("B8", MANY)
-class BatchForeignIsGone(FakeInstancesBatch):
-    """Another provider's machine is said to be gone."""
-
-    def instances_state(self, nodes: Sequence[V1Node]) -> States:
-        found = super().instances_state(nodes).items()
-        return {name: InstanceState.GONE if isinstance(one, BadRequest) else one for name, one in found}
-
-
-@breaks("B9", MANY)
-class BatchOutageIsGone(FakeInstancesBatch):
-    """An error of the cloud is taken for an empty list of machines: all are gone."""
-
-    def instances_state(self, nodes: Sequence[V1Node]) -> States:
-        try:
-            return super().instances_state(nodes)
-        except CloudProviderError as error:
-            if is_outage(error):
-                return {name_of(node): InstanceState.GONE for node in nodes}
-            raise
+broken(
+    "B8", Batch, "instances_state", answering_each(BadRequest, lambda _: InstanceState.GONE),
+    "Another provider's machine is said to be gone.", MANY,
+)  # fmt: skip
+broken(
+    "B9", Batch, "instances_state", in_an_outage(lambda nodes: {name_of(one): InstanceState.GONE for one in nodes}),
+    "An error of the cloud is taken for an empty list of machines: all are gone.", MANY,
+)  # fmt: skip
 
 
 @breaks("B10", MANY)
@@ -293,108 +233,45 @@ class TurnsTheList(FakeInstancesBatch):
         return super().instances_state(nodes)
 
 
-@breaks("B12", MANY)
-class OneBatchForAllThreads(FakeInstancesBatch):
-    """The nodes that are asked about are kept in an attribute that all threads share."""
-
-    nodes: Sequence[V1Node]
-
-    def instances_metadata(self, nodes: Sequence[V1Node]) -> Metadata:
-        self.nodes = nodes
-        time.sleep(RACE)
-        return super().instances_metadata(self.nodes)
-
-
-@breaks("B13", MANY)
-class BatchNoTimeLimit(FakeInstancesBatch):
-    """Requests have no time limit."""
-
-    def instances_state(self, nodes: Sequence[V1Node]) -> States:
-        with call_scope(Call()):
-            return super().instances_state(nodes)
+broken(
+    "B12", Batch, "instances_metadata", shared_by_threads,
+    "The nodes that are asked about are kept in an attribute that all threads share.", MANY,
+)  # fmt: skip
+broken("B13", Batch, "instances_state", unlimited, "Requests have no time limit.", MANY)
 
 
 # ---- Instances
 
-
-@breaks("N1")
-class NoTypeByID(FakeInstances):
-    """The type is known by name, and not by provider ID."""
-
-    def instance_type_by_provider_id(self, provider_id: str) -> str:
-        super().instance_type_by_provider_id(provider_id)
-        return ""
-
-
-@breaks("N2")
-class AnotherID(FakeInstances):
-    """`instance_id` is another ID than the one in the provider ID."""
-
-    def instance_id(self, node_name: str) -> str:
-        return f"internal-{super().instance_id(node_name)}"
-
-
-@breaks("N3")
-class NeverOff(FakeInstances):
-    """A machine that is switched off is said to run."""
-
-    def instance_shutdown_by_provider_id(self, provider_id: str) -> bool:
-        super().instance_shutdown_by_provider_id(provider_id)
-        return False
-
-
-@breaks("N4")
-class AlwaysThere(FakeInstances):
-    """Every provider ID of this cloud is taken to have a machine."""
-
-    def instance_exists_by_provider_id(self, provider_id: str) -> bool:
-        super().instance_exists_by_provider_id(provider_id)
-        return True
-
-
-@breaks("N5")
-class OlderOutageIsGone(FakeInstances):
-    """An error of the cloud is taken for "no such machine"."""
-
-    def instance_exists_by_provider_id(self, provider_id: str) -> bool:
-        try:
-            return super().instance_exists_by_provider_id(provider_id)
-        except CloudProviderError as error:
-            if is_outage(error):
-                return False
-            raise
-
-
-@breaks("N6")
-class OlderForeignIsGone(FakeInstances):
-    """Another provider's machine is said to be gone."""
-
-    def instance_exists_by_provider_id(self, provider_id: str) -> bool:
-        try:
-            return super().instance_exists_by_provider_id(provider_id)
-        except BadRequest:
-            return False
-
-
-@breaks("N7")
-class OneNameForAllThreads(FakeInstances):
-    """The name that is asked about is kept in an attribute that all threads share."""
-
-    name: str
-
-    def instance_id(self, node_name: str) -> str:
-        self.name = node_name
-        time.sleep(RACE)
-        return super().instance_id(self.name)
-
-
-@breaks("N8")
-class OlderNoTimeLimit(FakeInstances):
-    """Requests have no time limit."""
-
-    def instance_exists_by_provider_id(self, provider_id: str) -> bool:
-        with call_scope(Call()):
-            return super().instance_exists_by_provider_id(provider_id)
+Older = FakeInstances
+broken(
+    "N1", Older, "instance_type_by_provider_id", answering(lambda *_: ""),
+    "The type is known by name, and not by provider ID.",
+)  # fmt: skip
+broken(
+    "N2", Older, "instance_id", answering(lambda found, _: f"internal-{found}"),
+    "`instance_id` is another ID than the one in the provider ID.",
+)  # fmt: skip
+broken(
+    "N3", Older, "instance_shutdown_by_provider_id", answering(lambda *_: False),
+    "A machine that is switched off is said to run.",
+)  # fmt: skip
+broken(
+    "N4", Older, "instance_exists_by_provider_id", answering(lambda *_: True),
+    "Every provider ID of this cloud is taken to have a machine.",
+)  # fmt: skip
+broken(
+    "N5", Older, "instance_exists_by_provider_id", in_an_outage(lambda _: False),
+    'An error of the cloud is taken for "no such machine".',
+)  # fmt: skip
+broken(
+    "N6", Older, "instance_exists_by_provider_id", instead_of(BadRequest, lambda _: False),
+    "Another provider's machine is said to be gone.",
+)  # fmt: skip
+broken(
+    "N7", Older, "instance_id", shared_by_threads,
+    "The name that is asked about is kept in an attribute that all threads share.",
+)  # fmt: skip
+broken("N8", Older, "instance_exists_by_provider_id", unlimited, "Requests have no time limit.")
 
 
 @breaks("N9")
@@ -415,10 +292,6 @@ class KeyExists(FakeInstances):
 
 class _Keys(FakeKeyedInstancesV2):
     """The same, with a look at what is installed, and a way to spoil it."""
-
-    def known(self, user: str, key_data: bytes) -> bool:
-        """Whether any machine, or none where there is none, was given the key."""
-        return _record_key(user, key_data) in self.keys
 
     @property
     def keys(self) -> dict[tuple[str, str], SSHKey]:
@@ -467,38 +340,14 @@ class KnownKeysAreDone(_Keys):
     """A key that was installed once is not installed again."""
 
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
-        if not self.known(user, key_data):
+        if _record_key(user, key_data) not in self.keys:
             super().add_ssh_key_to_all_instances(user, key_data)
 
 
-@breaks("K5", ONE)
-class TakesAnything(_Keys):
-    """What is no key is left out without a word."""
-
-    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
-        with suppress(BadRequest):
-            super().add_ssh_key_to_all_instances(user, key_data)
-
-
-@breaks("K6", ONE)
-class SwallowsTheOutage(_Keys):
-    """The method returns although the cloud refused."""
-
-    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
-        try:
-            super().add_ssh_key_to_all_instances(user, key_data)
-        except CloudProviderError as error:
-            if not is_outage(error):
-                raise
-
-
-@breaks("K7", ONE)
-class KeysWithoutTimeLimit(_Keys):
-    """Requests have no time limit."""
-
-    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
-        with call_scope(Call()):
-            super().add_ssh_key_to_all_instances(user, key_data)
+KEYED, ADD = FakeKeyedInstancesV2, "add_ssh_key_to_all_instances"
+broken("K5", KEYED, ADD, instead_of(BadRequest, lambda *_: None), "What is no key is left out without a word.", ONE)
+broken("K6", KEYED, ADD, in_an_outage(lambda *_: None), "The method returns although the cloud refused.", ONE)
+broken("K7", KEYED, ADD, unlimited, "Requests have no time limit.", ONE)
 
 
 @breaks("K8", ONE)
@@ -512,51 +361,17 @@ class LogsTheKey(_Keys):
 
 # ---- Zones
 
-
-@breaks("Z1")
-class NoRegionByID(FakeZones):
-    """By provider ID only the zone is known, not the region."""
-
-    def get_zone_by_provider_id(self, provider_id: str) -> Zone:
-        return evolve(super().get_zone_by_provider_id(provider_id), region="")
-
-
-@breaks("Z2")
-class NowhereInsteadOfGone(FakeZones):
-    """A machine that is gone has an empty zone."""
-
-    def get_zone_by_node_name(self, node_name: str) -> Zone:
-        try:
-            return super().get_zone_by_node_name(node_name)
-        except InstanceNotFound:
-            return Zone()
-
-
-@breaks("Z3")
-class NowhereInAnOutage(FakeZones):
-    """An error of the cloud is answered by an empty zone."""
-
-    def get_zone_by_node_name(self, node_name: str) -> Zone:
-        try:
-            return super().get_zone_by_node_name(node_name)
-        except CloudProviderError as error:
-            if is_outage(error):
-                return Zone()
-            raise
-
-
-@breaks("Z4")
-class NoOwnZone(FakeZones):
-    """`get_zone` answers None."""
-
-    def get_zone(self) -> Zone:
-        return None  # type: ignore[return-value]  # the mistake
-
-
-@breaks("Z5")
-class ZonesWithoutTimeLimit(FakeZones):
-    """Requests have no time limit."""
-
-    def get_zone_by_provider_id(self, provider_id: str) -> Zone:
-        with call_scope(Call()):
-            return super().get_zone_by_provider_id(provider_id)
+broken(
+    "Z1", FakeZones, "get_zone_by_provider_id", answering(lambda found, _: evolve(found, region="")),
+    "By provider ID only the zone is known, not the region.",
+)  # fmt: skip
+broken(
+    "Z2", FakeZones, "get_zone_by_node_name", instead_of(InstanceNotFound, lambda _: Zone()),
+    "A machine that is gone has an empty zone.",
+)  # fmt: skip
+broken(
+    "Z3", FakeZones, "get_zone_by_node_name", in_an_outage(lambda _: Zone()),
+    "An error of the cloud is answered by an empty zone.",
+)  # fmt: skip
+broken("Z4", FakeZones, "get_zone", instead_of(NotImplementedByProvider, lambda: None), "`get_zone` answers None.")
+broken("Z5", FakeZones, "get_zone_by_provider_id", unlimited, "Requests have no time limit.")

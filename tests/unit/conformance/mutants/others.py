@@ -14,23 +14,22 @@ from attrs import evolve
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import (
-    Call,
-    CloudProviderError,
-    DiskNotFound,
-    InstanceMetadata,
-    InstanceNotFound,
-    Route,
-    call_scope,
-)
+from cloudprovider import CloudProviderError, DiskNotFound, InstanceNotFound, Route
 from cloudprovider.testing.conformance import Feature
-from cloudprovider.testing.fake import FakeCloud
+from cloudprovider.testing.fake import BadRequest, FakeCloud
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
 from cloudprovider.testing.fake.others import FakeClusters, FakeLocalInstance, FakePVLabeler, FakeRoutes
 from cloudprovider.wellknown import LABEL_TOPOLOGY_ZONE
 from tests.unit.conformance.fakelab import SECRET
-from tests.unit.conformance.mutants.bench import ALL, breaks
-from tests.unit.conformance.mutants.nodes import RACE, is_outage
+from tests.unit.conformance.mutants.bench import ALL, breaks, broken
+from tests.unit.conformance.mutants.ways import (
+    answering,
+    gone,
+    in_an_outage,
+    instead_of,
+    shared_by_threads,
+    unlimited,
+)
 
 if TYPE_CHECKING:
     from cloudprovider import ClientBuilder, StopSignal
@@ -51,12 +50,10 @@ class _Remembers(FakeRoutes):
         return found
 
 
-@breaks("R1")
-class DisownsItsOwn(FakeRoutes):
-    """Every route is listed as somebody else's."""
-
-    def list_routes(self, cluster_name: str) -> Sequence[Route]:
-        return [evolve(route, owned=False) for route in super().list_routes(cluster_name)]
+broken(
+    "R1", FakeRoutes, "list_routes", answering(lambda found, _: [evolve(one, owned=False) for one in found]),
+    "Every route is listed as somebody else's.",
+)  # fmt: skip
 
 
 @breaks("R2")
@@ -113,37 +110,22 @@ class ListsTheWholeTable(FakeRoutes):
         return [*super().list_routes(first), *super().list_routes(f"{first}-2")]
 
 
-@breaks("R7")
-class NoBlackholes(FakeRoutes):
-    """A route whose machine was deleted looks like any other."""
-
-    def list_routes(self, cluster_name: str) -> Sequence[Route]:
-        return [evolve(route, blackhole=False) for route in super().list_routes(cluster_name)]
+broken(
+    "R7", FakeRoutes, "list_routes", answering(lambda found, _: [evolve(one, blackhole=False) for one in found]),
+    "A route whose machine was deleted looks like any other.",
+)  # fmt: skip
 
 
-@breaks("R8")
-class EmptyInAnOutage(FakeRoutes):
-    """An error of the cloud is taken for an empty table."""
-
-    def list_routes(self, cluster_name: str) -> Sequence[Route]:
-        try:
-            return super().list_routes(cluster_name)
-        except CloudProviderError as error:
-            if is_outage(error):
-                return []
-            raise
+broken(
+    "R8", FakeRoutes, "list_routes", in_an_outage(lambda _: []),
+    "An error of the cloud is taken for an empty table.",
+)  # fmt: skip
 
 
-@breaks("R9")
-class SwallowsErrors(FakeRoutes):
-    """`delete_route` returns although the cloud refused."""
-
-    def delete_route(self, cluster_name: str, route: Route) -> None:
-        try:
-            super().delete_route(cluster_name, route)
-        except CloudProviderError as error:
-            if not is_outage(error):
-                raise
+broken(
+    "R9", FakeRoutes, "delete_route", in_an_outage(lambda *_: None),
+    "`delete_route` returns although the cloud refused.",
+)  # fmt: skip
 
 
 @breaks("R10")
@@ -160,16 +142,10 @@ class CreatesOnce(_Remembers):
             raise
 
 
-@breaks("R11")
-class OneRouteForAllThreads(FakeRoutes):
-    """The route that is created is kept in an attribute that all threads share."""
-
-    route: Route
-
-    def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
-        self.route = route
-        time.sleep(RACE)
-        super().create_route(cluster_name, name_hint, self.route)
+broken(
+    "R11", FakeRoutes, "create_route", shared_by_threads,
+    "The route that is created is kept in an attribute that all threads share.",
+)  # fmt: skip
 
 
 @breaks("R12")
@@ -184,22 +160,12 @@ class ListsItsOwn(_Remembers):
         return [route for route in super().list_routes(cluster_name) if route.destination_cidr in self.remembered]
 
 
-@breaks("R13")
-class CreatesWhenCancelled(FakeRoutes):
-    """Nothing looks at whether the host still wants the route."""
-
-    def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
-        with call_scope(Call()):
-            super().create_route(cluster_name, name_hint, route)
+broken(
+    "R13", FakeRoutes, "create_route", unlimited, "Nothing looks at whether the host still wants the route."
+)  # fmt: skip
 
 
-@breaks("R14")
-class NoTimeLimit(FakeRoutes):
-    """Requests have no time limit."""
-
-    def list_routes(self, cluster_name: str) -> Sequence[Route]:
-        with call_scope(Call()):
-            return super().list_routes(cluster_name)
+broken("R14", FakeRoutes, "list_routes", unlimited, "Requests have no time limit.")
 
 
 @breaks("R15")
@@ -228,57 +194,42 @@ class RoutesToNowhere(FakeRoutes):
 
 # ---- PVLabeler
 
-Labels = Mapping[str, str]
+LABELS = "get_labels_for_volume"
 
 
-@breaks("V1")
-class NoZone(FakePVLabeler):
-    """A volume has no zone."""
-
-    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Labels:
-        return {key: one for key, one in super().get_labels_for_volume(pv).items() if key != LABEL_TOPOLOGY_ZONE}
+broken(
+    "V1", FakePVLabeler, LABELS,
+    answering(lambda found, _: {key: one for key, one in found.items() if key != LABEL_TOPOLOGY_ZONE}),
+    "A volume has no zone.",
+)  # fmt: skip
 
 
 @breaks("V2")
 class LabelsItself(FakePVLabeler):
     """The labels are written on the PersistentVolume that was handed over."""
 
-    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Labels:
+    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
         assert pv.metadata is not None
         labels = dict(super().get_labels_for_volume(pv))
         pv.metadata.labels = labels
         return labels
 
 
-@breaks("V3")
-class NothingInsteadOfGone(FakePVLabeler):
-    """A volume that is gone has no labels."""
-
-    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Labels:
-        try:
-            return super().get_labels_for_volume(pv)
-        except DiskNotFound:
-            return {}
+broken(
+    "V3", FakePVLabeler, LABELS, instead_of(DiskNotFound, lambda _: {}), "A volume that is gone has no labels."
+)  # fmt: skip
 
 
-@breaks("V4")
-class NothingInAnOutage(FakePVLabeler):
-    """An error of the cloud is taken for "no labels"."""
-
-    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Labels:
-        try:
-            return super().get_labels_for_volume(pv)
-        except CloudProviderError as error:
-            if is_outage(error):
-                return {}
-            raise
+broken(
+    "V4", FakePVLabeler, LABELS, in_an_outage(lambda _: {}), 'An error of the cloud is taken for "no labels".'
+)  # fmt: skip
 
 
 @breaks("V5")
 class EveryVolumeIsOurs(FakePVLabeler):
     """A volume of another kind is said to be missing."""
 
-    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Labels:
+    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
         labels = super().get_labels_for_volume(pv)
         if not labels:
             raise DiskNotFound("no such disk")
@@ -288,64 +239,38 @@ class EveryVolumeIsOurs(FakePVLabeler):
 # ---- Clusters
 
 
-@breaks("C1")
-class NoMaster(FakeClusters):
-    """`master` answers None."""
-
-    def master(self, cluster_name: str) -> str:
-        super().master(cluster_name)
-        return None  # type: ignore[return-value]  # the mistake
+broken("C1", FakeClusters, "master", answering(lambda *_: None), "`master` answers None.")
 
 
-@breaks("C2")
-class NoClusters(FakeClusters):
-    """An error of the cloud is taken for an empty account."""
-
-    def list_clusters(self) -> Sequence[str]:
-        try:
-            return super().list_clusters()
-        except CloudProviderError as error:
-            if is_outage(error):
-                return []
-            raise
+broken(
+    "C2", FakeClusters, "list_clusters", in_an_outage(list),
+    "An error of the cloud is taken for an empty account.",
+)  # fmt: skip
 
 
-@breaks("C3")
-class AddressByConvention(FakeClusters):
-    """`master` makes an address of any name."""
-
-    def master(self, cluster_name: str) -> str:
-        return f"{cluster_name}.cloud.example"
+broken(
+    "C3", FakeClusters, "master", instead_of(BadRequest, lambda name: f"{name}.cloud.example"),
+    "`master` makes an address of any name.",
+)  # fmt: skip
 
 
-@breaks("C4")
-class ListsWithoutLimit(FakeClusters):
-    """Requests have no time limit."""
-
-    def list_clusters(self) -> Sequence[str]:
-        with call_scope(Call()):
-            return super().list_clusters()
+broken("C4", FakeClusters, "list_clusters", unlimited, "Requests have no time limit.")
 
 
 # ---- LocalInstance
 
 
-@breaks("M1")
-class ForbiddenLabel(FakeLocalInstance):
-    """A label of Kubernetes itself is among the additional ones: a kubelet does not start with
-    it."""
-
-    def local_metadata(self) -> InstanceMetadata:
-        return evolve(super().local_metadata(), additional_labels={"node-role.kubernetes.io/worker": ""})
+broken(
+    "M1", FakeLocalInstance, "local_metadata",
+    answering(lambda found: evolve(found, additional_labels={"node-role.kubernetes.io/worker": ""})),
+    "A label of Kubernetes itself is among the additional ones: a kubelet does not start with it.",
+)  # fmt: skip
 
 
-@breaks("M2")
-class NamedByTheFirstPart(FakeLocalInstance):
-    """The node's name is made of the host name, where the cloud knows the machine by another
-    one."""
-
-    def local_node_name(self, hostname: str) -> str:
-        return super().local_node_name(hostname).partition("-")[0]
+broken(
+    "M2", FakeLocalInstance, "local_node_name", answering(lambda name, _: name.partition("-")[0]),
+    "The node's name is made of the host name, where the cloud knows the machine by another one.",
+)  # fmt: skip
 
 
 @breaks("M3")
@@ -360,46 +285,31 @@ class NeedsToBeInitialized(FakeCloud):
         return super().local_instance() if "_ready" in self.__dict__ else None
 
 
-@breaks("M4")
-class ZoneFromTheName(FakeLocalInstance):
-    """The zone on the machine is spelled in another way than in the cloud."""
-
-    def local_metadata(self) -> InstanceMetadata:
-        answer = super().local_metadata()
-        return evolve(answer, zone=f"{answer.region}-{answer.zone}")
+broken(
+    "M4", FakeLocalInstance, "local_metadata",
+    answering(lambda found: evolve(found, zone=f"{found.region}-{found.zone}")),
+    "The zone on the machine is spelled in another way than in the cloud.",
+)  # fmt: skip
 
 
-@breaks("M5")
-class UnreachableIsElsewhere(FakeLocalInstance):
-    """A metadata service that does not answer is taken for a machine that is no instance."""
-
-    def local_metadata(self) -> InstanceMetadata:
-        try:
-            return super().local_metadata()
-        except CloudProviderError as error:
-            if is_outage(error):
-                raise InstanceNotFound("there is no metadata service") from error
-            raise
+broken(
+    "M5", FakeLocalInstance, "local_metadata", in_an_outage(gone),
+    "A metadata service that does not answer is taken for a machine that is no instance.",
+)  # fmt: skip
 
 
-@breaks("M6")
-class NoTimeLimitOnBoot(FakeLocalInstance):
-    """Requests to the metadata service have no time limit."""
-
-    def local_metadata(self) -> InstanceMetadata:
-        with call_scope(Call()):
-            return super().local_metadata()
+broken(
+    "M6", FakeLocalInstance, "local_metadata", unlimited, "Requests to the metadata service have no time limit."
+)  # fmt: skip
 
 
 # ---- Interface
 
 
-@breaks("G1", Feature.INSTANCES_V2)
-class AnotherName(FakeCloud):
-    """`provider_name()` is not the entry point's name."""
-
-    def provider_name(self) -> str:
-        return "fakecloud"
+broken(
+    "G1", FakeCloud, "provider_name", answering(lambda _: "fakecloud"),
+    "`provider_name()` is not the entry point's name.", Feature.INSTANCES_V2,
+)  # fmt: skip
 
 
 @breaks("G2", declared=ALL & ~Feature.ROUTES)
@@ -426,28 +336,15 @@ class LooksLikeClusters(FakeCloud):
         return duck
 
 
-@breaks("G4")
-class NewObjects(FakeCloud):
-    """`routes()` makes a new object at each call."""
-
-    def routes(self) -> FakeRoutes | None:
-        return copy.copy(super().routes())
+broken("G4", FakeCloud, "routes", answering(copy.copy), "`routes()` makes a new object at each call.")
 
 
-@breaks("G5")
-class OnePrefix(FakeCloud):
-    """`provider_id_prefixes()` is one text."""
-
-    def provider_id_prefixes(self) -> Any:
-        return "fake://"
+broken(
+    "G5", FakeCloud, "provider_id_prefixes", answering(lambda _: "fake://"), "`provider_id_prefixes()` is one text."
+)  # fmt: skip
 
 
-@breaks("G6")
-class AllTheSame(FakeCloud):
-    """`same_provider_id` always says yes."""
-
-    def same_provider_id(self, one: str, other: str) -> bool:
-        return True
+broken("G6", FakeCloud, "same_provider_id", answering(lambda *_: True), "`same_provider_id` always says yes.")
 
 
 @breaks("G7")
@@ -478,12 +375,7 @@ class ForeignErrors(FakeOwningLoadBalancers):
             raise OSError(str(error)) from error
 
 
-@breaks("G10")
-class NoClusterID(FakeCloud):
-    """`has_cluster_id()` answers False."""
-
-    def has_cluster_id(self) -> bool:
-        return False
+broken("G10", FakeCloud, "has_cluster_id", answering(lambda _: False), "`has_cluster_id()` answers False.")
 
 
 @breaks("G11")

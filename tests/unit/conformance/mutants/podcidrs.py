@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider import Call, CloudProviderError, InstanceNotFound, call_scope
+from cloudprovider import CloudProviderError, InstanceNotFound
 from cloudprovider.helpers import provider_id_of
 from cloudprovider.testing.conformance.trial import name_of
 from cloudprovider.testing.fake.instances import FakePodCIDRs
-from tests.unit.conformance.mutants.bench import breaks
-from tests.unit.conformance.mutants.nodes import is_outage
+from tests.unit.conformance.mutants.bench import breaks, broken
+from tests.unit.conformance.mutants.ways import answering_each, in_an_outage, unlimited
 
 Answers = Mapping[str, Sequence[str] | CloudProviderError]
 
 
-def _changed(answers: Answers, change: Callable[[Sequence[str]], Sequence[str]]) -> Answers:
-    """The answers with other ranges; errors stay."""
-    return {name: one if isinstance(one, CloudProviderError) else change(one) for name, one in answers.items()}
-
-
-@breaks("P1")
-class HostBits(FakePodCIDRs):
-    """The ranges have host bits, which the API server does not take."""
-
-    def pod_cidrs(self, nodes: Sequence[V1Node]) -> Answers:
-        return _changed(
-            super().pod_cidrs(nodes),
-            lambda found: [text.replace(".0/", ".1/").replace("::/", "::1/") for text in found],
-        )
+broken(
+    "P1", FakePodCIDRs, "pod_cidrs",
+    answering_each(tuple, lambda found: [text.replace(".0/", ".1/").replace("::/", "::1/") for text in found]),
+    "The ranges have host bits, which the API server does not take.",
+)  # fmt: skip
 
 
 @breaks("P2")
@@ -40,24 +31,21 @@ class Shuffles(FakePodCIDRs):
 
     def pod_cidrs(self, nodes: Sequence[V1Node]) -> Answers:
         self.asked += 1
-        return _changed(super().pod_cidrs(nodes), lambda found: found if self.asked % 2 else found[::-1])
+        found = super().pod_cidrs(nodes).items()
+        turned = self.asked % 2 == 0
+        return {name: one[::-1] if turned and isinstance(one, tuple) else one for name, one in found}
 
 
-@breaks("P3")
-class OneForAll(FakePodCIDRs):
-    """Every machine has the same range."""
-
-    def pod_cidrs(self, nodes: Sequence[V1Node]) -> Answers:
-        return _changed(super().pod_cidrs(nodes), lambda _: ["10.240.0.0/24"])
+broken(
+    "P3", FakePodCIDRs, "pod_cidrs", answering_each(tuple, lambda _: ["10.240.0.0/24"]),
+    "Every machine has the same range.",
+)  # fmt: skip
 
 
-@breaks("P4")
-class RangesOutliveMachines(FakePodCIDRs):
-    """A machine that was deleted has a range still."""
-
-    def pod_cidrs(self, nodes: Sequence[V1Node]) -> Answers:
-        found = super().pod_cidrs(nodes)
-        return {name: ["10.250.0.0/24"] if isinstance(one, InstanceNotFound) else one for name, one in found.items()}
+broken(
+    "P4", FakePodCIDRs, "pod_cidrs", answering_each(InstanceNotFound, lambda _: ["10.250.0.0/24"]),
+    "A machine that was deleted has a range still.",
+)  # fmt: skip
 
 
 @breaks("P5")
@@ -83,17 +71,10 @@ class TakesAnyNode(FakePodCIDRs):
         return {**super().pod_cidrs(nodes), **{name: ["10.250.0.0/24"] for name in foreign}}
 
 
-@breaks("P7")
-class NotChosenInAnOutage(FakePodCIDRs):
-    """An error of the cloud is taken for "not chosen yet"."""
-
-    def pod_cidrs(self, nodes: Sequence[V1Node]) -> Answers:
-        try:
-            return super().pod_cidrs(nodes)
-        except CloudProviderError as error:
-            if not is_outage(error):
-                raise
-            return {name_of(node): () for node in nodes}
+broken(
+    "P7", FakePodCIDRs, "pod_cidrs", in_an_outage(lambda nodes: {name_of(node): () for node in nodes}),
+    'An error of the cloud is taken for "not chosen yet".',
+)  # fmt: skip
 
 
 @breaks("P8")
@@ -109,10 +90,4 @@ class WritesItself(FakePodCIDRs):
         return found
 
 
-@breaks("P9")
-class NoTimeLimit(FakePodCIDRs):
-    """Requests have no time limit."""
-
-    def pod_cidrs(self, nodes: Sequence[V1Node]) -> Answers:
-        with call_scope(Call()):
-            return super().pod_cidrs(nodes)
+broken("P9", FakePodCIDRs, "pod_cidrs", unlimited, "Requests have no time limit.")
