@@ -20,8 +20,6 @@ from tests.envtest.server import Identity, RealAPIServer
 from tests.support.api import API
 from tests.support.https import free_port
 
-__all__ = ["ControlPlane"]
-
 PORT = 6443
 _POD_CIDRS = "pod-cidrs"
 _CONTROLLERS, _SCHEDULER, _PROXY = "kube-controller-manager", "kube-scheduler", "kube-proxy"

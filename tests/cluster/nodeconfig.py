@@ -19,8 +19,6 @@ from attrs import frozen
 from tests.cluster.staticimages import PAUSE
 from tests.envtest.machine import EVICTION_SIGNALS
 
-__all__ = ["CONTAINERD_SOCKET", "NodePrograms", "Role", "kubeconfig", "user_data"]
-
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 _KUBELET = "/var/lib/kubelet"

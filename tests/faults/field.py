@@ -20,8 +20,6 @@ from tests.support.failover.supervisor import Candidate
 from tests.support.proxy import Asked, ChaosProxy, Network
 from tests.support.services import SERVICES, lb_service
 
-__all__ = ["STANDING", "Fault", "Field", "Stand"]
-
 STANDING: Final = tuple(f"std-{number}" for number in range(6))
 """Services that are there from the beginning, and that only faults change."""
 _LATE: Final = 40_000
@@ -103,13 +101,13 @@ class Field:
 
         self.cloud.faults.on(("ensure_load_balancer", "update_load_balancer"), look)
 
-    def await_call(self, method: str, key: str, timeout: float = 60.0) -> None:
+    def await_call(self, method: str, key: str) -> None:
         """Until such a call is under way."""
 
         def running() -> bool:
             return any(one.method == method and key in one.keys for one in self.cloud.calls.running())
 
-        eventually(running, timeout, self.stage.logs)
+        eventually(running, 60.0, self.stage.logs)
 
     # ---- objects
 

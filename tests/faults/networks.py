@@ -16,11 +16,6 @@ from typing_extensions import override
 
 from tests.support.proxy import Answer, Asked, Broken, Network
 
-__all__ = [
-    "Before", "Cutting", "EmptyLists", "Expiring", "Hanging", "Holding", "LosingAnswers", "Refusing", "Replaying",
-    "about", "expired", "is_lease",
-]  # fmt: skip
-
 Matches = Callable[[Asked], bool]
 _REASONS: Final = {
     401: "Unauthorized",
@@ -69,10 +64,11 @@ class Refusing(Network):
 
 
 class LosingAnswers(Network):
-    """The server does what is asked, and every second answer to a matching request is lost."""
+    """The server does what is asked, and every second answer to a matching request is lost, a
+    second later."""
 
-    def __init__(self, matches: Matches, seconds: float = 1.0) -> None:
-        self._matches, self._pause = matches, seconds
+    def __init__(self, matches: Matches) -> None:
+        self._matches = matches
         self._lock = threading.Lock()
         self._seen: Counter[str] = Counter()
         self.lost = 0
@@ -85,7 +81,7 @@ class LosingAnswers(Network):
             self._seen[key] += self._matches(asked)
             self.lost += lose
         if lose:
-            threading.Event().wait(self._pause)
+            threading.Event().wait(1.0)
             raise Broken
         return body
 

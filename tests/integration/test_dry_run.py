@@ -151,8 +151,8 @@ def of_cluster(outcome: Outcome) -> list[Row]:
     return [r for r in outcome.rows if r.kind == Kind.CHANGE and not r.action.endswith(("balancer", "route"))]
 
 
-def actions(outcome: Outcome, kind: str = Kind.CHANGE) -> set[tuple[str, str]]:
-    return {(str(row.subject), row.action) for row in outcome.rows if row.kind == kind}
+def actions(outcome: Outcome) -> set[tuple[str, str]]:
+    return {(str(row.subject), row.action) for row in outcome.rows if row.kind == Kind.CHANGE}
 
 
 def settled(api: Cluster, run: ManagerRun) -> None:

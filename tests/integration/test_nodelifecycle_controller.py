@@ -98,13 +98,11 @@ def _join(
     ready: str | Sequence[int] = "False",
     taints: Sequence[dict[str, Any]] = (),
     provider_id: str | None = "fake://i-{}",
-    zone: str = "",
 ) -> None:
     """Let nodes join; `ready` is the condition's status, or the numbers of those that are."""
 
     def create(number: int) -> None:
-        labels = {"topology.kubernetes.io/zone": zone} if zone else {}
-        node = small_node(_name(number), taints=[dict(taint) for taint in taints], labels=labels)
+        node = small_node(_name(number), taints=[dict(taint) for taint in taints])
         if provider_id is not None:
             node["spec"]["providerID"] = provider_id.format(_name(number))
         status = ready if isinstance(ready, str) else "True" if number in ready else "False"

@@ -17,8 +17,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cloudprovider.testing.waiting import eventually
 
-__all__ = ["EXAMPLE", "MODULE", "Process", "Start"]
-
 EXAMPLE = (sys.executable, str(Path(__file__).parents[2] / "examples" / "main.py"))
 """The vendor's ten-line main; its provider is the fake cloud."""
 MODULE = (sys.executable, "-m", "controllers.app")

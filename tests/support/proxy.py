@@ -26,8 +26,6 @@ from typing import Any
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-__all__ = ["Answer", "Asked", "Broken", "ChaosProxy", "Network"]
-
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive", "host"}
 
 

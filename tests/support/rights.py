@@ -23,8 +23,6 @@ from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.support.api import API, NAMESPACES
 
-__all__ = ["BINDINGS", "PATHS", "RBAC", "Restricted", "apply_rbac", "await_namespaces", "restricted"]
-
 RBAC = Path(__file__).parents[2] / "examples" / "deploy" / "kustomize" / "base" / "rbac.yaml"
 SERVICE_ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"

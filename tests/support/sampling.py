@@ -13,8 +13,6 @@ from attrs import define, field, frozen
 from tests.support.repeating import Repeating
 from tests.support.usage import Usage, usage
 
-__all__ = ["EVERY", "Life", "Sampler", "Slope", "slope"]
-
 EVERY = 5.0
 """Seconds between two samples."""
 _GROUPS = 12

@@ -28,8 +28,6 @@ from tests.support.api import NODES
 from tests.support.failover.audit import AuditLog
 from tests.support.services import SERVICES, lb_service
 
-__all__ = ["IDLE_SECONDS", "LATENCY_MS", "PHASES", "ROLLS", "WINDOW", "ZONES", "Size", "live"]
-
 LATENCY_MS = 50
 ZONES = 3
 ROLLS = 20

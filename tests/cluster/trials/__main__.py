@@ -21,8 +21,9 @@ from attrs import frozen
 from localcloud.layout import BadLayout
 
 from tests.bench.report import keep
-from tests.cluster.cluster import Cluster, ClusterError, MachineSpec, Options
+from tests.cluster.cluster import Cluster, ClusterError
 from tests.cluster.needs import Missing
+from tests.cluster.options import MachineSpec, Options
 from tests.cluster.trials import bootstrap, flow, hour, kills, machines, memory, migration, rights, sandbox, tokens
 from tests.cluster.trials.manager import processes
 from tests.cluster.trials.result import Result, block

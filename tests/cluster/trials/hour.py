@@ -11,8 +11,6 @@ from tests.cluster.trials.manager import holder, leader, processes
 from tests.cluster.trials.result import Result
 from tests.support.sampling import Life, Sampler, slope
 
-__all__ = ["METHOD", "TITLE", "judge", "run"]
-
 TITLE = "An hour of churn"
 METHOD = (
     "For an hour, an act a second: Services are made, changed and deleted; every 20 s a machine is powered off or on, "

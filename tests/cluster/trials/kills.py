@@ -11,7 +11,8 @@ from typing import Any
 from typing_extensions import override
 
 from tests.bench.witness import Tail
-from tests.cluster.cluster import MANAGER, Cluster, ClusterError, MachineSpec
+from tests.cluster.cluster import MANAGER, Cluster, ClusterError
+from tests.cluster.options import MachineSpec
 from tests.cluster.trials.manager import holder, kill, leader, replicas
 from tests.cluster.trials.operator import Operator
 from tests.cluster.trials.result import Result
@@ -22,8 +23,6 @@ from tests.support.failover.audit import AuditLog
 from tests.support.failover.churn import ServiceChurn
 from tests.support.failover.fencing import judge
 from tests.support.services import SERVICES
-
-__all__ = ["METHOD", "TITLE", "MachineChurn", "agree", "clean", "run"]
 
 KILLS = 20
 TITLE = f"The leader killed {KILLS} times"

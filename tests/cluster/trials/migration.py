@@ -26,8 +26,6 @@ from tests.support.failover.audit import AuditLog
 from tests.support.failover.fencing import judge
 from tests.support.services import SERVICES, ingress
 
-__all__ = ["METHOD", "TITLE", "State", "changes", "compare", "go_manager", "run"]
-
 TITLE = "From the Go manager to ours and back"
 METHOD = (
     "Go's own cloud-controller-manager, with a provider in Go for the same cloud, and ours take turns, as the guide "

@@ -10,8 +10,6 @@ from attrs import define, field
 
 from tests.bench.report import machine
 
-__all__ = ["Result", "block"]
-
 WIDTH = 100
 
 

@@ -17,8 +17,6 @@ from attrs import field, frozen
 
 from tests.bench.witness import Tail
 
-__all__ = ["AuditLog", "Request", "parse"]
-
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 

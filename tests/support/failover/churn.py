@@ -16,8 +16,6 @@ from tests.support.nodes import small_node
 from tests.support.repeating import Repeating
 from tests.support.services import SERVICES, lb_service
 
-__all__ = ["POD_RANGE", "SERVICES", "Churn", "ServiceChurn", "node"]
-
 POD_RANGE: Final = "10.128.0.0/9"
 _SERVICE_NAMES: Final = 20
 
