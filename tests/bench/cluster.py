@@ -13,7 +13,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.ccm import NAME
+from kubernetes.client.models.v1_node import V1Node
+
+from controllers.node.changes import initialization
+from tests.bench.ccm import NAME, metadata_of
 from tests.envtest.server import Identity, RealAPIServer
 from tests.support.api import API, NODES, STRATEGIC
 from tests.support.nodes import big_node
@@ -87,6 +90,17 @@ def new_nodes(count: int, prefix: str = "node", *, images: int = 50) -> list[JSO
 def known_nodes(names: Iterable[str], *, ready: bool = True) -> list[JSON]:
     """Nodes that were initialised already."""
     return [_known(name, ready) for name in names]
+
+
+def initialised(raw: JSON) -> JSON:
+    """A node as our controller leaves it, to which nothing has to be done."""
+    node = V1Node.from_dict(raw)
+    assert node is not None
+    status, rest = initialization(node, metadata_of(raw["metadata"]["name"])).patches
+    raw["status"]["addresses"] = status.body["status"]["addresses"][1:]
+    raw["metadata"] |= {key: {**raw["metadata"].get(key, {}), **more} for key, more in rest.body["metadata"].items()}
+    raw["spec"] = {"providerID": rest.body["spec"]["providerID"]}
+    return raw
 
 
 def _known(name: str, ready: bool) -> JSON:

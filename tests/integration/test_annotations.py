@@ -11,7 +11,6 @@ from kubernetes.client.models import V1LoadBalancerIngress, V1LoadBalancerStatus
 from cloudprovider import Interface, LoadBalancer
 from cloudprovider.helpers import BOOL, Duration, ServiceAnnotations, annotation
 from cloudprovider.testing.waiting import eventually
-from controllers.manager.embedding import Host
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
 from tests.integration.conftest import EMBEDDED, Cluster
@@ -71,16 +70,13 @@ def _service(**annotations: str) -> dict[str, Any]:
 @EMBEDDED
 def test_mistakes_are_one_event_and_what_is_mended_is_built(api: Cluster) -> None:
     cloud = Picky()
-
-    def make(host: Host) -> ServiceController:
-        options = ServiceOptions(cluster_name="test", drift_check_period=3600.0)
-        return ServiceController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics)
+    options = ServiceOptions(cluster_name="test", drift_check_period=3600.0)
 
     def failures() -> list[dict[str, Any]]:
         return [event for event in api.events_of("web") if event["reason"] == "SyncLoadBalancerFailed"]
 
     api.create(SERVICES, _service(internl="true", **{"idle-timeout": "5 minutes"}))
-    with at_work(make, api.kubeconfig, cloud):
+    with at_work(ServiceController, api.kubeconfig, cloud, options):
         eventually(failures)
         [told] = failures()
         assert told["type"] == "Warning"

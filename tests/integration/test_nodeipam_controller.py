@@ -25,7 +25,6 @@ from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, PlanRun, parse
-from controllers.manager.embedding import Host
 from controllers.nodeipam import startup_barrier
 from controllers.nodeipam.changes import SEAL
 from controllers.nodeipam.controller import NodeIPAMController
@@ -54,15 +53,9 @@ def allocating(
     options = NodeIPAMOptions(
         allocate_node_cidrs=True, cluster_cidrs=parse_cluster_cidrs(cidrs), **{"drain_timeout": 5.0, **settings}
     )
-    made: list[NodeIPAMController] = []
-
-    def make(host: Host) -> NodeIPAMController:
-        made.append(NodeIPAMController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics))
-        return made[0]
-
-    with at_work(make, api.kubeconfig, cloud or FakeCloud()) as metrics:
-        yield metrics, made[0]
-        assert well == all(ok for _, ok, _ in made[0].remarks()), made[0].remarks()
+    with at_work(NodeIPAMController, api.kubeconfig, cloud or FakeCloud(), options) as running:
+        yield running.metrics, running.controller
+        assert well == all(ok for _, ok, _ in running.controller.remarks()), running.controller.remarks()
 
 
 def add(api: Cluster, name: str, *cidrs: str) -> dict[str, Any]:

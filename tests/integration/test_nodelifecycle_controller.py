@@ -3,29 +3,25 @@ with it."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve, frozen
-from attrs import field as attr
+from attrs import evolve
 
 from cloudprovider import CloudProviderError
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs, raises
 from cloudprovider.testing.waiting import eventually
-from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.cloudcalls import CloudCallOptions
 from controllers.nodelifecycle.controller import NodeLifecycleController
 from controllers.nodelifecycle.options import BreakerOptions, NodeLifecycleOptions
-from controllers.runtime.api import ClientBuilder
-from controllers.runtime.cache import InformerFactory
-from controllers.runtime.metrics import Metrics
 from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.support.api import EVENTS, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.running import Running, at_work
 
 FAST = NodeLifecycleOptions(node_monitor_period=0.2, breaker=BreakerOptions(ready_grace=2.0))
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
@@ -36,42 +32,10 @@ SINGLE = ["instances_v2", "zones"]
 LEGACY = ["instances", "zones"]
 
 
-@frozen
-class Running:
-    controller: NodeLifecycleController
-    metrics: Metrics
-    stop: threading.Event = attr(factory=threading.Event)
-
-    def count(self, sample: str, **labels: str) -> float:
-        return self.metrics.value(sample, **labels) or 0.0
-
-
-@contextmanager
 def lifecycle(
-    kubeconfig: Path,
-    cloud: FakeCloud,
-    options: NodeLifecycleOptions = FAST,
-    calls: CloudCallOptions | None = None,
-) -> Iterator[Running]:
-    """The controller at work, stopped and drained at the end."""
-    metrics = Metrics()
-    clients = ClientBuilder.from_options(kubeconfig=str(kubeconfig), metrics=metrics)
-    informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics)
-    gateway = CloudCalls(cloud, options=calls, metrics=metrics)
-    controller = NodeLifecycleController(clients, informers, gateway, options=options, metrics=metrics)
-    running = Running(controller, metrics)
-    informers.start()
-    thread = threading.Thread(target=controller.run, args=(running.stop,), name="lifecycle")
-    thread.start()
-    try:
-        yield running
-    finally:
-        running.stop.set()
-        thread.join(40)
-        informers.stop()
-        gateway.close()
-        clients.close()
-    assert not thread.is_alive(), "the controller did not drain"
+    kubeconfig: Path, cloud: FakeCloud, options: NodeLifecycleOptions = FAST, calls: CloudCallOptions | None = None
+) -> AbstractContextManager[Running[NodeLifecycleController]]:
+    return at_work(NodeLifecycleController, kubeconfig, cloud, options, calls=calls)
 
 
 @contextmanager
@@ -146,7 +110,7 @@ def _event(api: Cluster, reason: str, name: str = "node-0000") -> dict[str, Any]
     return _reasons(api, name)[reason]
 
 
-def _pass(running: Running, sweeps: int = 4) -> None:
+def _pass(running: Running[NodeLifecycleController], sweeps: int = 4) -> None:
     """Wait until every node that is asked about has been, so many times."""
     began = running.count("workqueue_work_duration_seconds_count", name="NodeLifecycle")
     eventually(lambda: running.count("workqueue_work_duration_seconds_count", name="NodeLifecycle") >= began + sweeps)

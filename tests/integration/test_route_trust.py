@@ -13,8 +13,6 @@ from cloudprovider import Route
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from cloudprovider.testing.fake.others import FakeRoutes
 from cloudprovider.testing.waiting import eventually
-from controllers.manager.embedding import Host
-from controllers.route.controller import RouteController
 from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.integration.test_route_controller import (
@@ -29,7 +27,6 @@ from tests.integration.test_route_controller import (
 )
 from tests.support.api import API, NODES, STRATEGIC
 from tests.support.nodes import small_node
-from tests.support.running import at_work
 
 PERIOD = 0.5
 
@@ -141,20 +138,6 @@ class Sloppy(FakeRoutes):
 @EMBEDDED
 def test_beside_routes_that_cannot_be_read_nothing_is_created_and_health_names_them(api: Cluster) -> None:
     _add_node(api, "n1", "10.244.1.0/24")
-    made: list[RouteController] = []
-
-    def make(host: Host) -> RouteController:
-        made.append(
-            RouteController(
-                host.clients,
-                host.informers,
-                host.cloud,
-                options=_options(route_reconciliation_period=PERIOD),
-                metrics=host.metrics,
-            )
-        )
-        return made[0]
-
     with FakeCloud(FakeConfig.model_validate({"log": "all"})) as cloud:
         with _running(api.kubeconfig, cloud):
             eventually(lambda: _reason(api, "n1") == CREATED)
@@ -163,8 +146,8 @@ def test_beside_routes_that_cannot_be_read_nothing_is_created_and_health_names_t
         assert routes is not None
         routes.__class__ = Sloppy
         _add_node(api, "n2", "10.244.2.0/24")
-        with at_work(make, api.kubeconfig, cloud):
-            ((name, well, detail),) = eventually(lambda: [one for one in made[0].remarks() if not one[1]])
+        with _running(api.kubeconfig, cloud, _options(route_reconciliation_period=PERIOD)) as running:
+            ((name, well, detail),) = eventually(lambda: [one for one in running.controller.remarks() if not one[1]])
             assert (name, well) == ("routes", False)
             assert "to node 'n1': the destination_cidr '10.244.1.0' has no prefix length" in detail
             _periods(cloud, 2)
@@ -172,7 +155,7 @@ def test_beside_routes_that_cannot_be_read_nothing_is_created_and_health_names_t
             assert _condition_is_absent(api, "n2")
             routes.__class__ = FakeRoutes
             eventually(lambda: _reason(api, "n2") == CREATED, timeout=60)
-            assert made[0].remarks() == [("routes", True, "")]
+            assert running.controller.remarks() == [("routes", True, "")]
 
 
 def _condition_is_absent(api: Cluster, name: str) -> bool:

@@ -18,7 +18,6 @@ import pytest
 from cloudprovider import RetryError, Throttled
 from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, answers, half_builds, hangs, raises
 from cloudprovider.testing.waiting import eventually
-from controllers.manager.embedding import Host
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
 from tests.envtest.server import RealAPIServer
@@ -136,10 +135,6 @@ def test_cluster_and_cloud_agree_when_the_storm_is_over(api: Cluster, tmp_path: 
     dice = random.Random(seed)
     token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
     options = ServiceOptions(cluster_name="storm", node_sync_window=0.05, drift_check_period=600.0)
-
-    def make(host: Host) -> ServiceController:
-        return ServiceController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics)
-
     settings = {"log": "all", "on_demand": {}, "latency": {"*": 0.01}}
     with FakeCloud(FakeConfig.model_validate(settings)) as cloud, ChaosProxy(api.url, api.ca_file) as proxy:
         kubeconfig = proxy.write_kubeconfig(tmp_path / "through-proxy", token)
@@ -149,14 +144,14 @@ def test_cluster_and_cloud_agree_when_the_storm_is_over(api: Cluster, tmp_path: 
         for method, probability, do in FAULTS:
             cloud.faults.on(method, _now_and_then(random.Random(f"{seed}{method}{probability}"), probability, do))
         for _ in range(3):
-            with at_work(make, kubeconfig, cloud):
+            with at_work(ServiceController, kubeconfig, cloud, options):
                 for step in range(40):
                     users.act()
                     if step % 15 == 10:
                         proxy.cut()
                     time.sleep(dice.random() * 0.04)
         cloud.faults.clear()
-        with at_work(make, kubeconfig, cloud):
+        with at_work(ServiceController, kubeconfig, cloud, options):
             eventually(
                 lambda: not _disagreement(api, cloud), 90, message=lambda: _disagreement(api, cloud) or "it agrees now"
             )

@@ -14,14 +14,12 @@ from cloudprovider import Interface
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
-from controllers.manager.embedding import Host
-from controllers.runtime.metrics import Metrics
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
-from tests.support.running import at_work
+from tests.support.running import Running, at_work
 from tests.support.services import FINALIZER, NOTE, SERVICES, ingress, lb_service
 
 INSTANCES = [{"name": f"node-{number}"} for number in range(6)]
@@ -44,15 +42,8 @@ def _options(**settings: Any) -> ServiceOptions:
 
 def _running(
     kubeconfig: Path, cloud: Interface, options: ServiceOptions | None = None, calls: CloudCallOptions | None = None
-) -> AbstractContextManager[Metrics]:
-    """The controller at work; stopped and drained at the end."""
-
-    def make(host: Host) -> ServiceController:
-        return ServiceController(
-            host.clients, host.informers, host.cloud, options=options or _options(), metrics=host.metrics
-        )
-
-    return at_work(make, kubeconfig, cloud, calls)
+) -> AbstractContextManager[Running[ServiceController]]:
+    return at_work(ServiceController, kubeconfig, cloud, options or _options(), calls=calls)
 
 
 def _add_node(api: Cluster, name: str, **fields: Any) -> None:
@@ -85,7 +76,7 @@ def test_a_service_gets_its_load_balancer_and_loses_it_when_deleted(api: Cluster
     api.create(SERVICES, lb_service("web"))
     api.create(SERVICES, lb_service("inside", type="ClusterIP"))
     api.create(SERVICES, lb_service("classy", loadBalancerClass="example.com/other"))
-    with _running(api.kubeconfig, cloud) as metrics:
+    with _running(api.kubeconfig, cloud) as running:
         eventually(lambda: _ingress(api, "web"))
         service = api.get(f"{SERVICES}/web")
         [balancer] = cloud.console.load_balancers()
@@ -93,12 +84,12 @@ def test_a_service_gets_its_load_balancer_and_loses_it_when_deleted(api: Cluster
         assert service["metadata"]["finalizers"] == [FINALIZER]
         assert NOTE in service["metadata"]["annotations"]
         eventually(lambda: {"EnsuringLoadBalancer", "EnsuredLoadBalancer"} <= set(_reasons(api, "web")))
-        assert metrics.value("service_controller_load_balancers") == 1
+        assert running.metrics.value("service_controller_load_balancers") == 1
         api.delete(f"{SERVICES}/web")
         eventually(lambda: api.find(f"{SERVICES}/web") is None)
         assert cloud.console.load_balancers() == []
         eventually(lambda: {"DeletingLoadBalancer", "DeletedLoadBalancer"} <= set(_reasons(api, "web")))
-        eventually(lambda: metrics.value("service_controller_load_balancers") == 0)
+        eventually(lambda: running.metrics.value("service_controller_load_balancers") == 0)
     assert not cloud.calls.overlaps()
     for name in ("inside", "classy"):
         assert "finalizers" not in api.get(f"{SERVICES}/{name}")["metadata"]

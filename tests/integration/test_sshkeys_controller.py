@@ -38,9 +38,7 @@ def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_cha
     api.create(NODES, small_node("node-0001"))
     with (
         caplog.at_level(logging.DEBUG),
-        at_work(
-            lambda host: SSHKeyController(host.clients, host.informers, host.cloud, options=options), kubeconfig, cloud
-        ),
+        at_work(SSHKeyController, kubeconfig, cloud, options),
     ):
         eventually(lambda: cloud.console.ssh_keys("node-0001") == [("ada", PUBLIC)], 60)
         for number in range(10):

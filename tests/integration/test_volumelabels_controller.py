@@ -4,8 +4,8 @@ told why not."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,7 @@ from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from cloudprovider import CloudProviderError, DiskNotFound, Interface, PVLabeler
 from cloudprovider.helpers import key_of
 from cloudprovider.testing.waiting import eventually
-from controllers.runtime.metrics import Metrics
 from controllers.volumelabels.controller import VolumeLabelController
-from controllers.volumelabels.options import VolumeLabelOptions
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.process import MODULE, Start
 from tests.support.running import at_work
@@ -62,17 +60,8 @@ def volume(name: str, labels: dict[str, str] | None = None, **spec: Any) -> dict
     }
 
 
-@contextmanager
-def labelling(api: Cluster, disks: Disks, folder: Path) -> Iterator[Metrics]:
-    kubeconfig = Path(api.server.write_kubeconfig(folder / "admin"))
-    with at_work(
-        lambda host: VolumeLabelController(
-            host.clients, host.informers, host.cloud, options=VolumeLabelOptions(), metrics=host.metrics
-        ),
-        kubeconfig,
-        disks,
-    ) as metrics:
-        yield metrics
+def labelling(api: Cluster, disks: Disks, folder: Path) -> AbstractContextManager[object]:
+    return at_work(VolumeLabelController, api.server.write_kubeconfig(folder / "admin"), disks)
 
 
 def zones_allowed(found: dict[str, Any]) -> dict[str, list[str]]:
