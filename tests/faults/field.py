@@ -130,16 +130,13 @@ class Field:
         """Note that its user wants no load balancer from now on."""
         self.gave_up[f"default/{name}"] = time.time()
 
-    def join(self, count: int = 1, *, ready: bool = True) -> None:
+    def join(self, count: int = 1, *, ready: str = "True") -> None:
         """Make machines, and their Nodes."""
         for _ in range(count):
             number, self._next = self._next, self._next + 1
             name = f"made-{number}"
             self.add_machine(name, number)
-            made = node(name, number - _LATE + 1000)
-            if not ready:
-                made["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]
-            self.api.create(NODES, made)
+            self.api.create(NODES, node(name, number - _LATE + 1000, ready))
 
     def add_machine(self, name: str, number: int) -> None:
         """Only the machine."""

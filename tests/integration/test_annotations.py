@@ -15,8 +15,7 @@ from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.running import at_work
-
-SERVICES = "/api/v1/namespaces/default/services"
+from tests.support.services import SERVICES, addresses, lb_service
 
 
 class Acme(ServiceAnnotations, prefix="acme.example/"):
@@ -55,18 +54,6 @@ class Picky(Interface, LoadBalancer):
         self.built.pop(self.get_load_balancer_name(cluster_name, service), None)
 
 
-def _service(**annotations: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {
-            "name": "web",
-            "annotations": {f"acme.example/{name}": text for name, text in annotations.items()},
-        },
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": "web"}},
-    }
-
-
 @EMBEDDED
 def test_mistakes_are_one_event_and_what_is_mended_is_built(api: Cluster) -> None:
     cloud = Picky()
@@ -75,7 +62,9 @@ def test_mistakes_are_one_event_and_what_is_mended_is_built(api: Cluster) -> Non
     def failures() -> list[dict[str, Any]]:
         return [event for event in api.events_of("web") if event["reason"] == "SyncLoadBalancerFailed"]
 
-    api.create(SERVICES, _service(internl="true", **{"idle-timeout": "5 minutes"}))
+    wrong = lb_service("web")
+    wrong["metadata"]["annotations"] = {"acme.example/internl": "true", "acme.example/idle-timeout": "5 minutes"}
+    api.create(SERVICES, wrong)
     with at_work(ServiceController, api.kubeconfig, cloud, options):
         eventually(failures)
         [told] = failures()
@@ -88,6 +77,5 @@ def test_mistakes_are_one_event_and_what_is_mended_is_built(api: Cluster) -> Non
         assert cloud.built == {}
         mended = {"acme.example/internl": None, "acme.example/internal": "true", "acme.example/idle-timeout": "5m"}
         api.patch(f"{SERVICES}/web", {"metadata": {"annotations": mended}})
-        eventually(lambda: api.get(f"{SERVICES}/web")["status"].get("loadBalancer", {}).get("ingress"))
-        assert api.get(f"{SERVICES}/web")["status"]["loadBalancer"]["ingress"][0]["ip"] == "10.0.0.9"
+        eventually(lambda: addresses(api.get(f"{SERVICES}/web")) == ["10.0.0.9"])
         assert [event.get("count", 1) for event in failures()] == [1]

@@ -118,11 +118,9 @@ def fill(api: Cluster, *, initialised: bool) -> None:
     have."""
     _create_volume(api, "lost")
     for number in range(4):
-        node = small_node(f"node-000{number}", taints=[] if initialised else None)
-        node["spec"] |= {"podCIDR": f"10.244.{number}.0/24", "podCIDRs": [f"10.244.{number}.0/24"]}
-        node["spec"] |= {"providerID": f"fake://i-{node['metadata']['name']}"} if initialised else {}
-        node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
-        api.create(NODES, node)
+        provider_id = f"fake://i-node-000{number}" if initialised else ""
+        cidrs = [f"10.244.{number}.0/24"]
+        api.create(NODES, small_node(f"node-000{number}", provider_id=provider_id, cidrs=cidrs, ready="False"))
     for name in ("web", "broken"):
         api.create(SERVICES, lb_service(name))
 
@@ -174,9 +172,8 @@ def replace(api: Cluster, cloud: FakeCloud, turn: int) -> None:
     """A Ready node joins; the machine of the one before is replaced, and the new kubelet goes on
     with its Node."""
     made = cloud.console.add_instance(f"moving-{turn}", addresses={"InternalIP": "10.7.0.9"})
-    node = small_node(f"moving-{turn}", taints=[])
-    node["spec"]["providerID"] = f"fake://{made.id}"
-    node["status"] |= {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"machineID": "first"}}
+    node = small_node(f"moving-{turn}", provider_id=f"fake://{made.id}", ready="True")
+    node["status"]["nodeInfo"] = {"machineID": "first"}
     api.create(NODES, node)
     if turn:
         former = f"moving-{turn - 4}"

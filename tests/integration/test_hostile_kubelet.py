@@ -61,9 +61,7 @@ class Kubelet:
     ) -> None:
         """Register a Node of one's own that says Ready."""
         labels = {"kubernetes.io/hostname": MINE, ZONE: zone, **metadata.pop("labels", {})}
-        body = small_node(MINE, taints=taints or [], labels=labels, **metadata)
-        body["spec"]["providerID"] = provider_id
-        body["status"]["conditions"] = [ready_condition(True)]
+        body = small_node(MINE, taints=taints, provider_id=provider_id, ready="True", labels=labels, **metadata)
         if addresses is not None:
             body["status"]["addresses"] = addresses
         self.api.create(NODES, body)
@@ -195,9 +193,7 @@ def _cloud() -> Iterator[FakeCloud]:
 def _join(api: Cluster) -> None:
     """The other nodes join, and are initialised."""
     for name in OTHERS:
-        body = small_node(name, labels={"kubernetes.io/hostname": name})
-        body["status"]["conditions"] = [ready_condition(True)]
-        api.create(NODES, body)
+        api.create(NODES, small_node(name, ready="True", labels={"kubernetes.io/hostname": name}))
     eventually(lambda: all(ZONE in api.get(f"{NODES}/{name}")["metadata"]["labels"] for name in OTHERS))
     for name in OTHERS:
         eventually(lambda path=f"{NODES}/{name}": UNINITIALIZED not in api.get(path)["spec"].get("taints", ()))  # type: ignore[misc]

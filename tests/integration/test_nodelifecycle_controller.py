@@ -61,17 +61,14 @@ def _join(
     *,
     ready: str | Sequence[int] = "False",
     taints: Sequence[dict[str, Any]] = (),
-    provider_id: str | None = "fake://i-{}",
+    provider_id: str = "fake://i-{}",
 ) -> None:
     """Let nodes join; `ready` is the condition's status, or the numbers of those that are."""
 
     def create(number: int) -> None:
-        node = small_node(_name(number), taints=[dict(taint) for taint in taints])
-        if provider_id is not None:
-            node["spec"]["providerID"] = provider_id.format(_name(number))
+        own_id = provider_id.format(_name(number))
         status = ready if isinstance(ready, str) else "True" if number in ready else "False"
-        node["status"]["conditions"] = [{"type": "Ready", "status": status}]
-        api.create(NODES, node)
+        api.create(NODES, small_node(_name(number), taints=taints, provider_id=own_id, ready=status))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(create, numbers))
@@ -91,23 +88,14 @@ def _names(api: Cluster) -> set[str]:
     return {node["metadata"]["name"] for node in api.items(NODES)}
 
 
-def _versions(api: Cluster) -> dict[str, str]:
-    """By name; one that changes is a write."""
-    return {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
-
-
 def _taints(api: Cluster, name: str = "node-0000") -> set[str]:
     return {taint["key"] for taint in api.get(f"{NODES}/{name}")["spec"].get("taints", ())}
 
 
-def _reasons(api: Cluster, name: str = "node-0000") -> dict[str, dict[str, Any]]:
-    return {event["reason"]: event for event in api.events_of(name)}
-
-
 def _event(api: Cluster, reason: str, name: str = "node-0000") -> dict[str, Any]:
     """Wait for an Event about a node."""
-    eventually(lambda: reason in _reasons(api, name))
-    return _reasons(api, name)[reason]
+    eventually(lambda: reason in api.reasons(name))
+    return next(event for event in api.events_of(name) if event["reason"] == reason)
 
 
 def _pass(running: Running[NodeLifecycleController], sweeps: int = 4) -> None:
@@ -162,7 +150,7 @@ def _alarms(api: Cluster) -> int:
 @EMBEDDED
 def test_a_cloud_whose_credentials_expired_costs_no_node(api: Cluster, cloud: FakeCloud) -> None:
     _join(api, range(20), ready=[0])
-    before = _versions(api)
+    before = api.versions(NODES)
     expired = CloudProviderError("the credentials of this client have expired")
     cloud.faults.on("instance*", raises(expired))
     options = evolve(FAST, unknown_event_after=0.5)
@@ -171,7 +159,7 @@ def test_a_cloud_whose_credentials_expired_costs_no_node(api: Cluster, cloud: Fa
         # Each node's Event comes when its own turn does; on a busy machine some are asked later
         # than the seventh.
         eventually(lambda: running.count("node_lifecycle_unknown_nodes") == 19)
-        assert _versions(api) == before
+        assert api.versions(NODES) == before
         cloud.faults.clear()
         cloud.console.remove_instance("node-0007")
         eventually(lambda: "node-0007" not in _names(api), timeout=60)
@@ -206,14 +194,14 @@ def test_a_node_that_returned_unseen_is_not_deleted(api: Cluster, cloud: FakeClo
         eventually(lambda: SHUTDOWN in _taints(api, "node-0002"))
         _pass(running)
     assert _names(api) == {"node-0000", "node-0001", "node-0002"}
-    assert "DeletingNode" not in _reasons(api)
+    assert "DeletingNode" not in api.reasons("node-0000")
     assert deletes[0]["preconditions"]["uid"] == api.get(f"{NODES}/node-0000")["metadata"]["uid"]
 
 
 @pytest.mark.row("N3", "N6")
 def test_foreign_and_new_nodes_are_left_alone(api: Cluster, cloud: FakeCloud) -> None:
     _join(api, [0], provider_id="other://i-{}", taints=[{"key": SHUTDOWN, "effect": "NoSchedule"}])
-    _join(api, [1], provider_id=None)
+    _join(api, [1], provider_id="")
     _join(api, [2], taints=[UNINITIALIZED])
     _join(api, [3])
     _join(api, [4], ready="True")
@@ -297,7 +285,7 @@ def test_shut_down_and_back(api: Cluster, cloud: FakeCloud) -> None:
         eventually(lambda: SHUTDOWN not in _taints(api, "node-0001"))
         cloud.console.set_shutdown("node-0000")
         eventually(lambda: SHUTDOWN in _taints(api))
-        versions = _versions(api)
+        versions = api.versions(NODES)
         _pass(running, 10)
-        assert _versions(api) == versions, "no write when nothing changed"
+        assert api.versions(NODES) == versions, "no write when nothing changed"
     assert OUT_OF_SERVICE not in _taints(api)

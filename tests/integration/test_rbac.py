@@ -77,11 +77,10 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
     cloud = share(CLOUD)
     cloud.faults.on("instance*_metadata", raises(RuntimeError("no such luck")), key="node-0002")
     for number in range(3):
-        node = small_node(f"node-000{number}")
-        node["spec"] |= {"podCIDR": f"10.244.{number}.0/24", "podCIDRs": [f"10.244.{number}.0/24"]}
         # Whom the cloud calls gone is not Ready, and a Ready node vouches for the cloud: nothing is
         # waited for.
-        node["status"]["conditions"] = [{"type": "Ready", "status": "False" if number == 1 else "True"}]
+        ready = "False" if number == 1 else "True"
+        node = small_node(f"node-000{number}", cidrs=[f"10.244.{number}.0/24"], ready=ready)
         node["status"]["nodeInfo"] = {"machineID": "first"}
         api.create(NODES, node)
     api.create(SERVICES, lb_service("web"))

@@ -55,7 +55,7 @@ def test_a_missing_right_is_named_once_and_costs_only_what_needs_it(
         eventually(lambda: not is_tainted(api.get(f"{NODES}/n0")), 60, lambda: process.log)
         eventually(lambda: process.ask("/readyz")[0] == 200)
         if resource != "events":
-            eventually(lambda: [event["reason"] for event in api.events_of("n0")] == ["Synced"])
+            eventually(lambda: api.reasons("n0") == ["Synced"])
         process.signal(signal.SIGTERM)
         assert process.ended() == 0
     assert len(_told(process)) == 1

@@ -84,9 +84,7 @@ class Users:
         if self.api.find(f"{NODES}/{name}") is not None:
             self.api.delete(f"{NODES}/{name}")
             return
-        node = small_node(name, taints=[])
-        node["spec"]["providerID"] = f"fake://{name}"
-        self.api.create(NODES, node)
+        self.api.create(NODES, small_node(name, provider_id=f"fake://{name}"))
 
 
 def _disagreement(api: Cluster, cloud: FakeCloud) -> str:

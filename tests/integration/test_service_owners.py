@@ -37,9 +37,7 @@ def cloud() -> Iterator[FakeCloud]:
 
 @pytest.fixture(autouse=True)
 def _node(api: Cluster) -> None:
-    node = small_node("node-0", taints=[])
-    node["spec"]["providerID"] = "fake://node-0"
-    api.create(NODES, node)
+    api.create(NODES, small_node("node-0", provider_id="fake://node-0"))
 
 
 def _running(kubeconfig: Path, cloud: Interface) -> AbstractContextManager[Running[ServiceController]]:

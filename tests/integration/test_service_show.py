@@ -40,9 +40,7 @@ class Stage:
         return self.process
 
     def node(self, name: str) -> None:
-        node = small_node(name, taints=[])
-        node["spec"]["providerID"] = f"fake://{name}"
-        self.api.create(NODES, node)
+        self.api.create(NODES, small_node(name, provider_id=f"fake://{name}"))
 
     def agrees(self) -> None:
         """Every Service that wants one has exactly its own load balancer, and there is no other."""

@@ -41,11 +41,6 @@ def _synced(api: Cluster) -> set[str]:
     return {event["involvedObject"]["name"] for event in api.items(EVENTS) if event["reason"] == "Synced"}
 
 
-def _told(api: Cluster, name: str) -> dict[str, str]:
-    """The Events of a node: message by reason."""
-    return {event["reason"]: event["message"] for event in api.events_of(name)}
-
-
 def _join(api: Cluster, names: Iterable[str]) -> None:
     for name in names:
         api.create(NODES, small_node(name))
@@ -75,13 +70,13 @@ def _start(start: Start, api: Cluster, folder: Path) -> Process:
 def _see_the_three(api: Cluster, process: Process, method: str, counter: str) -> None:
     """All others are initialised at once, and of the three tell Events, health and metrics."""
     eventually(lambda: _ready(api) == set(EARLY) - set(SICK), 60, lambda: (_ready(api), process.log))
-    eventually(lambda: "CloudCallOverdue" in _told(api, HUNG), 60, lambda: process.log)
-    eventually(lambda: "FailedToInitializeNode" in _told(api, RAISING), 60, lambda: process.log)
-    eventually(lambda: "InvalidInstanceMetadata" in _told(api, JUNK), 60, lambda: process.log)
-    assert "no such luck" in _told(api, RAISING)["FailedToInitializeNode"]
-    assert "not-an-address" in _told(api, JUNK)["InvalidInstanceMetadata"]
+    eventually(lambda: "CloudCallOverdue" in api.told(HUNG), 60, lambda: process.log)
+    eventually(lambda: "FailedToInitializeNode" in api.told(RAISING), 60, lambda: process.log)
+    eventually(lambda: "InvalidInstanceMetadata" in api.told(JUNK), 60, lambda: process.log)
+    assert "no such luck" in api.told(RAISING)["FailedToInitializeNode"]
+    assert "not-an-address" in api.told(JUNK)["InvalidInstanceMetadata"]
     assert not [event for event in api.items(EVENTS) if "not answered for a batch" in event["message"]], "no one else's"
-    assert all("the node stays tainted until this succeeds" in " ".join(_told(api, name).values()) for name in SICK)
+    assert all("the node stays tainted until this succeeds" in " ".join(api.told(name).values()) for name in SICK)
     status, text = process.ask("/healthz")
     assert status == 500
     assert "[-]cloud-calls failed: overdue: " in text

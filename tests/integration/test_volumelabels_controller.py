@@ -69,19 +69,15 @@ def zones_allowed(found: dict[str, Any]) -> dict[str, list[str]]:
     return {one["key"]: one["values"] for one in term["matchExpressions"]}
 
 
-def reasons(api: Cluster, name: str) -> list[str]:
-    return [event["reason"] for event in api.events_of(name)]
-
-
 def test_volumes_of_this_cloud_are_labelled_once_and_all_others_left_alone(api: Cluster, tmp_path: Path) -> None:
     disks = Disks({"bare": {ZONE: "z-1", REGION: "r-1"}, "spread": {ZONE: "z-1__z-2"}, "driven": {ZONE: "z-1"}})
     api.create(VOLUMES, volume("bare"))
     api.create(VOLUMES, volume("foreign"))
     api.create(VOLUMES, volume("driven", csi={"driver": "csi.example.com", "volumeHandle": "d-1"}))
     with labelling(api, disks, tmp_path):
-        eventually(lambda: reasons(api, "bare") == ["LabelledVolume"], 60)
+        eventually(lambda: api.reasons("bare") == ["LabelledVolume"], 60)
         api.create(VOLUMES, volume("spread"))
-        eventually(lambda: reasons(api, "spread") == ["LabelledVolume"], 60)
+        eventually(lambda: api.reasons("spread") == ["LabelledVolume"], 60)
         api.patch(f"{VOLUMES}/bare", {"metadata": {"annotations": {"example.com/seen": "1"}}})
         eventually(lambda: "foreign" in disks.asked, 60)
     written = {item["metadata"]["name"]: item for item in api.items(VOLUMES)}
@@ -92,13 +88,13 @@ def test_volumes_of_this_cloud_are_labelled_once_and_all_others_left_alone(api: 
     for name in ("foreign", "driven"):
         assert not written[name]["metadata"].get("labels")
         assert "nodeAffinity" not in written[name]["spec"]
-        assert reasons(api, name) == []
+        assert api.reasons(name) == []
     assert sorted(disks.asked) == ["bare", "foreign", "spread"]
 
-    versions = {name: item["metadata"]["resourceVersion"] for name, item in written.items()}
+    versions = api.versions(VOLUMES)
     with labelling(api, disks, tmp_path):  # the next process writes nothing, and asks about what lacks something
         eventually(lambda: disks.asked.count("foreign") == 2, 60)
-    assert {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in api.items(VOLUMES)} == versions
+    assert api.versions(VOLUMES) == versions
     assert disks.asked.count("bare") == 1
 
 
@@ -108,8 +104,8 @@ def test_what_a_user_wrote_stays_and_a_contradiction_is_told(api: Cluster, tmp_p
     api.create(VOLUMES, volume("moved", {ZONE: "z-9"}))
     api.create(VOLUMES, volume("half", {ZONE: "z-1", "team": "blue"}))
     with labelling(api, disks, tmp_path):
-        eventually(lambda: reasons(api, "moved") == ["VolumeLabelsContradict"], 60)
-        eventually(lambda: reasons(api, "half") == ["LabelledVolume"], 60)
+        eventually(lambda: api.reasons("moved") == ["VolumeLabelsContradict"], 60)
+        eventually(lambda: api.reasons("half") == ["LabelledVolume"], 60)
         [event] = api.events_of("moved")
         assert f"its label {ZONE} is 'z-9', and the cloud says 'z-1'" in event["message"]
         assert api.get(f"{VOLUMES}/moved")["metadata"]["labels"] == {ZONE: "z-9"}
@@ -118,7 +114,7 @@ def test_what_a_user_wrote_stays_and_a_contradiction_is_told(api: Cluster, tmp_p
         assert told["message"] == f"Written, as the cloud says: {REGION}=r-1, node affinity"
         assert api.get(f"{VOLUMES}/half")["metadata"]["labels"] == {ZONE: "z-1", REGION: "r-1", "team": "blue"}
         api.patch(f"{VOLUMES}/moved", {"metadata": {"labels": {ZONE: "z-1"}}})  # as the Event advises
-        eventually(lambda: "LabelledVolume" in reasons(api, "moved"), 60)
+        eventually(lambda: "LabelledVolume" in api.reasons("moved"), 60)
     assert zones_allowed(api.get(f"{VOLUMES}/moved")) == {ZONE: ["z-1"], REGION: ["r-1"]}
 
 
@@ -128,12 +124,12 @@ def test_a_missing_disk_and_a_failing_cloud_are_told_and_asked_again(api: Cluste
     api.create(VOLUMES, volume("lost"))
     api.create(VOLUMES, volume("sick"))
     with labelling(api, disks, tmp_path):
-        eventually(lambda: "DiskNotFound" in reasons(api, "lost"), 60)
-        eventually(lambda: "FailedToLabelVolume" in reasons(api, "sick"), 60)
+        eventually(lambda: "DiskNotFound" in api.reasons("lost"), 60)
+        eventually(lambda: "FailedToLabelVolume" in api.reasons("sick"), 60)
         disks.put("sick", {ZONE: "z-1"})
         disks.put("lost", {ZONE: "z-2"})
-        eventually(lambda: "LabelledVolume" in reasons(api, "sick"), 60)
-        eventually(lambda: "LabelledVolume" in reasons(api, "lost"), 60)
+        eventually(lambda: "LabelledVolume" in api.reasons("sick"), 60)
+        eventually(lambda: "LabelledVolume" in api.reasons("lost"), 60)
     assert api.get(f"{VOLUMES}/lost")["metadata"]["labels"] == {ZONE: "z-2"}
 
 

@@ -308,7 +308,7 @@ def _the_controller_does_it_while_the_webhook_is_down(hooked: Hooked) -> None:
     assert "nodeAffinity" not in api.create(VOLUMES, volume("later"))["spec"]
     with hooked.replicas(Disks(), webhooks="--webhooks=") as [manager]:
         eventually(lambda: is_labelled(api.get(f"{VOLUMES}/later")), 60, lambda: manager.log)
-        eventually(lambda: [event["reason"] for event in api.events_of("later")] == ["LabelledVolume"], 60)
+        eventually(lambda: api.reasons("later") == ["LabelledVolume"], 60)
         assert manager.manager is not None
         assert manager.manager.webhook_address is None
 

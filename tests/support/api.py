@@ -132,6 +132,18 @@ class API:
         ]
         return sorted(about, key=lambda event: str(event.get("firstTimestamp")))
 
+    def reasons(self, name: str) -> list[str]:
+        """The reasons of the Events about the object of that name, oldest first."""
+        return [event["reason"] for event in self.events_of(name)]
+
+    def told(self, name: str) -> dict[str, str]:
+        """The messages of these Events, by reason."""
+        return {event["reason"]: event["message"] for event in self.events_of(name)}
+
+    def versions(self, path: str) -> dict[str, str]:
+        """The resourceVersions of the objects at that path, by name: another one is a write."""
+        return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in self.items(path)}
+
     def clear(self) -> None:
         """Remove every node, event, volume, service and namespace of a test: a clean cluster for
         the next one."""

@@ -22,13 +22,9 @@ _SERVICE_NAMES: Final = 20
 JSON = dict[str, Any]
 
 
-def node(name: str, number: int) -> JSON:
-    """A Node as its kubelet registers it, Ready, with a pod CIDR; `number` must not come twice."""
-    cidr = f"10.{128 + (number >> 8)}.{number & 255}.0/24"
-    found = small_node(name)
-    found["spec"] |= {"podCIDR": cidr, "podCIDRs": [cidr]}
-    found["status"]["conditions"] = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
-    return found
+def node(name: str, number: int, ready: str = "True") -> JSON:
+    """A Node as its kubelet registers it, with a pod CIDR; `number` must not come twice."""
+    return small_node(name, cidrs=[f"10.{128 + (number >> 8)}.{number & 255}.0/24"], ready=ready)
 
 
 class ServiceChurn(Repeating):
