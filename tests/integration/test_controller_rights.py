@@ -11,8 +11,6 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ from tests.support.api import MERGE, NODES
 from tests.support.https import ask, free_port
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
-from tests.support.rights import BINDINGS, ROLES
+from tests.support.rights import bound
 from tests.support.services import SERVICES, lb_service
 from tests.support.sshkeys import PUBLIC
 
@@ -65,29 +63,6 @@ FLAGS = (
     "--route-reconciliation-period=1s",
     "--ssh-user=ada",
 )
-
-
-@contextmanager
-def bound(api: Cluster, rules: dict[str, list[dict[str, Any]]]) -> Iterator[None]:
-    """The restricted identity has these rules, by namespace ("" for all), in the body of a with
-    statement."""
-    made = []
-    try:
-        for namespace, own in rules.items():
-            place = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-            roles, bindings = (f"{place}/roles", f"{place}/rolebindings") if namespace else (ROLES, BINDINGS)
-            kind = "Role" if namespace else "ClusterRole"
-            version = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": RESTRICTED_USER}}
-            group = {"apiGroup": "rbac.authorization.k8s.io"}
-            made += [f"{roles}/{RESTRICTED_USER}", f"{bindings}/{RESTRICTED_USER}"]
-            api.create(roles, version | {"kind": kind, "rules": own})
-            reference = group | {"kind": kind, "name": RESTRICTED_USER}
-            subject = group | {"kind": "User", "name": RESTRICTED_USER}
-            api.create(bindings, version | {"kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]})
-        yield
-    finally:
-        for path in made:
-            api.delete(path)
 
 
 def asked_for(api: Cluster, before: int, named: set[str]) -> set[tuple[str, str, str]]:

@@ -24,7 +24,7 @@ from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import MERGE, NODES, STRATEGIC
 from tests.support.nodes import UNINITIALIZED, big_node, is_tainted, small_node
-from tests.support.process import MODULE, Start
+from tests.support.process import Start
 from tests.support.running import node_controller
 
 pytestmark = pytest.mark.parametrize("api", [REAL], indirect=True)
@@ -228,12 +228,6 @@ def test_without_the_right_to_update_nodes_are_patched_and_one_line_says_so(
         assert line.levelno == logging.WARNING
         assert "resources [nodes], verbs [update]" in line.message
         # As a whole program: well, and nothing is called missing.
-        process = start(
-            "--cloud-provider=fake",
-            "--leader-elect=false",
-            "--health-bind-address=127.0.0.1:0",
-            f"--kubeconfig={identity.kubeconfig}",
-            command=MODULE,
-        )
+        process = start.manager(identity.kubeconfig)
         eventually(lambda: process.ask("/healthz")[0] == 200, 60, lambda: process.log)
         assert "missing permission" not in process.log

@@ -39,6 +39,7 @@ from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.support.api import MERGE, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
+from tests.support.rights import created
 from tests.support.running import at_work
 
 BOTH = "10.244.0.0/22,fd00:10:244::/60"
@@ -208,7 +209,7 @@ def test_the_policy_of_the_guide_keeps_kubelets_from_writing_pod_cidrs(api: Clus
             return ""
         return str(answer["message"])
 
-    with protected(api, policy, binding):
+    with created(api, [policy, binding]):
         assert "pod CIDRs" in eventually(refused, 60)
         assert kubelet.request("POST", NODES, body)[0] == 201
         own = f"{NODES}/node-0000"
@@ -253,27 +254,10 @@ def frozen(api: Cluster) -> Iterator[None]:
     policy = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
     bound = {"policyName": "frozen", "validationActions": ["Deny"]}
     binding = {**policy, "kind": f"{kind}Binding", "spec": bound}
-    with protected(api, policy, binding):
+    with created(api, [policy, binding]):
         note = {"metadata": {"annotations": {"example.com/note": "again"}}}
         eventually(lambda: api.request("PATCH", f"{NODES}/frozen", note, MERGE)[0] >= 400, 60)
         yield
-
-
-@contextmanager
-def protected(api: Cluster, policy: dict[str, Any], binding: dict[str, Any]) -> Iterator[None]:
-    """Both exist on the real server."""
-    group = "/apis/admissionregistration.k8s.io/v1"
-    made = [
-        (f"{group}/validatingadmissionpolicies", policy),
-        (f"{group}/validatingadmissionpolicybindings", binding),
-    ]
-    for path, obj in made:
-        api.create(path, obj)
-    try:
-        yield
-    finally:
-        for path, obj in made:
-            api.delete(f"{path}/{obj['metadata']['name']}")
 
 
 def test_a_leader_is_killed_in_the_middle_and_no_range_is_given_twice(api: Cluster, start: Start) -> None:

@@ -24,7 +24,7 @@ from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import is_tainted, small_node
 from tests.support.process import MODULE, Process, Start
-from tests.support.rights import PATHS
+from tests.support.rights import created, user
 from tests.support.services import SERVICES, ingress, lb_service
 
 ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
@@ -56,20 +56,14 @@ def narrow(api: Cluster) -> Iterator[RealAPIServer]:
     assert isinstance(api.server, RealAPIServer)
     text = manifest(CATALOG, ["cloud-provider"]).replace("system:cloud-controller-manager", "test:accounts")
     documents = [one for one in yaml.safe_load_all(text) if one["metadata"]["name"] != "cloud-controller-manager"]
-    made = []
-    try:
-        for one in documents:
-            for subject in one.get("subjects", ()):
-                if subject["name"] == "cloud-controller-manager":
-                    subject.clear()
-                    subject.update(kind="User", name=RESTRICTED_USER, apiGroup="rbac.authorization.k8s.io")
-            path = PATHS[one["kind"]].format(namespace=one["metadata"].get("namespace"))
-            api.create(path, one)
-            made.append(f"{path}/{one['metadata']['name']}")
+    for one in documents:
+        if "subjects" in one:
+            own = [subject["name"] == "cloud-controller-manager" for subject in one["subjects"]]
+            one["subjects"] = [
+                user(RESTRICTED_USER) if mine else subject for mine, subject in zip(own, one["subjects"], strict=True)
+            ]
+    with created(api, documents):
         yield api.server
-    finally:
-        for path in reversed(made):
-            api.delete(path)
 
 
 @pytest.mark.row("X6")

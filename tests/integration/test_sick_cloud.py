@@ -10,7 +10,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 from attrs import evolve
@@ -22,7 +21,7 @@ from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import EMBEDDED, Cluster, Share
 from tests.support.api import EVENTS, NODES
 from tests.support.nodes import is_tainted, small_node
-from tests.support.process import MODULE, Process, Start
+from tests.support.process import Process, Start
 
 HUNG, RAISING, JUNK = SICK = ("node-0003", "node-0017", "node-0042")
 EARLY = [f"node-{number:04d}" for number in range(50)]
@@ -51,20 +50,6 @@ def _sick(cloud: FakeCloud) -> None:
     cloud.faults.on("instance*_metadata", hangs(), key=HUNG)
     cloud.faults.on("instance*_metadata", raises(RuntimeError("no such luck")), key=RAISING)
     cloud.faults.on("instance*_metadata", answers(lambda truth: evolve(truth, node_addresses=bad)), key=JUNK)
-
-
-def _start(start: Start, api: Cluster, folder: Path) -> Process:
-    """The manager over the sick cloud, with the 50 nodes there."""
-    _join(api, EARLY)
-    return start(
-        "--cloud-provider=fake",
-        f"--cloud-config={folder / 'cloud.json'}",
-        f"--kubeconfig={api.kubeconfig}",
-        "--leader-elect=false",
-        "--health-bind-address=127.0.0.1:0",
-        "--cloud-api-timeout=2s",
-        command=MODULE,
-    )
 
 
 def _see_the_three(api: Cluster, process: Process, method: str, counter: str) -> None:
@@ -110,12 +95,11 @@ def _see_all_well(api: Cluster, process: Process, names: Iterable[str]) -> None:
 
 @pytest.mark.row("N5", "N8", "M3", "M6")
 @EMBEDDED
-def test_a_sick_cloud_costs_only_its_victims_and_everyone_is_told(
-    api: Cluster, start: Start, share: Share, tmp_path: Path
-) -> None:
+def test_a_sick_cloud_costs_only_its_victims_and_everyone_is_told(api: Cluster, start: Start, share: Share) -> None:
     cloud = share(CLOUD | {"capabilities": ["instances_batch", "instances_v2"]})
     _sick(cloud)
-    process = _start(start, api, tmp_path)
+    _join(api, EARLY)
+    process = start.manager(api.kubeconfig, "--cloud-api-timeout=2s")
     _see_the_three(api, process, "instances_metadata", "cloudprovider_api_batch_items_total")
     # The three may recover, but now the cloud throttles everyone, just when more nodes join.
     cloud.faults.clear()

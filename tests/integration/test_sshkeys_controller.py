@@ -16,7 +16,7 @@ from tests.integration.conftest import Cluster, Share
 from tests.support.api import NODES
 from tests.support.https import ask, free_port
 from tests.support.nodes import small_node
-from tests.support.process import MODULE, Start
+from tests.support.process import Start
 from tests.support.running import at_work
 from tests.support.sshkeys import OTHER, PRIVATE, PUBLIC, SHOWN, leaks
 
@@ -59,18 +59,14 @@ def test_the_manager_shows_no_key_even_if_the_provider_does(
     keys = tmp_path / "keys.pub"
     keys.write_text(f"{PUBLIC} sentinel@desk\n")
     port = free_port()
-    process = start(
-        "--cloud-provider=fake",
-        f"--cloud-config={tmp_path / 'cloud.json'}",
-        f"--kubeconfig={api.server.write_kubeconfig(tmp_path / 'admin')}",
+    process = start.manager(
+        api.server.write_kubeconfig(tmp_path / "admin"),
         "--controllers=ssh-key",
-        "--leader-elect=false",
         "--ssh-user=ada",
         f"--ssh-keyfile={keys}",
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
         "--v=6",
-        command=MODULE,
     )
     eventually(lambda: "FailedToInstallSSHKey" in api.told("kube-system"), 60, lambda: process.log)
     assert (

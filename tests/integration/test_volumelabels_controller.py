@@ -15,8 +15,8 @@ from cloudprovider import CloudProviderError, DiskNotFound, Interface, PVLabeler
 from cloudprovider.helpers import key_of
 from cloudprovider.testing.waiting import eventually
 from controllers.volumelabels.controller import VolumeLabelController
-from tests.integration.conftest import EMBEDDED, Cluster
-from tests.support.process import MODULE, Start
+from tests.integration.conftest import EMBEDDED, Cluster, Share
+from tests.support.process import Start
 from tests.support.running import at_work
 
 VOLUMES = "/api/v1/persistentvolumes"
@@ -134,17 +134,10 @@ def test_a_missing_disk_and_a_failing_cloud_are_told_and_asked_again(api: Cluste
 
 
 @EMBEDDED
-def test_the_manager_runs_it_when_it_is_named(api: Cluster, start: Start, tmp_path: Path) -> None:
-    (tmp_path / "cloud.yaml").write_text("volumes: [{id: data, zones: [z-1, z-2], region: r-1}]")
+def test_the_manager_runs_it_when_it_is_named(api: Cluster, start: Start, share: Share, tmp_path: Path) -> None:
+    share("volumes: [{id: data, zones: [z-1, z-2], region: r-1}]")
     api.create(VOLUMES, volume("data"))
-    process = start(
-        "--cloud-provider=fake",
-        f"--cloud-config={tmp_path / 'cloud.yaml'}",
-        f"--kubeconfig={api.server.write_kubeconfig(tmp_path / 'admin')}",
-        "--controllers=pvlabel",
-        "--leader-elect=false",
-        command=MODULE,
-    )
+    process = start.manager(api.server.write_kubeconfig(tmp_path / "admin"), "--controllers=pvlabel")
     eventually(lambda: api.get(f"{VOLUMES}/data")["metadata"].get("labels"), 60, lambda: process.log)
     assert api.get(f"{VOLUMES}/data")["metadata"]["labels"] == {ZONE: "z-1__z-2", REGION: "r-1"}
     assert "labelled persistentvolume data" in process.log

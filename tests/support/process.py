@@ -115,6 +115,20 @@ class Start:
         self._made.append(Process(flags, self._cwd, command))
         return self._made[-1]
 
+    def manager(self, kubeconfig: Path, *flags: str) -> Process:
+        """Our own program over the fake cloud of the folder's cloud.json, or over an empty one; it
+        takes part in no election, and its health endpoint can be asked."""
+        config = self._cwd / "cloud.json"
+        return self(
+            "--cloud-provider=fake",
+            *([f"--cloud-config={config}"] if config.exists() else []),
+            f"--kubeconfig={kubeconfig}",
+            "--leader-elect=false",
+            "--health-bind-address=127.0.0.1:0",
+            *flags,
+            command=MODULE,
+        )
+
     def close(self) -> None:
         for process in self._made:
             process.close()
