@@ -24,6 +24,7 @@ from controllers.registration.entry import enabled
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster, Share
 from tests.support.api import MERGE, NODES
+from tests.support.failover.audit import AuditLog, rights_used, username
 from tests.support.https import ask, free_port
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
@@ -63,24 +64,6 @@ FLAGS = (
     "--route-reconciliation-period=1s",
     "--ssh-user=ada",
 )
-
-
-def asked_for(api: Cluster, before: int, named: set[str]) -> set[tuple[str, str, str]]:
-    """(verb, resource, name) of what the identity asked for since then; of itself everybody may
-    ask."""
-    found = set()
-    for event in done(api, before):
-        reference = event.get("objectRef") or {}
-        if reference and not reference.get("resource", "").startswith("selfsubject"):
-            resource = "/".join(filter(None, (reference.get("resource"), reference.get("subresource"))))
-            by_name = resource in named and event["verb"] != "create"
-            found.add((event["verb"], resource, reference.get("name", "") if by_name else ""))
-    return found
-
-
-def done(api: Cluster, before: int) -> list[dict[str, Any]]:
-    assert isinstance(api.server, RealAPIServer)
-    return [event for event in api.server.audit_events()[before:] if event["user"]["username"] == RESTRICTED_USER]
 
 
 def kubeconfig_of(api: Cluster, path: Path) -> Path:
@@ -172,7 +155,11 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
     named = {resource for _, resource, name in wanted if name}
     must = wanted if controller == "service-lb-controller" else wanted - {IDENTITY}
     cloud = unlucky(share)
-    before = len(api.server.audit_events())
+    audit = AuditLog(api.server.audit_log, username)
+
+    def used() -> set[tuple[str, str, str]]:
+        return rights_used(audit.by(RESTRICTED_USER), named)
+
     fill(api, initialised=controller != "cloud-node-controller")
     port = free_port()
     with bound(api, rules):
@@ -189,17 +176,17 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
         assert ask(port, "/metrics", token=api.server.restricted_token)[0] == 403
         deadline = time.monotonic() + 120
         for turn in itertools.count():
-            if asked_for(api, before, named) >= must:
+            if used() >= must:
                 break
-            assert time.monotonic() < deadline, (must - asked_for(api, before, named), process.log)
+            assert time.monotonic() < deadline, (must - used(), process.log)
             jostle(api, cloud, turn)
             if controller == "node-ipam-controller":
                 crowd(api, turn)
             if controller == "cloud-node-lifecycle-controller" and turn % 4 == 0:
                 replace(api, cloud, turn)
             time.sleep(0.2)  # the audit log is written in batches
-        assert sorted(asked_for(api, before, named) - wanted) == []
-        assert [event["requestURI"] for event in done(api, before) if event["responseStatus"]["code"] == 403] == []
+        assert sorted(used() - wanted) == []
+        assert [one.uri for one in audit.by(RESTRICTED_USER) if one.code == 403] == []
         assert "missing permission" not in process.log
 
 

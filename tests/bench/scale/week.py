@@ -35,7 +35,7 @@ from tests.envtest.server import Identity, RealAPIServer
 from tests.support.api import API, NODES
 from tests.support.clock import FakeClock
 from tests.support.failover.agreement import disagreement
-from tests.support.failover.audit import AuditLog
+from tests.support.failover.audit import AuditLog, username
 from tests.support.failover.churn import POD_RANGE, Churn, node
 from tests.support.sampling import Life, slope
 from tests.support.usage import usage
@@ -159,7 +159,7 @@ class Week:
         self.cloud = FakeCloud(FakeConfig.model_validate({"generate": [{"count": INSTANCES}]}))
         self.api = API(server.url, server.token, server.ca_file)
         self.life = Life()
-        self._audit = AuditLog(server.audit_log, lambda event: str(event["user"].get("username", "")))
+        self._audit = AuditLog(server.audit_log, username)
         self._kubeconfig = server.write_kubeconfig(folder / "kubeconfig", token=manager.token)
         self._name = manager.user
         self._stop = threading.Event()
@@ -199,7 +199,7 @@ class Week:
                 self.mover.to(self.clock.monotonic() + ACT_EVERY)
             self.mover.settle()
             # Each hour, so that this process holds little of it.
-            asked.update(f"{one.verb} {one.resource}" for one in self._audit.read() if one.who == self._name)
+            asked.update(f"{one.verb} {one.resource}" for one in self._audit.by(self._name))
             self._audit.requests.clear()
             calls += len(self.cloud.calls.log())
             self.cloud.calls.clear()
