@@ -272,7 +272,7 @@ class Cluster:
         )
         with self.progress.part(f"control plane: {self._plane.server.url}"):
             self._plane.start()
-            self._plane.write_kubeconfig(self.kubeconfig, self._plane.server.token)
+            self._plane.server.write_kubeconfig(self.kubeconfig)
             self._write_images()
             self._plane.wait_for_default_account(time.monotonic() + SECONDS)
             self.apply(dns(self._network.dns))

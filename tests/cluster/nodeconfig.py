@@ -111,19 +111,6 @@ def user_data(
     return "\n".join(lines) + "\n"
 
 
-def kubeconfig(server: str, authority: str, token: str, *, name: str = "cluster") -> dict[str, Any]:
-    """A kubeconfig that holds all it needs, so that it works wherever it is copied to."""
-    cluster = {"server": server, "certificate-authority-data": base64.b64encode(authority.encode()).decode()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": cluster}],
-        "users": [{"name": name, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "current-context": name,
-    }
-
-
 def containerd_config(programs: NodePrograms) -> str:
     """Version 2 of its configuration, which every containerd since 1.4 reads."""
     return f"""

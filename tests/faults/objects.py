@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Final
 from cloudprovider.testing.fake import hangs
 from tests.faults.field import STANDING, Field
 from tests.faults.networks import Refusing
+from tests.support import kubeconfigs
 from tests.support.api import NODES, STRATEGIC
 from tests.support.failover.churn import node
 from tests.support.failover.stage import Ground
@@ -107,13 +107,10 @@ def kubeconfig(proxy: ChaosProxy, where: Ground, name: str, folder: Path) -> Pat
     """A kubeconfig that leads through the proxy, with the token and the CA in files. The CA's is
     that of the run, so that who starts later trusts the CA of then."""
     (folder / TOKEN_FILE).write_text(where.tokens(name)[0])
-    path = proxy.write_kubeconfig(folder / "kubeconfig", "")
-    told = json.loads(path.read_text())
+    told = kubeconfigs.kubeconfig(proxy.url, "")
     told["users"][0]["user"] = {"tokenFile": str(folder / TOKEN_FILE)}
     told["clusters"][0]["cluster"]["certificate-authority"] = str(folder.parent / CA_FILE)
-    path.write_text(json.dumps(told))
-    path.chmod(0o600)
-    return path
+    return kubeconfigs.write(folder / "kubeconfig", told)
 
 
 def front(authority: Authority, folder: Path) -> ssl.SSLContext:
