@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,7 @@ from cloudprovider.testing.fake import hangs
 from tests.faults.field import STANDING, Field
 from tests.faults.networks import Refusing
 from tests.support import kubeconfigs
-from tests.support.api import NODES, STRATEGIC
+from tests.support.api import NODES, STRATEGIC, each
 from tests.support.failover.churn import node
 from tests.support.failover.stage import Ground
 from tests.support.pki import Authority
@@ -23,7 +22,6 @@ from tests.support.services import SERVICES
 
 TOKEN_FILE: Final = "token"
 CA_FILE: Final = "ca.crt"
-_FILL_THREADS: Final = 8
 
 
 @contextmanager
@@ -181,11 +179,7 @@ def crowd(field: Field) -> Iterator[None]:
     for number in range(field.size):
         field.add_machine(f"crowd-{number}", first + number)
 
-    def register(number: int) -> None:
-        field.api.create(NODES, node(f"crowd-{number}", first + number))
-
     begun = time.monotonic()
-    with ThreadPoolExecutor(_FILL_THREADS) as pool:
-        list(pool.map(register, range(field.size)))
+    each(lambda number: field.api.create(NODES, node(f"crowd-{number}", first + number)), range(field.size))
     field.notes.append(f"{field.size} nodes in {time.monotonic() - begun:.0f} s")
     yield

@@ -6,7 +6,6 @@ malformed.
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 from collections import Counter
 from pathlib import Path
@@ -23,7 +22,7 @@ from controllers.runtime.protobuf import JSON
 from tests.bench.ccm import BenchCloud
 from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import Cluster
-from tests.support.api import NODES
+from tests.support.api import NODES, each
 from tests.support.nodes import UNINITIALIZED, big_node
 from tests.support.proxy import ChaosProxy
 from tests.support.running import Running, node_controller
@@ -35,8 +34,7 @@ THEIRS = {"key": "example.com/dedicated", "value": "gpu", "effect": "NoExecute"}
 
 def test_nodes_survive_a_bad_network_and_a_restart(api: Cluster, tmp_path: Path) -> None:
     names = [f"node-{number:04d}" for number in range(COUNT)]
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda name: api.create(NODES, _node(name)), names))
+    each(lambda name: api.create(NODES, _node(name)), names)
     token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
     with ChaosProxy(api.url, api.ca_file) as proxy:
         proxy.spoil(SPOILT)

@@ -4,7 +4,6 @@ with it."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from controllers.cloudcalls import CloudCallOptions
 from controllers.nodelifecycle.controller import NodeLifecycleController
 from controllers.nodelifecycle.options import BreakerOptions, NodeLifecycleOptions
 from tests.integration.conftest import EMBEDDED, REAL, Cluster
-from tests.support.api import EVENTS, NODES
+from tests.support.api import EVENTS, NODES, each
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.running import Running, at_work
 
@@ -70,8 +69,7 @@ def _join(
         status = ready if isinstance(ready, str) else "True" if number in ready else "False"
         api.create(NODES, small_node(_name(number), taints=taints, provider_id=own_id, ready=status))
 
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(create, numbers))
+    each(create, numbers)
 
 
 def _set_ready(api: Cluster, name: str, status: str) -> None:

@@ -30,6 +30,11 @@ class Life:
     more: list[dict[str, float]] = field(factory=list)
     """What else was asked of it, by name."""
 
+    def values(self, what: str) -> list[float]:
+        """One kind of what was seen: "memory, MB", "threads", "open files", or a name in `more`."""
+        field = {"memory, MB": "memory", "threads": "threads", "open files": "files"}.get(what)
+        return [one[what] for one in self.more] if field is None else [float(getattr(one, field)) for one in self.used]
+
 
 class Sampler(Repeating):
     """Samples these processes while it is entered. `lives` may be read at any time.

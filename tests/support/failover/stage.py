@@ -9,7 +9,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Literal
@@ -21,7 +20,7 @@ from cloudprovider.testing.waiting import eventually
 from tests.bench.contenders import UNCAPPED
 from tests.envtest.build import go_manager
 from tests.envtest.server import MANAGER_USER, Identity, RealAPIServer
-from tests.support.api import API, NODES
+from tests.support.api import API, NODES, each
 from tests.support.failover.agreement import disagreement
 from tests.support.failover.audit import AuditLog, Request
 from tests.support.failover.churn import POD_RANGE, Churn, node
@@ -35,7 +34,6 @@ Kind = Literal["ours", "go"]
 LEASE: Final = "cloud-controller-manager"
 _CANDIDATES: Final = 128
 _STEP: Final = ":next"  # what the UID of a candidate's second token ends with
-_FILL_THREADS: Final = 8
 _SERVICE_ACCOUNT_GROUPS: Final = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
 
 
@@ -243,8 +241,7 @@ def stage(
     with ExitStack() as ends:
         cloud = ends.enter_context(CloudServer(ends.enter_context(FakeCloud(config))))
         where = on or ends.enter_context(ground(go="go" in kinds))
-        with ThreadPoolExecutor(_FILL_THREADS) as pool:
-            list(pool.map(lambda number: where.api.create(NODES, node(f"node-{number:05d}", number)), range(nodes)))
+        each(lambda number: where.api.create(NODES, node(f"node-{number:05d}", number)), range(nodes))
         if "go" in kinds:
             go_manager(build=True)
         proxy = ends.enter_context(ChaosProxy(where.server.url, where.server.ca_file)) if proxied else None
