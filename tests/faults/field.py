@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 from cloudprovider.testing.fake import Action, FakeCloud, Strike
 from cloudprovider.testing.waiting import eventually
 from tests.faults.judge import Problem
+from tests.faults.networks import Bad
 from tests.support.api import API, NODES, Refused
 from tests.support.failover.churn import node
 from tests.support.failover.stage import Kind, Stage
@@ -26,7 +27,7 @@ _LATE: Final = 40_000
 """Numbers of the nodes that faults make; those of the churn begin with the count of nodes."""
 
 JSON = dict[str, Any]
-N = TypeVar("N", bound=Network)
+N = TypeVar("N", bound=Bad)
 
 
 @define
@@ -65,13 +66,16 @@ class Field:
     # ---- the network and the cloud
 
     @contextmanager
-    def network(self, network: N) -> Iterator[N]:
-        """The network is this one for the body of a with statement."""
+    def network(self, network: N, what: str) -> Iterator[N]:
+        """The network is this one for the body of a with statement; it notes how many `what` met
+        the fault."""
         self.proxy.network = network
         try:
             yield network
         finally:
             self.proxy.network = Network()
+            self.notes.append(f"{network.met} {what}")
+            self.check(network.met > 0, f"the fault met nothing: no {what}")
 
     def of(self, candidate: Candidate) -> Callable[[Asked], bool]:
         """Requests of this candidate."""

@@ -139,7 +139,7 @@ def rotated_token(field: Field) -> Iterator[None]:
     field.proxy.network = bad = _outdated(field)
     field.proxy.cut()
     yield
-    field.notes.append(f"{bad.refused} requests with the old token")
+    field.notes.append(f"{bad.met} requests with the old token")
 
 
 @contextmanager
@@ -153,8 +153,8 @@ def empty_token(field: Field) -> Iterator[None]:
     yield
     for one in running:
         _put(one.log_file.parent / TOKEN_FILE, field.stage.ground.tokens(one.name)[1].encode())
-    field.notes.append(f"{bad.refused} requests refused")
-    field.check(bad.refused > 0, "no request met the fault")
+    field.notes.append(f"{bad.met} requests refused")
+    field.check(bad.met > 0, "no request met the fault")
 
 
 @contextmanager
