@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path
 
 from kubernetes.client.models.v1_node import V1Node
 
@@ -20,11 +19,9 @@ from controllers.runtime.cache import NODES as CACHED
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import JSON
 from tests.bench.ccm import BenchCloud
-from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES, each
 from tests.support.nodes import UNINITIALIZED, big_node
-from tests.support.proxy import ChaosProxy
 from tests.support.running import Running, node_controller
 
 COUNT = int(os.environ.get("CHAOS_NODES", "400"))
@@ -32,13 +29,11 @@ SPOILT = f"node-{COUNT // 2:04d}"
 THEIRS = {"key": "example.com/dedicated", "value": "gpu", "effect": "NoExecute"}
 
 
-def test_nodes_survive_a_bad_network_and_a_restart(api: Cluster, tmp_path: Path) -> None:
+def test_nodes_survive_a_bad_network_and_a_restart(api: Cluster) -> None:
     names = [f"node-{number:04d}" for number in range(COUNT)]
     each(lambda name: api.create(NODES, _node(name)), names)
-    token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
-    with ChaosProxy(api.url, api.ca_file) as proxy:
+    with api.proxied() as (proxy, kubeconfig):
         proxy.spoil(SPOILT)
-        kubeconfig = proxy.write_kubeconfig(tmp_path / "through-proxy", token)
         json_only = ClientSettings(content_type=JSON)  # the proxy spoils the text of objects
         with node_controller(kubeconfig, BenchCloud(0.0, batch=True), settings=json_only) as running:
             eventually(lambda: _ready(running) >= COUNT // 5, timeout=60, message="a fifth ready")

@@ -4,7 +4,6 @@ it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,9 @@ from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
 from controllers.node.options import CloudNodeOptions
-from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, is_tainted, small_node
-from tests.support.proxy import ChaosProxy
 from tests.support.running import node_controller
 
 OFTEN = CloudNodeOptions(node_status_update_frequency=0.3)
@@ -85,12 +82,11 @@ def _count(running: Any, method: str) -> int:
 
 @pytest.mark.row("N9")
 @EMBEDDED
-def test_a_refused_address_patch_leaves_the_node_tainted(api: Cluster, cloud: FakeCloud, tmp_path: Path) -> None:
+def test_a_refused_address_patch_leaves_the_node_tainted(api: Cluster, cloud: FakeCloud) -> None:
     api.create(NODES, small_node("node-0000"))
-    token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
-    with ChaosProxy(api.url, api.ca_file) as proxy:
+    with api.proxied() as (proxy, kubeconfig):
         proxy.refuse(r"PATCH .*/status")
-        with node_controller(proxy.write_kubeconfig(tmp_path / "proxy", token), cloud, options=NEVER):
+        with node_controller(kubeconfig, cloud, options=NEVER):
             eventually(lambda: "FailedToInitializeNode" in api.reasons("node-0000"))
             assert is_tainted(_node(api))
             assert "providerID" not in _node(api)["spec"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 import time
-from pathlib import Path
 
 import pytest
 
@@ -20,12 +19,10 @@ from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, answers, h
 from cloudprovider.testing.waiting import eventually
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
-from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES, Refused
 from tests.support.marker import MARKER, pass_by
 from tests.support.nodes import small_node
-from tests.support.proxy import ChaosProxy
 from tests.support.running import at_work
 from tests.support.services import FINALIZER, SERVICES, lb_service
 
@@ -129,13 +126,11 @@ def _calls_while_a_marker_passes(api: Cluster, cloud: FakeCloud) -> list[object]
 @pytest.mark.parametrize(
     ("api", "seed"), [("embedded", 1), pytest.param("real", 2, marks=REAL.marks)], indirect=["api"]
 )
-def test_cluster_and_cloud_agree_when_the_storm_is_over(api: Cluster, tmp_path: Path, seed: int) -> None:
+def test_cluster_and_cloud_agree_when_the_storm_is_over(api: Cluster, seed: int) -> None:
     dice = random.Random(seed)
-    token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
     options = ServiceOptions(cluster_name="storm", node_sync_window=0.05, drift_check_period=600.0)
     settings = {"log": "all", "on_demand": {}, "latency": {"*": 0.01}}
-    with FakeCloud(FakeConfig.model_validate(settings)) as cloud, ChaosProxy(api.url, api.ca_file) as proxy:
-        kubeconfig = proxy.write_kubeconfig(tmp_path / "through-proxy", token)
+    with FakeCloud(FakeConfig.model_validate(settings)) as cloud, api.proxied() as (proxy, kubeconfig):
         users = Users(api, dice)
         for _ in range(6):
             users.act()
