@@ -9,8 +9,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["PAGE", "main", "page"]
-
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "localcloud-conformance.md"
 SUITE = ROOT / "examples" / "localcloud" / "tests" / "test_localcloud_conformance.py"

@@ -12,12 +12,11 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.bench.contenders import ROOT, compile_sources
-from tests.bench.report import as_json, block, keep
+from tests.bench.report import as_json, block, keep, lines_with_time
 from tests.bench.scenario import Outcome, Scenario, run
 from tests.bench.scenarios.footprint import footprint
 from tests.bench.scenarios.initialise import initialise
@@ -52,12 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         for scenario in scenarios:
             print(f"{scenario.name:11} {scenario.title}: {', '.join(one.name for one in scenario.contenders)}")
         return 0
-    began = time.monotonic()
-
-    def tell(text: str) -> None:
-        passed = int(time.monotonic() - began)
-        print(f"[{passed // 60:2}:{passed % 60:02}] {text}", flush=True)
-
+    tell = lines_with_time()
     for program in ("limit", "goccm"):
         bench_program(program, build=True)
     compile_sources()

@@ -3,22 +3,19 @@ put into it."""
 
 from __future__ import annotations
 
-import concurrent.futures
-import http.client
-import json
-import ssl
-import threading
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.bench.ccm import NAME
-from tests.envtest.server import Identity, RealAPIServer
-from tests.support.api import API, NODES, STRATEGIC
-from tests.support.nodes import big_node
+from kubernetes.client.models.v1_node import V1Node
 
-FILL_THREADS = 8
+from controllers.node.changes import initialization
+from tests.bench.ccm import NAME, metadata_of
+from tests.envtest.server import Identity, RealAPIServer
+from tests.support.api import API, NODES, each
+from tests.support.nodes import big_node
 
 JSON = dict[str, Any]
 
@@ -53,30 +50,9 @@ class BenchCluster:
     def node(self, name: str) -> JSON:
         return self.api.get(f"{NODES}/{name}")
 
-    def create(self, path: str, objects: Sequence[JSON]) -> None:
-        """Create objects over a few connections. Raises RuntimeError where one is refused."""
-        self.send([("POST", path, obj) for obj in objects])
-
-    def send(self, requests: Sequence[tuple[str, str, JSON | None]]) -> None:
-        """Send requests, each a method, a path and a body, over a few connections. A PATCH is a
-        strategic one. Raises RuntimeError where one is refused."""
-        local = threading.local()
-        context = ssl.create_default_context(cafile=str(self.server.ca_file))
-        address = self.server.url.removeprefix("https://")
-
-        def send(method: str, path: str, body: JSON | None) -> None:
-            kind = STRATEGIC if method == "PATCH" else "application/json"
-            headers = {"Authorization": f"Bearer {self.server.token}", "Content-Type": kind}
-            if not hasattr(local, "connection"):
-                local.connection = http.client.HTTPSConnection(address, context=context, timeout=60)
-            local.connection.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = local.connection.getresponse()
-            answered = answer.read()
-            if answer.status >= 300:
-                raise RuntimeError(f"{method} {path}: {answer.status} {answered[:200]!r}")
-
-        with concurrent.futures.ThreadPoolExecutor(min(FILL_THREADS, len(requests) or 1)) as pool:
-            list(pool.map(lambda one: send(*one), requests))
+    def create(self, path: str, objects: Iterable[JSON]) -> None:
+        """Create objects over a few connections. Raises Refused."""
+        each(partial(self.api.create, path), objects)
 
 
 def new_nodes(count: int, prefix: str = "node", *, images: int = 50) -> list[JSON]:
@@ -87,6 +63,17 @@ def new_nodes(count: int, prefix: str = "node", *, images: int = 50) -> list[JSO
 def known_nodes(names: Iterable[str], *, ready: bool = True) -> list[JSON]:
     """Nodes that were initialised already."""
     return [_known(name, ready) for name in names]
+
+
+def initialised(raw: JSON) -> JSON:
+    """A node as our controller leaves it, to which nothing has to be done."""
+    node = V1Node.from_dict(raw)
+    assert node is not None
+    status, rest = initialization(node, metadata_of(raw["metadata"]["name"])).patches
+    raw["status"]["addresses"] = status.body["status"]["addresses"][1:]
+    raw["metadata"] |= {key: {**raw["metadata"].get(key, {}), **more} for key, more in rest.body["metadata"].items()}
+    raw["spec"] = {"providerID": rest.body["spec"]["providerID"]}
+    return raw
 
 
 def _known(name: str, ready: bool) -> JSON:

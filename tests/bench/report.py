@@ -12,7 +12,7 @@ import re
 import statistics
 import textwrap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.bench.scenario import Figure, Goal, Outcome, Scenario
@@ -71,6 +71,17 @@ def sentence(goal: Goal, figures: Sequence[Figure], outcomes: Sequence[Outcome])
         return f"{text}reached ({shown})"
     by = "by the minimum only" if held[0] else "by the median only" if held[1] else ""
     return f"{text}reached {by} ({shown})" if by else f"{text}missed ({shown})"
+
+
+def lines_with_time() -> Callable[[str], None]:
+    """A function that prints a line, with the minutes and seconds since now."""
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        passed = int(time.monotonic() - began)
+        print(f"[{passed // 60:3}:{passed % 60:02}] {text}", flush=True)
+
+    return say
 
 
 def machine() -> str:

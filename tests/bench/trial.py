@@ -14,8 +14,9 @@ from attrs import field, frozen
 
 from tests.bench.cluster import BenchCluster
 from tests.bench.contenders import ROOT, Contender, journal
-from tests.bench.witness import AuditReader, JournalReader
+from tests.bench.witness import JournalReader
 from tests.envtest.server import Identity
+from tests.support.failover.audit import AuditLog
 
 POLL = 0.1
 LOG_LINES = 20
@@ -39,7 +40,7 @@ class Trial:
     process: subprocess.Popen[bytes]
     started: float
     """Unix seconds, just before its process."""
-    audit: AuditReader
+    audit: AuditLog
     journal: JournalReader
     log: Path
     _deadline: float = field()
@@ -68,7 +69,7 @@ def trial(
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         command = [*contender.command(cluster, folder, identity), *flags]
-        audit = AuditReader(cluster.server.audit_log)
+        audit = AuditLog(cluster.server.audit_log)
         with (folder / "log").open("wb") as log:
             deadline = time.monotonic() + contender.timeout
             started = time.time()

@@ -7,7 +7,6 @@ measured; all times are Unix seconds. Read while they grow.
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,66 +15,17 @@ from typing import Any
 
 from attrs import frozen
 
-
-class Tail:
-    """Follows a file of lines from where it ends now (or will begin); reads only what is new."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = path.stat().st_size if path.exists() else 0
-        self._rest = b""
-
-    def read(self) -> list[bytes]:
-        """The lines that were completed since the last reading."""
-        if not self._path.exists():
-            return []
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read()
-        self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [line for line in lines if line]
-
+from tests.support.failover.audit import Request, Tail
 
 # ---- the API server
-
-
-@frozen
-class Write:
-    """One successful write: when it arrived and when it was answered, and what it was."""
-
-    began: float
-    ended: float
-    agent: str
-    verb: str
-    resource: str
-    """With its subresource: "nodes/status"."""
-    name: str
-
-
-class AuditReader:
-    """The audit log's successful writes since this reader was made."""
-
-    def __init__(self, log: Path) -> None:
-        self._tail = Tail(log)
-        self.writes: list[Write] = []
-
-    def read(self) -> list[Write]:
-        """All writes so far."""
-        self.writes += _writes(self._tail.read())
-        return self.writes
-
-    def of(self, resource: str, *verbs: str) -> list[Write]:
-        """The writes on a resource so far, of these verbs."""
-        return [write for write in self.read() if write.resource == resource and write.verb in verbs]
 
 
 @frozen
 class Seen:
     """What the audit log holds of one contender's writes on nodes."""
 
-    nodes: tuple[Write, ...]
-    events: tuple[Write, ...]
+    nodes: tuple[Request, ...]
+    events: tuple[Request, ...]
 
     @property
     def first(self) -> float:
@@ -90,34 +40,13 @@ class Seen:
         return max(write.ended for write in self.events)
 
 
-def seen(writes: Iterable[Write]) -> Seen:
+def seen(requests: Iterable[Request]) -> Seen:
     """The writes on nodes and the new Events."""
-    found = list(writes)
+    found = [one for one in requests if one.writes and one.code < 300]
     return Seen(
-        tuple(write for write in found if write.resource.startswith("nodes") and write.verb in ("patch", "update")),
-        tuple(write for write in found if write.resource == "events" and write.verb == "create"),
+        tuple(one for one in found if one.resource.startswith("nodes") and one.verb in ("patch", "update")),
+        tuple(one for one in found if one.resource == "events" and one.verb == "create"),
     )
-
-
-def _writes(lines: Iterable[bytes]) -> Iterable[Write]:
-    for line in lines:
-        event = json.loads(line)
-        reference = event.get("objectRef") or {}
-        if event["verb"] not in ("create", "patch", "update", "delete") or event["responseStatus"]["code"] >= 300:
-            continue
-        resource = "/".join(filter(None, (reference.get("resource", ""), reference.get("subresource", ""))))
-        yield Write(
-            _seconds(event["requestReceivedTimestamp"]),
-            _seconds(event["stageTimestamp"]),
-            event.get("userAgent", ""),
-            event["verb"],
-            resource,
-            reference.get("name", ""),
-        )
-
-
-def _seconds(stamp: str) -> float:
-    return datetime.datetime.fromisoformat(stamp).timestamp()
 
 
 # ---- the cloud

@@ -19,7 +19,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import IO, Any, Self
@@ -42,8 +42,6 @@ from tests.envtest.build import CLUSTER_PROGRAMS, AssetsMissing, assets, cluster
 from tests.image.archives import ROOT, ManagerImage, manager_image
 from tests.image.buildah import overlay_works
 from tests.support.api import API, NODES, STRATEGIC, Refused
-
-__all__ = ["MANAGER", "Cluster", "ClusterError", "MachineSpec", "Options"]
 
 MANAGER = "cloud-controller-manager"
 """The name of the chart's release, and of its Deployment in kube-system."""
@@ -165,12 +163,11 @@ class Cluster:
             self.progress.waiting(answer)
             time.sleep(0.5)
 
-    def wait_for_nodes(self, names: Iterable[str] | None = None, seconds: float = SECONDS) -> None:
-        """Until these nodes (all) are Ready and the manager has done its work on them."""
-        wanted = list(names) if names is not None else [spec.name for spec in self.options.machines]
-        self.wait("the nodes", lambda: "; ".join(self._nodes_lack(wanted)), seconds)
+    def wait_for_nodes(self, names: Sequence[str]) -> None:
+        """Until these nodes are Ready and the manager has done its work on them."""
+        self.wait("the nodes", lambda: "; ".join(self._nodes_lack(names)))
 
-    def wait_for_deployment(self, namespace: str, name: str, seconds: float = SECONDS) -> None:
+    def wait_for_deployment(self, namespace: str, name: str) -> None:
         """Until all pods of a Deployment are of its last version and ready."""
         path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         pods = f"/api/v1/namespaces/{namespace}/pods"
@@ -179,7 +176,7 @@ class Cluster:
             unready = unready_of(self.api.get(path))
             return unready and (pods_lack(name, self.api.get(pods)["items"]) or unready)
 
-        self.wait(name, lacking, seconds)
+        self.wait(name, lacking)
 
     def demo_url(self) -> str:
         """Where the demo's page is; "" until its load balancer has an address."""
@@ -275,7 +272,7 @@ class Cluster:
         )
         with self.progress.part(f"control plane: {self._plane.server.url}"):
             self._plane.start()
-            self._plane.write_kubeconfig(self.kubeconfig, self._plane.server.token)
+            self._plane.server.write_kubeconfig(self.kubeconfig)
             self._write_images()
             self._plane.wait_for_default_account(time.monotonic() + SECONDS)
             self.apply(dns(self._network.dns))

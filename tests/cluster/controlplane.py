@@ -7,31 +7,28 @@ routes from our route controller: so the cluster only works if what is shipped w
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.nodeconfig import kubeconfig
 from tests.envtest.build import cluster_program
 from tests.envtest.programs import Programs
 from tests.envtest.server import Identity, RealAPIServer
 from tests.support.api import API
 from tests.support.https import free_port
-
-__all__ = ["ControlPlane"]
+from tests.support.kubeconfigs import kubeconfig, write
 
 PORT = 6443
 _POD_CIDRS = "pod-cidrs"
-_CONTROLLERS, _SCHEDULER, _PROXY = "kube-controller-manager", "kube-scheduler", "kube-proxy"
+_CONTROLLERS, _SCHEDULER = "kube-controller-manager", "kube-scheduler"
 
 
 class ControlPlane:
     """For one thread at a time. `start` returns when the API server is ready; `stop` ends all."""
 
     def __init__(self, folder: Path, *, address: str, service_range: str, nodes: Sequence[str]) -> None:
-        users = [Identity(f"system:{name}", name) for name in (_CONTROLLERS, _SCHEDULER, _PROXY)]
+        users = [Identity(f"system:{name}", name) for name in (_CONTROLLERS, _SCHEDULER, "kube-proxy")]
         kubelets = [Identity(f"system:node:{node}", f"kubelet-{node}", ("system:nodes",)) for node in nodes]
         self._tokens = {one.user: one.token for one in (*users, *kubelets)}
         self.server = RealAPIServer(
@@ -54,28 +51,16 @@ class ControlPlane:
         """Raises RuntimeError with the tails of the logs when a program does not get ready in
         60 s."""
         self.server.start()
-        folder = self.server.folder
-        common = (f"--client-ca-file={folder / 'client-ca.crt'}", "--bind-address=127.0.0.1", "--leader-elect=false")
-        for name, flags in ((_CONTROLLERS, self._controllers()), (_SCHEDULER, ())):
-            config = self.write_kubeconfig(folder / f"{name}.kubeconfig", self._tokens[f"system:{name}"])
-            places = (
-                f"--kubeconfig={config}",
-                f"--secure-port={free_port()}",
-                f"--cert-dir={folder / f'{name}-certs'}",
-            )
-            self._programs.spawn(name, [str(cluster_program(name)), *places, *common, *flags])
+        clients = f"--client-ca-file={self.server.folder / 'client-ca.crt'}"
+        self._spawn(_CONTROLLERS, _CONTROLLERS, clients, *self._controllers())
+        self._spawn(_SCHEDULER, _SCHEDULER, clients)
 
     def give_out_pod_cidrs(self, pods: str, services: str) -> None:
         """Start one more kube-controller-manager, whose only work that is, as in most clusters.
         Nobody else may do it."""
-        folder, name = self.server.folder, _POD_CIDRS
-        config = self.write_kubeconfig(folder / f"{name}.kubeconfig", self._tokens[f"system:{_CONTROLLERS}"])
-        flags = (
-            f"--kubeconfig={config}",
-            f"--secure-port={free_port()}",
-            f"--cert-dir={folder / f'{name}-certs'}",
-            "--bind-address=127.0.0.1",
-            "--leader-elect=false",
+        self._spawn(
+            _POD_CIDRS,
+            _CONTROLLERS,
             "--use-service-account-credentials=true",
             "--controllers=node-ipam-controller",
             "--cloud-provider=external",
@@ -83,7 +68,19 @@ class ControlPlane:
             f"--cluster-cidr={pods}",
             f"--service-cluster-ip-range={services}",
         )
-        self._programs.spawn(name, [str(cluster_program(_CONTROLLERS)), *flags])
+
+    def _spawn(self, name: str, program: str, *flags: str) -> None:
+        """Start a program of Kubernetes under a name; who it is to the API server is said by the
+        program's."""
+        folder = self.server.folder
+        own = (
+            f"--kubeconfig={write(folder / f'{name}.kubeconfig', self._kubeconfig(program))}",
+            f"--secure-port={free_port()}",
+            f"--cert-dir={folder / f'{name}-certs'}",
+            "--bind-address=127.0.0.1",
+            "--leader-elect=false",
+        )
+        self._programs.spawn(name, [str(cluster_program(program)), *own, *flags])
 
     def stop_pod_cidrs(self) -> None:
         """End what `give_out_pod_cidrs` started."""
@@ -101,16 +98,11 @@ class ControlPlane:
             if code is not None:
                 raise RuntimeError(f"{name} ended with {code}:\n{self._programs.log_tail()}")
 
-    def write_kubeconfig(self, path: Path, token: str) -> Path:
-        path.touch(0o600)
-        path.write_text(json.dumps(self._kubeconfig(token)))
-        return path
-
     def kubelet_kubeconfig(self, node: str) -> Mapping[str, Any]:
-        return self._kubeconfig(self._tokens[f"system:node:{node}"])
+        return self._kubeconfig(f"node:{node}")
 
     def proxy_kubeconfig(self) -> Mapping[str, Any]:
-        return self._kubeconfig(self._tokens[f"system:{_PROXY}"])
+        return self._kubeconfig("kube-proxy")
 
     def wait_for_default_account(self, deadline: float) -> None:
         """Until pods can be created: the namespace's service account is there. Raises
@@ -121,8 +113,8 @@ class ControlPlane:
                 raise RuntimeError(f"kube-controller-manager makes no service accounts:\n{self._programs.log_tail()}")
             time.sleep(0.2)
 
-    def _kubeconfig(self, token: str) -> dict[str, Any]:
-        return kubeconfig(self.server.url, self.server.ca_file.read_text(), token)
+    def _kubeconfig(self, user: str) -> dict[str, Any]:
+        return kubeconfig(self.server.url, self._tokens[f"system:{user}"], self.server.ca_file.read_bytes())
 
     def _controllers(self) -> Sequence[str]:
         return [

@@ -6,22 +6,15 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["discard"]
 
-
-def _in_background(command: Sequence[str]) -> None:
-    """Run a command that outlives this process, and that Ctrl-C does not reach."""
-    subprocess.run(["sh", "-c", 'setsid nice "$@" < /dev/null > /dev/null 2>&1 &', "sh", *command], check=True)
-
-
-def discard(folder: Path, run: Callable[[Sequence[str]], object] = _in_background) -> None:
+def discard(folder: Path) -> None:
     """The folder is gone at once; its content, and what is left of earlier ones, is deleted by and
     by, also when this process ends."""
     if folder.exists():
         folder.rename(folder.with_name(f"{folder.name}.gone-{os.getpid()}-{time.monotonic_ns()}"))
     left = list(folder.parent.glob(f"{folder.name}.gone-*"))
-    if left:
-        run(["rm", "-rf", "--", *map(str, left)])
+    if left:  # by a command that outlives this process, and that Ctrl-C does not reach
+        background = ["sh", "-c", 'setsid nice "$@" < /dev/null > /dev/null 2>&1 &', "sh"]
+        subprocess.run([*background, "rm", "-rf", "--", *map(str, left)], check=True)

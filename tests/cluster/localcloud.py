@@ -15,8 +15,6 @@ from localcloud.layout import Layout
 
 from tests.envtest.programs import Programs
 
-__all__ = ["LocalCloud"]
-
 _DISTRIBUTION = Path(__file__).parents[2] / "examples" / "localcloud"
 _PORT = 8090
 _SECONDS = 60.0
@@ -46,16 +44,11 @@ class LocalCloud:
                 raise RuntimeError(f"the local cloud does not start:\n{self._programs.log_tail()}")
             time.sleep(0.1)
 
-    def end_daemon(self, *, kill: bool = False) -> None:
-        """End the daemon only: machines, routes and load balancers go on, and `start` takes them
-        over."""
-        if self._programs is not None:
-            self._programs.end("localcloud", kill=kill)
-
     def destroy(self) -> None:
         """End the daemon and all machines, whoever started them, and remove what is in the kernel.
         May be called twice. Raises RuntimeError."""
-        self.end_daemon()
+        if self._programs is not None:
+            self._programs.end("localcloud")
         command, deadline = self._command("destroy"), time.monotonic() + _SECONDS
         while True:
             done = subprocess.run(command, env={**os.environ, **_env()}, capture_output=True, text=True)
@@ -73,8 +66,8 @@ class LocalCloud:
         """All machines, by name."""
         return {one["name"]: one for one in self.call("GET", "/v1/machines")["machines"]}
 
-    def create_machine(self, name: str, user_data: str, *, zone: str, type: str = "medium") -> dict[str, Any]:
-        return self.call("POST", "/v1/machines", {"name": name, "type": type, "zone": zone, "userData": user_data})
+    def create_machine(self, name: str, user_data: str, *, zone: str) -> dict[str, Any]:
+        return self.call("POST", "/v1/machines", {"name": name, "type": "medium", "zone": zone, "userData": user_data})
 
     def enter(self, name: str, command: Sequence[str]) -> list[str]:
         """The command line that runs `command` inside a machine. Raises KeyError, ApiError."""
@@ -90,17 +83,8 @@ class LocalCloud:
 
     def _command(self, command: str) -> list[str]:
         layout = self.layout
-        place = (
-            "--state",
-            str(layout.folder),
-            "--name",
-            layout.name,
-            "--base",
-            layout.base,
-            "--pool",
-            str(layout.pool),
-        )
-        return [sys.executable, "-m", "localcloud", command, *place]
+        place = {"state": layout.folder, "name": layout.name, "base": layout.base, "pool": layout.pool}
+        return [sys.executable, "-m", "localcloud", command, *(f"--{key}={value}" for key, value in place.items())]
 
 
 def _env() -> dict[str, str]:

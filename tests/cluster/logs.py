@@ -7,8 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["save_logs"]
-
 _LEFT_OUT = ("cloud", "root", "var", "log")
 """Folders between the cluster's own and a log that say nothing."""
 

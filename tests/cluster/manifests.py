@@ -7,8 +7,6 @@ from typing import Any
 
 from tests.cluster.staticimages import BUSYBOX, COREDNS
 
-__all__ = ["DEMO", "chart_values", "demo", "dns"]
-
 Object = dict[str, Any]
 DEMO = "hello"
 

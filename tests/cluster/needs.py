@@ -12,8 +12,6 @@ from pathlib import Path
 
 from tests.image.archives import debian_is_cached
 
-__all__ = ["Missing", "check_host", "cni_folder", "missing"]
-
 TOOLS = {
     "containerd": "containerd",
     "ctr": "containerd",

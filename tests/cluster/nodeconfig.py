@@ -19,8 +19,6 @@ from attrs import frozen
 from tests.cluster.staticimages import PAUSE
 from tests.envtest.machine import EVICTION_SIGNALS
 
-__all__ = ["CONTAINERD_SOCKET", "NodePrograms", "Role", "kubeconfig", "user_data"]
-
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 _KUBELET = "/var/lib/kubelet"
@@ -111,19 +109,6 @@ def user_data(
         "wait",
     ]
     return "\n".join(lines) + "\n"
-
-
-def kubeconfig(server: str, authority: str, token: str, *, name: str = "cluster") -> dict[str, Any]:
-    """A kubeconfig that holds all it needs, so that it works wherever it is copied to."""
-    cluster = {"server": server, "certificate-authority-data": base64.b64encode(authority.encode()).decode()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": cluster}],
-        "users": [{"name": name, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "current-context": name,
-    }
 
 
 def containerd_config(programs: NodePrograms) -> str:

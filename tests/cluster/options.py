@@ -10,8 +10,6 @@ from attrs import field, frozen
 from tests.cluster.provider import OURS
 from tests.envtest.build import cache
 
-__all__ = ["MachineSpec", "Options"]
-
 
 @frozen(kw_only=True)
 class MachineSpec:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from attrs import frozen
 
-__all__ = ["OURS", "BadProvider", "Provider", "read_provider"]
-
 OURS = Path(__file__).parents[2] / "examples" / "localcloud"
 _GROUP = "cloudprovider.providers"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["node_lacks", "pods_lack", "unready_of"]
-
 _OF_MANAGER = ("node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/network-unavailable")
 _NOT_READY = "node.kubernetes.io/not-ready"
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from tests.image.layers import Layer, write_archive
 
-__all__ = ["BUSYBOX", "COREDNS", "PAUSE", "busybox_image", "static_image"]
-
 PAUSE = "registry.local/pause:1"
 BUSYBOX = "registry.local/busybox:1"
 COREDNS = "registry.local/coredns:1"

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 
 from attrs import define, field, frozen
 
-__all__ = ["Lost", "Report", "Traffic"]
-
 _REQUEST = b"GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n"
 _ANSWER_BYTES = 65_536
 

@@ -24,8 +24,9 @@ from localcloud.client import ApiError
 from localcloud.layout import BadLayout
 
 from tests.bench.report import keep
-from tests.cluster.cluster import MANAGER, Cluster, ClusterError, Options
+from tests.cluster.cluster import MANAGER, Cluster, ClusterError
 from tests.cluster.needs import Missing
+from tests.cluster.options import Options
 from tests.e2e.images import image_folder, suite_images
 from tests.e2e.outside import outside_client
 from tests.e2e.report import block, unexpected

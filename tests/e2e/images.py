@@ -21,8 +21,6 @@ from tests.envtest.build import AssetsMissing, cache, e2e_program, e2e_sources
 from tests.image.archives import debian
 from tests.image.layers import Layer, write_archive
 
-__all__ = ["image_folder", "image_names", "suite_images"]
-
 PACKAGES = ("curl", "netcat-openbsd", "iproute2", "bind9-dnsutils", "wget", "busybox-static")
 PROGRAMS = {
     # busybox's own shell runs its applets instead of the programs in PATH, such as nc.

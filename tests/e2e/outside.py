@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Address, IPv4Network
 
-__all__ = ["CLIENT", "outside_client"]
-
 CLIENT = IPv4Address("198.19.255.1")
 
 

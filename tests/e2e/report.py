@@ -19,8 +19,6 @@ from attrs import frozen
 from tests.bench.report import machine
 from tests.e2e.specs import SpecSet
 
-__all__ = ["Result", "block", "read", "unexpected"]
-
 Outcome = Literal["passed", "failed", "skipped"]
 REASON_LENGTH = 300
 _TAG = re.compile(r"\s*\[[^\]]*\]")

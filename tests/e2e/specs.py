@@ -9,8 +9,6 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-__all__ = ["CANNOT_PASS", "SETS", "SpecSet"]
-
 
 @frozen
 class SpecSet:

@@ -11,8 +11,6 @@ from attrs import frozen
 from tests.e2e.report import Result, read
 from tests.e2e.specs import SpecSet
 
-__all__ = ["Target", "arguments", "run"]
-
 HOURS = 3
 """The longest that one set may take; the suite then ends by itself and reports what it has."""
 _GRACE = 600.0

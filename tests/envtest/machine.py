@@ -30,8 +30,6 @@ from typing import Any
 from tests.envtest.build import AssetsMissing, cache, kubelet
 from tests.envtest.programs import Programs
 
-__all__ = ["EVICTION_SIGNALS", "STATUS_PERIOD", "Machine", "check_machine", "host_ip"]
-
 STATUS_PERIOD = 0.5
 """Seconds between two status updates of the kubelet; 10 s and 5 min by default."""
 _HIDDEN = (Path("/var/lib"), Path("/var/log"))

@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Programs"]
-
 _GUARD: Final = """while read -r _; do :; done; case "$(ps -o comm= -p "$0")" in *"$1") kill -9 "$0";; esac"""
 _COMM_LENGTH: Final = 15  # of a program's name in Linux's table of processes
 

@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.envtest.build import assets
 from tests.envtest.programs import Programs
 from tests.support.https import free_port
+from tests.support.kubeconfigs import kubeconfig, write
 from tests.support.pki import Authority
 
 MANAGER_USER = "system:serviceaccount:kube-system:cloud-controller-manager"
@@ -167,21 +168,7 @@ class RealAPIServer:
     def write_kubeconfig(self, path: Path, *, token: str | None = None) -> Path:
         """Write a kubeconfig for ``token`` (by default the administrator's) to ``path`` and return
         it."""
-        cluster = {"server": self.url, "certificate-authority": str(self.ca_file)}
-        path.write_text(
-            json.dumps(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Config",
-                    "clusters": [{"name": "envtest", "cluster": cluster}],
-                    "users": [{"name": "user", "user": {"token": token or self.token}}],
-                    "contexts": [{"name": "envtest", "context": {"cluster": "envtest", "user": "user"}}],
-                    "current-context": "envtest",
-                }
-            )
-        )
-        path.chmod(0o600)
-        return path
+        return write(path, kubeconfig(self.url, token or self.token, self.ca_file.read_bytes()))
 
     def audit_events(self, offset: int = 0) -> list[dict[str, Any]]:
         """Every request that the server answered so far, oldest first, as audit.k8s.io/v1 Events.

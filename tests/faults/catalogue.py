@@ -9,8 +9,6 @@ from typing import Final
 from tests.faults import apiserver, cloud, leadership, objects
 from tests.faults.field import Fault, Field
 
-__all__ = ["BY_ID", "FAULTS", "GROUPS"]
-
 _TYPES: Final = "Go's interface has types, which the compiler checks"
 _JSON: Final = ("--kube-api-content-type=application/json",)
 _BATCHES: Final = "of routes alone: Go knows no answers about many nodes"

@@ -88,5 +88,5 @@ def not_there_yet(field: Field) -> Iterator[None]:
         ends.enter_context(field.cloud_fault("get_load_balancer", unseen, needed=False))
         ends.enter_context(field.cloud_fault(("instance_exists", "instances_state"), unknown, key="made-*"))
         ends.enter_context(field.cloud_fault(("instance_metadata", "instances_metadata"), describe, key="made-*"))
-        field.join(3, ready=False)
+        field.join(3, ready="False")
         yield

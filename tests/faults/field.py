@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 from cloudprovider.testing.fake import Action, FakeCloud, Strike
 from cloudprovider.testing.waiting import eventually
 from tests.faults.judge import Problem
+from tests.faults.networks import Bad
 from tests.support.api import API, NODES, Refused
 from tests.support.failover.churn import node
 from tests.support.failover.stage import Kind, Stage
@@ -20,15 +21,13 @@ from tests.support.failover.supervisor import Candidate
 from tests.support.proxy import Asked, ChaosProxy, Network
 from tests.support.services import SERVICES, lb_service
 
-__all__ = ["STANDING", "Fault", "Field", "Stand"]
-
 STANDING: Final = tuple(f"std-{number}" for number in range(6))
 """Services that are there from the beginning, and that only faults change."""
 _LATE: Final = 40_000
 """Numbers of the nodes that faults make; those of the churn begin with the count of nodes."""
 
 JSON = dict[str, Any]
-N = TypeVar("N", bound=Network)
+N = TypeVar("N", bound=Bad)
 
 
 @define
@@ -67,13 +66,16 @@ class Field:
     # ---- the network and the cloud
 
     @contextmanager
-    def network(self, network: N) -> Iterator[N]:
-        """The network is this one for the body of a with statement."""
+    def network(self, network: N, what: str) -> Iterator[N]:
+        """The network is this one for the body of a with statement; it notes how many `what` met
+        the fault."""
         self.proxy.network = network
         try:
             yield network
         finally:
             self.proxy.network = Network()
+            self.notes.append(f"{network.met} {what}")
+            self.check(network.met > 0, f"the fault met nothing: no {what}")
 
     def of(self, candidate: Candidate) -> Callable[[Asked], bool]:
         """Requests of this candidate."""
@@ -103,13 +105,13 @@ class Field:
 
         self.cloud.faults.on(("ensure_load_balancer", "update_load_balancer"), look)
 
-    def await_call(self, method: str, key: str, timeout: float = 60.0) -> None:
+    def await_call(self, method: str, key: str) -> None:
         """Until such a call is under way."""
 
         def running() -> bool:
             return any(one.method == method and key in one.keys for one in self.cloud.calls.running())
 
-        eventually(running, timeout, self.stage.logs)
+        eventually(running, 60.0, self.stage.logs)
 
     # ---- objects
 
@@ -132,16 +134,13 @@ class Field:
         """Note that its user wants no load balancer from now on."""
         self.gave_up[f"default/{name}"] = time.time()
 
-    def join(self, count: int = 1, *, ready: bool = True) -> None:
+    def join(self, count: int = 1, *, ready: str = "True") -> None:
         """Make machines, and their Nodes."""
         for _ in range(count):
             number, self._next = self._next, self._next + 1
             name = f"made-{number}"
             self.add_machine(name, number)
-            made = node(name, number - _LATE + 1000)
-            if not ready:
-                made["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]
-            self.api.create(NODES, made)
+            self.api.create(NODES, node(name, number - _LATE + 1000, ready))
 
     def add_machine(self, name: str, number: int) -> None:
         """Only the machine."""

@@ -15,8 +15,6 @@ from attrs import frozen
 from cloudprovider.testing.fake import CallRecord
 from tests.support.failover.audit import Request
 
-__all__ = ["COUNTED", "Problem", "emptied", "overlaps", "unproved"]
-
 
 @frozen
 class Problem:

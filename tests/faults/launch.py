@@ -12,8 +12,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CLOCK", "bend", "set_clock"]
-
 CLOCK: Final = "clock"
 """The name of the file in a candidate's folder."""
 

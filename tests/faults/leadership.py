@@ -24,7 +24,7 @@ def renewal_hangs(field: Field) -> Iterator[None]:
     leader = field.leader_and_standby()
     of_leader = field.of(leader)
     network = Hanging(lambda asked: asked.writing and is_lease(asked) and of_leader(asked), done_late=True)
-    with field.network(network):
+    with field.network(network, "writes of the Lease held back"):
         field.await_other(leader)
         yield
         network.release()
@@ -38,7 +38,7 @@ def lost_in_a_call(field: Field) -> Iterator[None]:
         field.serve("slow")
         field.await_call("ensure_load_balancer", "default/slow")
         network = Hanging(lambda asked: asked.writing and is_lease(asked) and of_leader(asked))
-        with field.network(network):
+        with field.network(network, "writes of the Lease held back"):
             field.await_other(leader)
             yield
             network.release()
@@ -79,7 +79,7 @@ def killed(field: Field) -> Iterator[None]:
     network = Before(
         lambda asked: asked.writing and asked.resource == f"{SERVICES}/built/status" and of_leader(asked), kill
     )
-    with field.network(network):
+    with field.network(network, "write of the address"):
         field.api.create(SERVICES, lb_service("built"))
         eventually(network.came.is_set, 60, field.stage.logs)
         yield

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from attrs import frozen
 
-__all__ = ["MUTANTS", "Mutant"]
-
 
 @frozen
 class Mutant:

@@ -14,12 +14,8 @@ from typing import Final
 
 from typing_extensions import override
 
+from tests.support.protobuf import frame_of
 from tests.support.proxy import Answer, Asked, Broken, Network
-
-__all__ = [
-    "Before", "Cutting", "EmptyLists", "Expiring", "Hanging", "Holding", "LosingAnswers", "Refusing", "Replaying",
-    "about", "expired", "is_lease",
-]  # fmt: skip
 
 Matches = Callable[[Asked], bool]
 _REASONS: Final = {
@@ -46,36 +42,49 @@ def about(*parts: str) -> Matches:
     return matches
 
 
-class Refusing(Network):
+class Bad(Network):
+    """A network with a fault."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.met = 0
+        """How many requests, answers or events have met the fault."""
+
+    def _meets(self) -> int:
+        """Count one more; returns how many there were before."""
+        with self._lock:
+            self.met += 1
+            return self.met - 1
+
+
+class Refusing(Bad):
     """Requests that match get these statuses in turn."""
 
     def __init__(
         self, *statuses: int, matches: Matches = lambda _: True, headers: Mapping[str, str] | None = None
     ) -> None:
+        super().__init__()
         self._statuses, self._matches, self._headers = statuses, matches, dict(headers or {})
-        self._lock = threading.Lock()
-        self.refused = 0
         self.paths: Counter[str] = Counter()
 
     @override
     def on_request(self, asked: Asked) -> Asked | Answer:
         if not self._matches(asked):
             return asked
+        code = self._statuses[self._meets() % len(self._statuses)]
         with self._lock:
-            code = self._statuses[self.refused % len(self._statuses)]
-            self.refused += 1
             self.paths[f"{asked.method} {asked.resource}"] += 1
         return _refusal(code, self._headers)
 
 
-class LosingAnswers(Network):
-    """The server does what is asked, and every second answer to a matching request is lost."""
+class LosingAnswers(Bad):
+    """The server does what is asked, and every second answer to a matching request is lost, a
+    second later."""
 
-    def __init__(self, matches: Matches, seconds: float = 1.0) -> None:
-        self._matches, self._pause = matches, seconds
-        self._lock = threading.Lock()
+    def __init__(self, matches: Matches) -> None:
+        super().__init__()
+        self._matches = matches
         self._seen: Counter[str] = Counter()
-        self.lost = 0
 
     @override
     def on_answer(self, asked: Asked, status: int, body: bytes) -> bytes:
@@ -83,26 +92,25 @@ class LosingAnswers(Network):
             key = f"{asked.method} {asked.resource}"
             lose = self._matches(asked) and self._seen[key] % 2 == 0
             self._seen[key] += self._matches(asked)
-            self.lost += lose
+            self.met += lose
         if lose:
-            threading.Event().wait(self._pause)
+            threading.Event().wait(1.0)
             raise Broken
         return body
 
 
-class Hanging(Network):
+class Hanging(Bad):
     """Matching requests get no answer before `release`; then they are done late, or not at all."""
 
     def __init__(self, matches: Matches, *, done_late: bool = False) -> None:
+        super().__init__()
         self._matches, self._done_late = matches, done_late
         self._over = threading.Event()
-        self.hung = threading.Event()
-        """Set when the first one hangs."""
 
     @override
     def on_request(self, asked: Asked) -> Asked | Answer:
         if not self._over.is_set() and self._matches(asked):
-            self.hung.set()
+            self._meets()
             self._over.wait()
             if not self._done_late:
                 raise Broken
@@ -112,12 +120,12 @@ class Hanging(Network):
         self._over.set()
 
 
-class Before(Network):
+class Before(Bad):
     """Once, before the first matching request is sent on, `act` is called."""
 
     def __init__(self, matches: Matches, act: Callable[[Asked], None]) -> None:
+        super().__init__()
         self._matches, self._act = matches, act
-        self._lock = threading.Lock()
         self._done = False
         self.came = threading.Event()
 
@@ -127,38 +135,35 @@ class Before(Network):
             if self._done or not self._matches(asked):
                 return asked
             self._done = True
+            self.met = 1
         self._act(asked)
         self.came.set()
         return asked
 
 
-class Expiring(Network):
+class Expiring(Bad):
     """Each watch ends with 410 in place of its next event."""
-
-    def __init__(self) -> None:
-        self.ended = 0
 
     @override
     def on_event(self, asked: Asked, event: bytes) -> Iterable[bytes]:
-        self.ended += 1
+        self._meets()
         yield expired(protobuf=asked.protobuf)
         raise Broken
 
 
-class Cutting(Network):
+class Cutting(Bad):
     """Every third event of a watch is cut in the middle, and so is every second answer to a GET."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        super().__init__()
         self._events = self._answers = 0
-        self.cut = 0
 
     @override
     def on_event(self, asked: Asked, event: bytes) -> Iterable[bytes]:
         with self._lock:
             self._events += 1
             cut = self._events % 3 == 0
-            self.cut += cut
+            self.met += cut
         if cut:
             raise Broken(event[: len(event) // 2])
         return (event,)
@@ -168,23 +173,23 @@ class Cutting(Network):
         with self._lock:
             self._answers += not asked.writing
             cut = not asked.writing and self._answers % 2 == 0
-            self.cut += cut
+            self.met += cut
         if cut:
             raise Broken  # the head has not left yet: the connection is reset before it
         return body
 
 
-class Holding(Network):
+class Holding(Bad):
     """The events of all watches arrive late: those that come are held back until `release`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._over = threading.Event()
-        self.held = 0
 
     @override
     def on_event(self, asked: Asked, event: bytes) -> Iterable[bytes]:
         if not self._over.is_set():
-            self.held += 1
+            self._meets()
             self._over.wait()
         return (event,)
 
@@ -192,15 +197,15 @@ class Holding(Network):
         self._over.set()
 
 
-class EmptyLists(Network):
+class EmptyLists(Bad):
     """Watches that go on are refused with 410 until the client has listed; lists from the server's
     watch cache, and watches that begin with one, find nothing: the server is asked for a label that
     nothing has. Quorum reads, which name no version, are right."""
 
     def __init__(self, *resources: str) -> None:
+        super().__init__()
         self._ends = tuple(f"/{one}" for one in resources)
         self._listed: set[tuple[str, str]] = set()
-        self.emptied = 0
 
     @override
     def on_request(self, asked: Asked) -> Asked | Answer:
@@ -210,20 +215,19 @@ class EmptyLists(Network):
         if not lists:
             first = asked.watching and (asked.token, asked.resource) not in self._listed
             return _refusal(410) if first else asked
-        self.emptied += 1
+        self._meets()
         self._listed.add((asked.token, asked.resource))
         mark = "&" if "?" in asked.path else "?"
         return Asked(asked.method, f"{asked.path}{mark}labelSelector=nothing%3Dhas-this", asked.token)
 
 
-class Replaying(Network):
+class Replaying(Bad):
     """After every event the two before it come again, and then it comes again: what a client sees
     that is connected anew at an earlier version."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        super().__init__()
         self._last: dict[tuple[str, str], deque[bytes]] = {}
-        self.repeated = 0
 
     @override
     def on_event(self, asked: Asked, event: bytes) -> Iterable[bytes]:
@@ -232,56 +236,25 @@ class Replaying(Network):
             before = self._last.setdefault((asked.token, asked.resource), deque(maxlen=2))
             again = [*before]
             before.append(event)
-            self.repeated += len(again)
+            self.met += len(again)
         return (event, *again, event) if again else (event,)
 
 
 def expired(*, protobuf: bool) -> bytes:
     """The event of a watch whose version is too old, in its frame."""
-    message = "too old resource version: 1 (2)"
+    status = _status(410, "too old resource version: 1 (2)")
+    line = json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
     if not protobuf:
-        status = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": message,
-            "reason": "Expired",
-            "code": 410,
-        }
-        return json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
-    inner = _field(1, b"") + _field(2, b"Failure") + _field(3, message.encode()) + _field(4, b"Expired")
-    inner += _number(6, 410)
-    unknown = _field(1, _field(1, b"v1") + _field(2, b"Status")) + _field(2, inner) + _field(3, b"") + _field(4, b"")
-    event = _field(1, b"ERROR") + _field(2, _field(1, b"k8s\x00" + unknown))
+        return line
+    event = frame_of(line, "Status")
     return len(event).to_bytes(4, "big") + event
 
 
 def _refusal(code: int, headers: Mapping[str, str] | None = None) -> Answer:
-    body = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": "injected by the fault proxy",
-        "reason": _REASONS[code],
-        "code": code,
-    }
-    return Answer(code, json.dumps(body).encode(), {"Content-Type": "application/json", **(headers or {})})
+    body = json.dumps(_status(code, "injected by the fault proxy")).encode()
+    return Answer(code, body, {"Content-Type": "application/json", **(headers or {})})
 
 
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*found, value])
-
-
-def _field(number: int, data: bytes) -> bytes:
-    """A field of bytes of Protobuf."""
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
+def _status(code: int, message: str) -> dict[str, object]:
+    about = {"status": "Failure", "message": message, "reason": _REASONS[code], "code": code}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, **about}

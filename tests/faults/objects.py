@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -14,7 +12,8 @@ from typing import Final
 from cloudprovider.testing.fake import hangs
 from tests.faults.field import STANDING, Field
 from tests.faults.networks import Refusing
-from tests.support.api import NODES, STRATEGIC
+from tests.support import kubeconfigs
+from tests.support.api import NODES, STRATEGIC, each
 from tests.support.failover.churn import node
 from tests.support.failover.stage import Ground
 from tests.support.pki import Authority
@@ -23,7 +22,6 @@ from tests.support.services import SERVICES
 
 TOKEN_FILE: Final = "token"
 CA_FILE: Final = "ca.crt"
-_FILL_THREADS: Final = 8
 
 
 @contextmanager
@@ -107,13 +105,10 @@ def kubeconfig(proxy: ChaosProxy, where: Ground, name: str, folder: Path) -> Pat
     """A kubeconfig that leads through the proxy, with the token and the CA in files. The CA's is
     that of the run, so that who starts later trusts the CA of then."""
     (folder / TOKEN_FILE).write_text(where.tokens(name)[0])
-    path = proxy.write_kubeconfig(folder / "kubeconfig", "")
-    told = json.loads(path.read_text())
+    told = kubeconfigs.kubeconfig(proxy.url, "")
     told["users"][0]["user"] = {"tokenFile": str(folder / TOKEN_FILE)}
     told["clusters"][0]["cluster"]["certificate-authority"] = str(folder.parent / CA_FILE)
-    path.write_text(json.dumps(told))
-    path.chmod(0o600)
-    return path
+    return kubeconfigs.write(folder / "kubeconfig", told)
 
 
 def front(authority: Authority, folder: Path) -> ssl.SSLContext:
@@ -144,7 +139,7 @@ def rotated_token(field: Field) -> Iterator[None]:
     field.proxy.network = bad = _outdated(field)
     field.proxy.cut()
     yield
-    field.notes.append(f"{bad.refused} requests with the old token")
+    field.notes.append(f"{bad.met} requests with the old token")
 
 
 @contextmanager
@@ -158,8 +153,8 @@ def empty_token(field: Field) -> Iterator[None]:
     yield
     for one in running:
         _put(one.log_file.parent / TOKEN_FILE, field.stage.ground.tokens(one.name)[1].encode())
-    field.notes.append(f"{bad.refused} requests refused")
-    field.check(bad.refused > 0, "no request met the fault")
+    field.notes.append(f"{bad.met} requests refused")
+    field.check(bad.met > 0, "no request met the fault")
 
 
 @contextmanager
@@ -184,11 +179,7 @@ def crowd(field: Field) -> Iterator[None]:
     for number in range(field.size):
         field.add_machine(f"crowd-{number}", first + number)
 
-    def register(number: int) -> None:
-        field.api.create(NODES, node(f"crowd-{number}", first + number))
-
     begun = time.monotonic()
-    with ThreadPoolExecutor(_FILL_THREADS) as pool:
-        list(pool.map(register, range(field.size)))
+    each(lambda number: field.api.create(NODES, node(f"crowd-{number}", first + number)), range(field.size))
     field.notes.append(f"{field.size} nodes in {time.monotonic() - begun:.0f} s")
     yield

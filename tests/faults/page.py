@@ -19,8 +19,6 @@ from tests.faults.field import Fault
 from tests.faults.judge import COUNTED
 from tests.faults.run import Outcome
 
-__all__ = ["PAGE", "Cells", "anew", "cells_of", "figure", "keep", "page", "when_of"]
-
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
 WIDTH: Final = 100
 Cells = Mapping[str, tuple[str, str]]

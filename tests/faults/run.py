@@ -23,8 +23,6 @@ from tests.support.pki import Authority
 from tests.support.proxy import ChaosProxy
 from tests.support.services import SERVICES, lb_service
 
-__all__ = ["FAST", "LONG", "Form", "Outcome", "run"]
-
 _START_SECONDS: Final = 120.0
 _ON_SECONDS: Final = 60.0
 _SLACK: Final = 0.25

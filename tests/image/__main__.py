@@ -122,10 +122,7 @@ def run_manager(buildah: Buildah, container: str, folder: Path) -> None:
             own = folder / provider
             own.mkdir()
             (own / "cloud.conf").write_text(cloud)
-            shutil.copy(server.ca_file, own / "ca.crt")
             server.write_kubeconfig(own / "kubeconfig")
-            text = (own / "kubeconfig").read_text().replace(str(server.ca_file), "/cloud/ca.crt")
-            (own / "kubeconfig").write_text(text)
             for path in (own, *own.iterdir()):
                 os.chown(path, 12345, 12345)
             name = NODE_OF[provider]

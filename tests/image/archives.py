@@ -14,14 +14,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from attrs import frozen
 
 from tests.image.buildah import Buildah
-
-__all__ = ["DOCKERFILE", "ROOT", "ManagerImage", "debian", "debian_is_cached", "manager_image"]
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "examples" / "deploy" / "image" / "Dockerfile"
@@ -70,34 +68,30 @@ def debian_is_cached() -> bool:
     return all(_file_system(packages).exists() for packages in BASES.values())
 
 
-def manager_image(provider: Path, *, root: Path = ROOT) -> ManagerImage:
+def manager_image(provider: Path) -> ManagerImage:
     """The manager's image with the distribution in the folder `provider`; built if it is not in the
     cache (minutes the first time).
 
-    `root` is the top folder of the sources: another one than ours for another version. Raises
-    CalledProcessError where a step fails; its output is on stderr. One process builds at a time.
+    Raises CalledProcessError where a step fails; its output is on stderr. One process builds at a
+    time.
     """
-    image = image_of(provider, root=root)
+    image = _image_of(provider)
     image.archive.parent.mkdir(parents=True, exist_ok=True)
     with (_cache() / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not image.archive.exists():
-            _build(image, provider, root)
+            _build(image, provider)
         image.archive.touch()
-        for old in least_used(_cache().glob("manager-*.tar")):
+        archives = sorted(_cache().glob("manager-*.tar"), key=lambda archive: archive.stat().st_mtime, reverse=True)
+        for old in archives[KEPT:]:
             old.unlink()
     return image
 
 
-def least_used(archives: Iterable[Path]) -> list[Path]:
-    """Those that are left over when the ``KEPT`` that were used last are kept."""
-    return sorted(archives, key=lambda archive: archive.stat().st_mtime, reverse=True)[KEPT:]
-
-
-def image_of(provider: Path, *, root: Path = ROOT) -> ManagerImage:
+def _image_of(provider: Path) -> ManagerImage:
     """Where that image is, or would be, in the cache; builds nothing."""
     digest = hashlib.sha256(repr((SUITE, BASES)).encode())
-    for name, file in _context(provider, root):
+    for name, file in _context(provider):
         digest.update(f"{name}\0{file.stat().st_mode & 0o111}\0".encode() + file.read_bytes())
     tag = digest.hexdigest()[:16]
     return ManagerImage(_cache() / f"manager-{tag}.tar", tag)
@@ -107,7 +101,7 @@ def _file_system(packages: tuple[str, ...]) -> Path:
     return _cache() / f"{SUITE}-{'-'.join(packages)}.tar"
 
 
-def _build(image: ManagerImage, provider: Path, root: Path) -> None:
+def _build(image: ManagerImage, provider: Path) -> None:
     storage = _cache() / "storage"
     buildah = Buildah(storage, layers=True)
     names = {}
@@ -118,7 +112,7 @@ def _build(image: ManagerImage, provider: Path, root: Path) -> None:
             buildah.base(names[name], archive)
     with tempfile.TemporaryDirectory(prefix="image-") as temporary:
         context = Path(temporary)
-        for name, file in _context(provider, root):
+        for name, file in _context(provider):
             (context / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(file, context / name)
         buildah.build(
@@ -135,12 +129,12 @@ def _build(image: ManagerImage, provider: Path, root: Path) -> None:
         partial.rename(image.archive)
 
 
-def _context(provider: Path, root: Path) -> Iterator[tuple[str, Path]]:
+def _context(provider: Path) -> Iterator[tuple[str, Path]]:
     """The files of the build, by their names in it, sorted."""
     yield "Dockerfile", DOCKERFILE
     yield "Dockerfile.dockerignore", DOCKERFILE.with_name("Dockerfile.dockerignore")
     for source in _SOURCES:
-        yield from _files(root / source, source)
+        yield from _files(ROOT / source, source)
     yield from _files(provider, "examples/provider")
 
 

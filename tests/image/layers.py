@@ -16,8 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Layer", "write_archive"]
-
 _CHUNK = 1 << 20
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -47,10 +45,10 @@ class Layer:
         entry.type = tarfile.DIRTYPE
         self._tar.addfile(entry)
 
-    def text(self, name: str, content: str, *, mode: int = 0o644) -> None:
+    def text(self, name: str, content: str) -> None:
         self._above(name)
         data = content.encode()
-        entry = self._entry(name, mode)
+        entry = self._entry(name, 0o644)
         entry.size = len(data)
         self._tar.addfile(entry, io.BytesIO(data))
 

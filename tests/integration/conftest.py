@@ -25,6 +25,7 @@ from tests.envtest.build import assets
 from tests.envtest.server import RealAPIServer
 from tests.support.api import API
 from tests.support.process import Start
+from tests.support.proxy import ChaosProxy
 from tests.support.rights import Restricted, apply_rbac, await_namespaces, restricted
 from tests.support.tiers import need
 
@@ -93,6 +94,13 @@ class Cluster(API):
         Its kubeconfig is written to the path given.
         """
         return restricted(self, self.server, verb, resource, kubeconfig)
+
+    @contextmanager
+    def proxied(self) -> Iterator[tuple[ChaosProxy, Path]]:
+        """A proxy before the server, and the manager's kubeconfig that leads through it."""
+        token = self.server.manager_token if isinstance(self.server, RealAPIServer) else self.token
+        with ChaosProxy(self.url, self.ca_file) as proxy:
+            yield proxy, proxy.write_kubeconfig(self.kubeconfig.with_name("through-proxy"), token)
 
     def close(self) -> None:
         for builder in self._builders:

@@ -11,13 +11,11 @@ from kubernetes.client.models import V1LoadBalancerIngress, V1LoadBalancerStatus
 from cloudprovider import Interface, LoadBalancer
 from cloudprovider.helpers import BOOL, Duration, ServiceAnnotations, annotation
 from cloudprovider.testing.waiting import eventually
-from controllers.manager.embedding import Host
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.running import at_work
-
-SERVICES = "/api/v1/namespaces/default/services"
+from tests.support.services import SERVICES, addresses, lb_service
 
 
 class Acme(ServiceAnnotations, prefix="acme.example/"):
@@ -56,31 +54,18 @@ class Picky(Interface, LoadBalancer):
         self.built.pop(self.get_load_balancer_name(cluster_name, service), None)
 
 
-def _service(**annotations: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {
-            "name": "web",
-            "annotations": {f"acme.example/{name}": text for name, text in annotations.items()},
-        },
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": "web"}},
-    }
-
-
 @EMBEDDED
 def test_mistakes_are_one_event_and_what_is_mended_is_built(api: Cluster) -> None:
     cloud = Picky()
-
-    def make(host: Host) -> ServiceController:
-        options = ServiceOptions(cluster_name="test", drift_check_period=3600.0)
-        return ServiceController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics)
+    options = ServiceOptions(cluster_name="test", drift_check_period=3600.0)
 
     def failures() -> list[dict[str, Any]]:
         return [event for event in api.events_of("web") if event["reason"] == "SyncLoadBalancerFailed"]
 
-    api.create(SERVICES, _service(internl="true", **{"idle-timeout": "5 minutes"}))
-    with at_work(make, api.kubeconfig, cloud):
+    wrong = lb_service("web")
+    wrong["metadata"]["annotations"] = {"acme.example/internl": "true", "acme.example/idle-timeout": "5 minutes"}
+    api.create(SERVICES, wrong)
+    with at_work(ServiceController, api.kubeconfig, cloud, options):
         eventually(failures)
         [told] = failures()
         assert told["type"] == "Warning"
@@ -92,6 +77,5 @@ def test_mistakes_are_one_event_and_what_is_mended_is_built(api: Cluster) -> Non
         assert cloud.built == {}
         mended = {"acme.example/internl": None, "acme.example/internal": "true", "acme.example/idle-timeout": "5m"}
         api.patch(f"{SERVICES}/web", {"metadata": {"annotations": mended}})
-        eventually(lambda: api.get(f"{SERVICES}/web")["status"].get("loadBalancer", {}).get("ingress"))
-        assert api.get(f"{SERVICES}/web")["status"]["loadBalancer"]["ingress"][0]["ip"] == "10.0.0.9"
+        eventually(lambda: addresses(api.get(f"{SERVICES}/web")) == ["10.0.0.9"])
         assert [event.get("count", 1) for event in failures()] == [1]

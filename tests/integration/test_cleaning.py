@@ -4,7 +4,6 @@ without secrets (X2)."""
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import EMBEDDED, Cluster, Share
 from tests.support.api import NODES
 from tests.support.nodes import small_node
-from tests.support.process import MODULE, Start
+from tests.support.process import Start
 
 SECRET = "s3cr3tPass99"
 TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6Ing.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJl"
@@ -25,20 +24,10 @@ MESSAGE = (
 
 @pytest.mark.row("X2", "X4")
 @EMBEDDED
-def test_a_clouds_error_reaches_events_log_and_health_without_secrets(
-    api: Cluster, start: Start, share: Share, tmp_path: Path
-) -> None:
+def test_a_clouds_error_reaches_events_log_and_health_without_secrets(api: Cluster, start: Start, share: Share) -> None:
     share({"generate": [{"count": 1}], "caller": SECRET}).faults.on("instance*", raises(RuntimeError(MESSAGE)))
     api.create(NODES, small_node("node-0000"))
-    process = start(
-        "--cloud-provider=fake",
-        f"--cloud-config={tmp_path / 'cloud.json'}",
-        f"--kubeconfig={api.kubeconfig}",
-        "--leader-elect=false",
-        "--health-bind-address=127.0.0.1:0",
-        "--v=4",
-        command=MODULE,
-    )
+    process = start.manager(api.kubeconfig, "--v=4")
     [event, *_] = eventually(lambda: api.events_of("node-0000"), 90, lambda: process.log)
     assert event["reason"] == "FailedToInitializeNode"
     assert "login at https://<redacted>@cloud.example failed, sent *** and Bearer <redacted> E1121" in event["message"]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 import pytest
 
@@ -32,17 +31,11 @@ def _waiting(api: Cluster) -> int:
 @pytest.mark.row("K16", "O1", "O2", "O3", "O4")
 @EMBEDDED
 def test_an_outage_of_the_cloud_is_a_few_lines_and_over_when_it_is_over(
-    api: Cluster, start: Start, share: Share, tmp_path: Path
+    api: Cluster, start: Start, share: Share
 ) -> None:
     cloud = share({"generate": [{"count": NODE_COUNT, "types": ["small"], "zones": ["zone-a"]}]})
     out = cloud.faults.on(("instance*", "*load_balancer*"), raises(ConnectionError))
-    process = start(
-        f"--kubeconfig={api.kubeconfig}",
-        f"--cloud-config={tmp_path / 'cloud.json'}",
-        "--cluster-name=outage",
-        "--leader-elect=false",
-        "--health-bind-address=127.0.0.1:0",
-    )
+    process = start.manager(api.kubeconfig, "--cluster-name=outage")
     eventually(lambda: process.ask("/readyz")[0] == 200, 60, lambda: process.log)
     for number in range(max(NODE_COUNT, SERVICE_COUNT)):
         if number < NODE_COUNT:

@@ -62,13 +62,8 @@ def test_a_manager_beside_it_initialises_its_nodes(tmp_path: Path, start: Start)
         with FakeCloud() as cloud:
             for name in ("node-1", "node-2", "node-3"):
                 cloud.console.add_instance(name)
-            manager = start(
-                "--cloud-provider=fake",
-                f"--cloud-config={cloud.share(tmp_path / 'cloud.json')}",
-                f"--kubeconfig={kubeconfig}",
-                "--leader-elect=false",
-                "--node-monitor-period=300ms",
-            )
+            cloud.share(tmp_path / "cloud.json")
+            manager = start.manager(kubeconfig, "--node-monitor-period=300ms")
             for name in ("node-1", "node-2", "node-3"):
                 cluster.tells(f"node {name}: initialised: fake://i-{name}")
             cluster.tells("Service default/web: ")

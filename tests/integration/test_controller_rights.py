@@ -11,8 +11,6 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +24,11 @@ from controllers.registration.entry import enabled
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster, Share
 from tests.support.api import MERGE, NODES
+from tests.support.failover.audit import AuditLog, rights_used, username
 from tests.support.https import ask, free_port
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
-from tests.support.rights import BINDINGS, ROLES
+from tests.support.rights import bound
 from tests.support.services import SERVICES, lb_service
 from tests.support.sshkeys import PUBLIC
 
@@ -67,47 +66,6 @@ FLAGS = (
 )
 
 
-@contextmanager
-def bound(api: Cluster, rules: dict[str, list[dict[str, Any]]]) -> Iterator[None]:
-    """The restricted identity has these rules, by namespace ("" for all), in the body of a with
-    statement."""
-    made = []
-    try:
-        for namespace, own in rules.items():
-            place = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-            roles, bindings = (f"{place}/roles", f"{place}/rolebindings") if namespace else (ROLES, BINDINGS)
-            kind = "Role" if namespace else "ClusterRole"
-            version = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": RESTRICTED_USER}}
-            group = {"apiGroup": "rbac.authorization.k8s.io"}
-            made += [f"{roles}/{RESTRICTED_USER}", f"{bindings}/{RESTRICTED_USER}"]
-            api.create(roles, version | {"kind": kind, "rules": own})
-            reference = group | {"kind": kind, "name": RESTRICTED_USER}
-            subject = group | {"kind": "User", "name": RESTRICTED_USER}
-            api.create(bindings, version | {"kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]})
-        yield
-    finally:
-        for path in made:
-            api.delete(path)
-
-
-def asked_for(api: Cluster, before: int, named: set[str]) -> set[tuple[str, str, str]]:
-    """(verb, resource, name) of what the identity asked for since then; of itself everybody may
-    ask."""
-    found = set()
-    for event in done(api, before):
-        reference = event.get("objectRef") or {}
-        if reference and not reference.get("resource", "").startswith("selfsubject"):
-            resource = "/".join(filter(None, (reference.get("resource"), reference.get("subresource"))))
-            by_name = resource in named and event["verb"] != "create"
-            found.add((event["verb"], resource, reference.get("name", "") if by_name else ""))
-    return found
-
-
-def done(api: Cluster, before: int) -> list[dict[str, Any]]:
-    assert isinstance(api.server, RealAPIServer)
-    return [event for event in api.server.audit_events()[before:] if event["user"]["username"] == RESTRICTED_USER]
-
-
 def kubeconfig_of(api: Cluster, path: Path) -> Path:
     assert isinstance(api.server, RealAPIServer)
     return api.server.write_kubeconfig(path, token=api.server.restricted_token)
@@ -118,11 +76,9 @@ def fill(api: Cluster, *, initialised: bool) -> None:
     have."""
     _create_volume(api, "lost")
     for number in range(4):
-        node = small_node(f"node-000{number}", taints=[] if initialised else None)
-        node["spec"] |= {"podCIDR": f"10.244.{number}.0/24", "podCIDRs": [f"10.244.{number}.0/24"]}
-        node["spec"] |= {"providerID": f"fake://i-{node['metadata']['name']}"} if initialised else {}
-        node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
-        api.create(NODES, node)
+        provider_id = f"fake://i-node-000{number}" if initialised else ""
+        cidrs = [f"10.244.{number}.0/24"]
+        api.create(NODES, small_node(f"node-000{number}", provider_id=provider_id, cidrs=cidrs, ready="False"))
     for name in ("web", "broken"):
         api.create(SERVICES, lb_service(name))
 
@@ -174,9 +130,8 @@ def replace(api: Cluster, cloud: FakeCloud, turn: int) -> None:
     """A Ready node joins; the machine of the one before is replaced, and the new kubelet goes on
     with its Node."""
     made = cloud.console.add_instance(f"moving-{turn}", addresses={"InternalIP": "10.7.0.9"})
-    node = small_node(f"moving-{turn}", taints=[])
-    node["spec"]["providerID"] = f"fake://{made.id}"
-    node["status"] |= {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"machineID": "first"}}
+    node = small_node(f"moving-{turn}", provider_id=f"fake://{made.id}", ready="True")
+    node["status"]["nodeInfo"] = {"machineID": "first"}
     api.create(NODES, node)
     if turn:
         former = f"moving-{turn - 4}"
@@ -200,7 +155,11 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
     named = {resource for _, resource, name in wanted if name}
     must = wanted if controller == "service-lb-controller" else wanted - {IDENTITY}
     cloud = unlucky(share)
-    before = len(api.server.audit_events())
+    audit = AuditLog(api.server.audit_log, username)
+
+    def used() -> set[tuple[str, str, str]]:
+        return rights_used(audit.by(RESTRICTED_USER), named)
+
     fill(api, initialised=controller != "cloud-node-controller")
     port = free_port()
     with bound(api, rules):
@@ -217,17 +176,17 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
         assert ask(port, "/metrics", token=api.server.restricted_token)[0] == 403
         deadline = time.monotonic() + 120
         for turn in itertools.count():
-            if asked_for(api, before, named) >= must:
+            if used() >= must:
                 break
-            assert time.monotonic() < deadline, (must - asked_for(api, before, named), process.log)
+            assert time.monotonic() < deadline, (must - used(), process.log)
             jostle(api, cloud, turn)
             if controller == "node-ipam-controller":
                 crowd(api, turn)
             if controller == "cloud-node-lifecycle-controller" and turn % 4 == 0:
                 replace(api, cloud, turn)
             time.sleep(0.2)  # the audit log is written in batches
-        assert sorted(asked_for(api, before, named) - wanted) == []
-        assert [event["requestURI"] for event in done(api, before) if event["responseStatus"]["code"] == 403] == []
+        assert sorted(used() - wanted) == []
+        assert [one.uri for one in audit.by(RESTRICTED_USER) if one.code == 403] == []
         assert "missing permission" not in process.log
 
 

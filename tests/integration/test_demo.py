@@ -21,10 +21,10 @@ from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
+from tests.support.services import SERVICES, lb_service
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples" / "demo.py"
-SERVICES = "/api/v1/namespaces/default/services"
 
 
 TAKES_INTERRUPTS = (
@@ -140,22 +140,12 @@ def test_an_interrupted_demo_takes_its_managers_along(tmp_path: Path, number: in
     assert list(tmp_path.iterdir()) == []
 
 
-_SERVICE = {
-    "apiVersion": "v1",
-    "kind": "Service",
-    "metadata": {"name": "waiting", "namespace": "default"},
-    "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
-}
-
-
 @EMBEDDED
 def test_with_a_kubeconfig_only_the_tainted_nodes_of_that_cluster_are_touched(api: Cluster, tmp_path: Path) -> None:
     for number in range(3):
         api.create(NODES, small_node(f"mine-{number}"))
-    other = small_node("theirs", taints=[])
-    other["spec"]["providerID"] = "other://i-1"
-    before = api.create(NODES, other)
-    waiting = api.create(SERVICES, _SERVICE)
+    before = api.create(NODES, small_node("theirs", provider_id="other://i-1"))
+    waiting = api.create(SERVICES, lb_service("waiting"))
     with demo(tmp_path, "--kubeconfig", str(api.kubeconfig)) as process:
         out, err = process.communicate(timeout=90)
     assert process.returncode == 0, out + err

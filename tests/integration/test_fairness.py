@@ -3,8 +3,6 @@ namespace's Service waiting."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from cloudprovider.testing.fake import hangs
@@ -22,18 +20,12 @@ MANY = 80
 @pytest.mark.row("K3")
 @EMBEDDED
 def test_load_balancers_of_one_namespace_that_hang_hold_up_nobody_else(
-    api: Cluster, start: Start, share: Share, tmp_path: Path
+    api: Cluster, start: Start, share: Share
 ) -> None:
     cloud = share({"on_demand": {"types": ["m-2"]}, "capabilities": ["instances_v2", "load_balancer"]})
     cloud.faults.on("ensure_load_balancer", hangs(), key="default/*")
     api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
-    process = start(
-        f"--kubeconfig={api.kubeconfig}",
-        f"--cloud-config={tmp_path / 'cloud.json'}",
-        "--cluster-name=fair",
-        "--leader-elect=false",
-        "--health-bind-address=127.0.0.1:0",
-    )
+    process = start.manager(api.kubeconfig, "--cluster-name=fair")
     eventually(lambda: process.ask("/readyz")[0] == 200, 60, lambda: process.log)
     for number in range(MANY):
         api.create(SERVICES, lb_service(f"web-{number}"))

@@ -29,7 +29,7 @@ DATED = r".*; since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \([\d.]+ s\)"
 
 @pytest.fixture
 def manager(api: Cluster, start: Start) -> Process:
-    process = start(f"--kubeconfig={api.kubeconfig}", "--leader-elect=false", "--health-bind-address=127.0.0.1:0")
+    process = start.manager(api.kubeconfig)
     eventually(lambda: process.ask("/healthz") == (200, "ok") and process.ask("/readyz")[0] == 200, 60)
     return process
 

@@ -10,7 +10,7 @@ ends: its Node is deleted, and nothing else of the other nodes and of the cloud 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -21,11 +21,10 @@ from cloudprovider.testing.objects import ready_condition
 from cloudprovider.testing.waiting import eventually
 from controllers.nodelifecycle.controller import NodeLifecycleController
 from controllers.nodelifecycle.options import BreakerOptions, NodeLifecycleOptions
-from controllers.runtime.metrics import Metrics
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import API, JSON, MERGE, NODES, STRATEGIC
 from tests.support.nodes import UNINITIALIZED, small_node
-from tests.support.running import at_work, node_controller
+from tests.support.running import Running, at_work, node_controller
 
 MINE = "node-0000"
 PATH = f"{NODES}/{MINE}"
@@ -62,9 +61,7 @@ class Kubelet:
     ) -> None:
         """Register a Node of one's own that says Ready."""
         labels = {"kubernetes.io/hostname": MINE, ZONE: zone, **metadata.pop("labels", {})}
-        body = small_node(MINE, taints=taints or [], labels=labels, **metadata)
-        body["spec"]["providerID"] = provider_id
-        body["status"]["conditions"] = [ready_condition(True)]
+        body = small_node(MINE, taints=taints, provider_id=provider_id, ready="True", labels=labels, **metadata)
         if addresses is not None:
             body["status"]["addresses"] = addresses
         self.api.create(NODES, body)
@@ -174,17 +171,13 @@ ATTACKS: list[Callable[[Kubelet], None]] = [
 
 @contextmanager
 def _controllers(
-    api: Cluster, cloud: FakeCloud, options: NodeLifecycleOptions, made: list[NodeLifecycleController]
-) -> Iterator[Metrics]:
-    def make(host: Any) -> NodeLifecycleController:
-        made.append(
-            NodeLifecycleController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics)
-        )
-        return made[0]
-
-    with ExitStack() as stack:
-        stack.enter_context(node_controller(api.kubeconfig, cloud))
-        yield stack.enter_context(at_work(make, api.kubeconfig, cloud))
+    api: Cluster, cloud: FakeCloud, options: NodeLifecycleOptions
+) -> Iterator[Running[NodeLifecycleController]]:
+    with (
+        node_controller(api.kubeconfig, cloud),
+        at_work(NodeLifecycleController, api.kubeconfig, cloud, options) as running,
+    ):
+        yield running
 
 
 @contextmanager
@@ -200,17 +193,15 @@ def _cloud() -> Iterator[FakeCloud]:
 def _join(api: Cluster) -> None:
     """The other nodes join, and are initialised."""
     for name in OTHERS:
-        body = small_node(name, labels={"kubernetes.io/hostname": name})
-        body["status"]["conditions"] = [ready_condition(True)]
-        api.create(NODES, body)
+        api.create(NODES, small_node(name, ready="True", labels={"kubernetes.io/hostname": name}))
     eventually(lambda: all(ZONE in api.get(f"{NODES}/{name}")["metadata"]["labels"] for name in OTHERS))
     for name in OTHERS:
         eventually(lambda path=f"{NODES}/{name}": UNINITIALIZED not in api.get(path)["spec"].get("taints", ()))  # type: ignore[misc]
 
 
-def _sweeps(metrics: Metrics, number: int) -> None:
-    began = metrics.value(SWEEPS) or 0.0
-    eventually(lambda: (metrics.value(SWEEPS) or 0.0) >= began + number, timeout=60)
+def _sweeps(running: Running[NodeLifecycleController], number: int) -> None:
+    began = running.count(SWEEPS)
+    eventually(lambda: running.count(SWEEPS) >= began + number, timeout=60)
 
 
 def _die(api: Cluster, cloud: FakeCloud, name: str) -> None:
@@ -246,21 +237,21 @@ def test_nothing_of_other_nodes_changes_and_deletions_go_on(
     options = NodeLifecycleOptions(node_monitor_period=0.3)
     with _cloud() as cloud:
         kubelet = Kubelet(api.kubelet(MINE), api, cloud)
-        with _controllers(api, cloud, options, []) as metrics:
+        with _controllers(api, cloud, options) as running:
             _join(api)
             before, objects = _others(api, but="n1"), _cloud_objects(cloud, but="n1")
-            _sweeps(metrics, 2)
+            _sweeps(running, 2)
             if when == "at work":
                 attack(kubelet)
-                _sweeps(metrics, 3)
+                _sweeps(running, 3)
                 _die(api, cloud, "n1")
                 eventually(lambda: api.find(f"{NODES}/n1") is None, timeout=60)
         if when == "before the start":
             attack(kubelet)
             _die(api, cloud, "n1")
-        with _controllers(api, cloud, options, []) as metrics:  # a new process
+        with _controllers(api, cloud, options) as running:  # a new process
             eventually(lambda: api.find(f"{NODES}/n1") is None, timeout=60)
-            _sweeps(metrics, 3)
+            _sweeps(running, 3)
         assert _others(api) == before
         assert _cloud_objects(cloud) == objects
 
@@ -268,20 +259,19 @@ def test_nothing_of_other_nodes_changes_and_deletions_go_on(
 @pytest.mark.row("N21", "N28")
 def test_forged_marks_release_nothing_that_is_held_back(api: Cluster) -> None:
     options = NodeLifecycleOptions(node_monitor_period=0.3, breaker=BreakerOptions(ready_grace=1.0))
-    made: list[NodeLifecycleController] = []
-    with _cloud() as cloud, _controllers(api, cloud, options, made) as metrics:
+    with _cloud() as cloud, _controllers(api, cloud, options) as running:
         _join(api)
-        _sweeps(metrics, 3)
+        _sweeps(running, 3)
         for name in ("n2", "n3", "n4"):
             cloud.console.remove_instance(name)  # a lie: they are Ready
         _die(api, cloud, "n1")
-        eventually(lambda: metrics.value("node_lifecycle_held_nodes") == 1, timeout=60)
+        eventually(lambda: running.count("node_lifecycle_held_nodes") == 1, timeout=60)
         kubelet = Kubelet(api.kubelet(MINE), api, cloud)
         kubelet.register(kubelet.id_of("n5"), annotations=FORGED)
         kubelet.api.patch(PATH, {"metadata": {"labels": {"kubernetes-cloud-provider/release": "true"}}})
-        _sweeps(metrics, 10)
+        _sweeps(running, 10)
         assert api.find(f"{NODES}/n1") is not None
-        assert made[0].release_breaker() == 1
+        assert running.controller.release_breaker() == 1
         eventually(lambda: api.find(f"{NODES}/n1") is None, timeout=60)
         assert all(api.find(f"{NODES}/{name}") for name in OTHERS[1:])
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
-from controllers.node.changes import initialization
 from controllers.node.options import CloudNodeOptions
+from controllers.runtime.cache import NODES
 from controllers.runtime.metrics import Metrics
-from tests.bench.ccm import BenchCloud, metadata_of
+from tests.bench.ccm import BenchCloud
+from tests.bench.cluster import initialised
 from tests.support.clock import FakeClock
 from tests.support.nodes import small_node
 from tests.support.running import node_controller
@@ -32,7 +31,7 @@ def test_an_idle_hour_writes_nothing_and_asks_in_batches(tmp_path: Path) -> None
     options = CloudNodeOptions(node_status_update_frequency=PERIOD)
     with EmbeddedAPIServer() as server:
         for number in range(COUNT):
-            server.create(_initialised(f"node-{number:04d}"))
+            server.create(initialised(small_node(f"node-{number:04d}")))
         kubeconfig = Path(server.write_kubeconfig(tmp_path / "kubeconfig"))
         with node_controller(kubeconfig, BenchCloud(0.0, batch=True), options=options, clock=clock) as running:
             _await_rounds(running.metrics, 1)  # the refresh at the start
@@ -40,7 +39,7 @@ def test_an_idle_hour_writes_nothing_and_asks_in_batches(tmp_path: Path) -> None
                 clock.wait_for_timeout(PERIOD)
                 clock.advance(PERIOD)
                 _await_rounds(running.metrics, round_ + 1)
-            assert len(running.lister.list()) == COUNT
+            assert len(running.informers.informer(NODES).lister.list()) == COUNT
     requests = [line for line in running.metrics.text().decode().splitlines() if "rest_client_requests_total{" in line]
     assert requests
     assert all('method="GET"' in line for line in requests), requests
@@ -56,15 +55,3 @@ def _await_rounds(metrics: Metrics, rounds: int) -> None:
     eventually(lambda: refreshed() >= COUNT * rounds, timeout=60, message=lambda: f"{refreshed()} refreshed")
     labels = {"provider": "bench", "method": "instances_metadata", "outcome": "success"}
     assert metrics.value("cloudprovider_api_requests_total", **labels) == COUNT / 100 * rounds
-
-
-def _initialised(name: str) -> dict[str, Any]:
-    """A node as our controller leaves it."""
-    raw = small_node(name)
-    node = V1Node.from_dict(raw)
-    assert node is not None
-    status, rest = initialization(node, metadata_of(name)).patches
-    raw["status"]["addresses"] = status.body["status"]["addresses"][1:]
-    raw["metadata"] |= rest.body["metadata"]
-    raw["spec"] = {"providerID": rest.body["spec"]["providerID"]}
-    return raw

@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 
 from cloudprovider.testing.waiting import eventually
-from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import EMBEDDED, REAL, Cluster, Share
 from tests.support.api import LEASE, NODES
 from tests.support.managers import LEASE_SECONDS, RETRY, Managers
 from tests.support.process import Process, Start
-from tests.support.proxy import ChaosProxy
 
 LATE = 15.0
 """Seconds by which a busy machine may wake a process late."""
@@ -139,12 +137,10 @@ def test_a_leader_that_stood_still_for_longer_than_its_lease_writes_nothing_more
 
 
 @pytest.mark.row("M2")
-@pytest.mark.parametrize("api", ["embedded"], indirect=True)
-def test_a_leader_that_loses_the_server_ends_and_another_goes_on(managers: Elected, tmp_path: Path) -> None:
-    api = managers.api
-    token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
-    with ChaosProxy(api.url, api.ca_file) as proxy:
-        cut_off = managers.leader(kubeconfig=proxy.write_kubeconfig(tmp_path / "through-proxy", token))
+@EMBEDDED
+def test_a_leader_that_loses_the_server_ends_and_another_goes_on(managers: Elected) -> None:
+    with managers.api.proxied() as (proxy, kubeconfig):
+        cut_off = managers.leader(kubeconfig=kubeconfig)
         proxy.go_away()
         time.sleep(1.0)
         proxy.come_back()

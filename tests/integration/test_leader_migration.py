@@ -22,12 +22,12 @@ from controllers.manager.permissions import common_rules
 from controllers.registration.options import LeaderElectionOptions
 from tests.envtest.server import MANAGER_USER
 from tests.integration.conftest import Cluster, Share
+from tests.support.api import LEASES
 from tests.support.managers import Managers
 from tests.support.process import Process, Start
-from tests.support.rights import PATHS
+from tests.support.rights import created, user
 from tests.support.services import SERVICES, ingress, lb_service
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 SECOND = "cloud-provider-extraction-migration"
 
 
@@ -66,21 +66,17 @@ class Moving(Managers):
 @pytest.fixture
 def managers(api: Cluster, start: Start, share: Share, tmp_path: Path) -> Iterator[Moving]:
     share({"on_demand": {"types": ["m-2"], "zones": ["z-1"], "region": "r-1"}})
-    made = []
+    documents = []
     if api.is_real:  # the manager's own rights, and what the manifest for a migration adds to them
         rules = common_rules(LeaderElectionOptions(), SECOND)
         text = manifest(CATALOG, None, rules).replace("system:cloud-controller-manager", "test:migration")
-        for one in yaml.safe_load_all(text):
-            if one["kind"] in ("Role", "RoleBinding") and one["metadata"]["namespace"] == "kube-system":
-                for subject in one.get("subjects", ()):
-                    subject.clear()
-                    subject.update(kind="User", name=MANAGER_USER, apiGroup="rbac.authorization.k8s.io")
-                path = PATHS[one["kind"]].format(namespace="kube-system")
-                api.create(path, one)
-                made.append(f"{path}/{one['metadata']['name']}")
-    yield Moving(api, start, tmp_path)
-    for path in made:
-        api.delete(path)
+        documents = [one for one in yaml.safe_load_all(text) if one["metadata"].get("namespace") == "kube-system"]
+        documents = [one for one in documents if one["kind"] in ("Role", "RoleBinding")]
+        for one in documents:
+            if "subjects" in one:
+                one["subjects"] = [user(MANAGER_USER)]
+    with created(api, documents):
+        yield Moving(api, start, tmp_path)
     for lease in ("kube-controller-manager", SECOND):
         if api.find(f"{LEASES}/{lease}"):
             api.delete(f"{LEASES}/{lease}")

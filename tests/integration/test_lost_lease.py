@@ -12,72 +12,25 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kubernetes.client import CoreV1Api
-from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider import InstanceMetadata, InstancesV2, Interface, StopSignal, current_call
-from cloudprovider.host import ClientBuilder as HostClientBuilder
+from cloudprovider import current_call
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
-from controllers.app import (
-    Context,
-    ControllerEntry,
-    Manager,
-    ManagerError,
-    ManagerOptions,
-    NeverLed,
-    Options,
-    ServingOptions,
-    hosting,
-)
+from controllers.app import Context, ControllerEntry, Manager, ManagerError, NeverLed, hosting
 from controllers.registration.options import LeaderElectionOptions
 from controllers.runtime.api import MERGE_PATCH, ClientBuilder
 from controllers.runtime.cache import NODES
 from controllers.runtime.election import LeaseLost, LeaseSettings
+from tests.integration.test_manager import Idle, Tiny, options
 from tests.support.nodes import small_node
+from tests.support.there import there
 
 LEASE = "cloud-controller-manager"
 QUICK = LeaderElectionOptions(lease_duration=3.0, renew_deadline=2.0, retry_period=0.2)
-
-
-class Tiny(Interface, InstancesV2):
-    def __init__(self) -> None:
-        self.clients: HostClientBuilder | None = None
-
-    def provider_name(self) -> str:
-        return "tiny"
-
-    def initialize(self, client_builder: HostClientBuilder, stop: StopSignal) -> None:
-        self.clients = client_builder
-
-    def instances_v2(self) -> InstancesV2:
-        return self
-
-    def instance_exists(self, node: V1Node) -> bool:
-        return True
-
-    def instance_shutdown(self, node: V1Node) -> bool:
-        return False
-
-    def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        raise RuntimeError("nobody asks")
-
-
-class Busy:
-    """A controller that does not drain."""
-
-    def __init__(self) -> None:
-        self.started, self.let_go = threading.Event(), threading.Event()
-
-    def run(self, stop: StopSignal) -> None:
-        self.started.set()
-        stop.wait()
-        self.let_go.wait(60)
-
-    def health(self) -> list[tuple[str, bool, str]]:
-        return []
 
 
 @pytest.fixture
@@ -93,30 +46,46 @@ def take(server: EmbeddedAPIServer) -> None:
     server.patch("leases", LEASE, {"spec": {"holderIdentity": "other"}}, namespace="kube-system")
 
 
+def holder(server: EmbeddedAPIServer) -> str:
+    return str(server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"])
+
+
+def renewed(server: EmbeddedAPIServer) -> str:
+    return str(server.get("leases", LEASE, "kube-system")["spec"]["renewTime"])
+
+
+def undrained() -> Idle:
+    """A controller that does not drain, until its `hang` is set."""
+    made = Idle()
+    made.hang = threading.Event()
+    return made
+
+
+class Managed:
+    """A manager of this provider with this one controller, and the context that it got."""
+
+    def __init__(self, folder: Path, controller: Idle, provider: Tiny | None = None, **changes: Any) -> None:
+        self.contexts: list[Context] = []
+        self.clients = ClientBuilder.from_options(kubeconfig=str(folder / "kubeconfig"))
+
+        def construct(context: Context) -> Idle:
+            self.contexts.append(context)
+            return controller
+
+        entry = ControllerEntry(name="busy", construct=construct)
+        given = options(leader_election=QUICK, **changes)
+        self.manager = Manager(given, provider or Tiny(), self.clients, catalog=[entry])
+
+
 @pytest.mark.row("M2")
 def test_everything_is_refused_and_nothing_waited_for(server: EmbeddedAPIServer, tmp_path: Path) -> None:
-    provider, busy, contexts = Tiny(), Busy(), list[Context]()
-
-    def construct(context: Context) -> Busy:
-        contexts.append(context)
-        return busy
-
-    clients = ClientBuilder.from_options(kubeconfig=str(tmp_path / "kubeconfig"))
-    options = Options(
-        ManagerOptions(cloud_provider="tiny", leader_election=QUICK, shutdown_drain_timeout=600.0),
-        {ServingOptions: ServingOptions(secure_port=0)},
-    )
+    provider, busy = Tiny(), undrained()
+    managed = Managed(tmp_path, busy, provider, shutdown_drain_timeout=600.0)
     told: list[str] = []
-    manager = Manager(
-        options,
-        provider,
-        clients,
-        catalog=[ControllerEntry(name="busy", construct=construct)],
-    )
     with ThreadPoolExecutor(2) as pool:
-        run = pool.submit(manager.run, threading.Event(), on_lost=lambda failure: told.append(str(failure)))
+        run = pool.submit(managed.manager.run, threading.Event(), on_lost=lambda failure: told.append(str(failure)))
         assert busy.started.wait(20)
-        [context] = contexts
+        [context] = managed.contexts
         assert provider.clients is not None
         vendor = CoreV1Api(provider.clients.client("tiny"))
         label = {"metadata": {"labels": {"by": "tiny"}}}
@@ -140,12 +109,12 @@ def test_everything_is_refused_and_nothing_waited_for(server: EmbeddedAPIServer,
         assert cancelled.wait(5)
         under_way.exception(5)
         with pytest.raises(LeaseLost, match="other has taken the lease"):
-            clients.guard("PATCH", "/api/v1/nodes/n0")  # type: ignore[misc]  # the manager has set it
+            managed.clients.guard("PATCH", "/api/v1/nodes/n0")  # type: ignore[misc]  # the manager has set it
         with pytest.raises(Exception, match=r"closed|not sent"):
             vendor.patch_node("n0", {"metadata": {"labels": {"by": "nobody"}}})
         assert server.get("nodes", "n0")["metadata"]["labels"]["by"] == "tiny"
-        assert server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"] == "other"
-        busy.let_go.set()
+        assert holder(server) == "other"
+        there(busy.hang).set()
 
 
 PROGRAM = """
@@ -252,8 +221,8 @@ def test_a_log_that_hangs_holds_up_no_end(server: EmbeddedAPIServer, tmp_path: P
         try:
             eventually((tmp_path / "called").exists, 60)
             time.sleep(1.0)  # real time, in which the pipe fills
-            before = server.get("leases", LEASE, "kube-system")["spec"]["renewTime"]
-            eventually(lambda: server.get("leases", LEASE, "kube-system")["spec"]["renewTime"] > before)
+            before = renewed(server)
+            eventually(lambda: renewed(server) > before)
             if how == "lease":
                 take(server)
             else:
@@ -268,31 +237,18 @@ def test_a_log_that_hangs_holds_up_no_end(server: EmbeddedAPIServer, tmp_path: P
 
 @pytest.mark.row("M2")
 def test_a_loss_while_draining_ends_the_drain(server: EmbeddedAPIServer, tmp_path: Path) -> None:
-    busy, stop = Busy(), threading.Event()
-    manager = Manager(
-        Options(
-            ManagerOptions(cloud_provider="tiny", leader_election=QUICK),
-            {ServingOptions: ServingOptions(secure_port=0)},
-        ),
-        Tiny(),
-        ClientBuilder.from_options(kubeconfig=str(tmp_path / "kubeconfig")),
-        catalog=[ControllerEntry(name="busy", construct=lambda _context: busy)],
-    )
+    busy, stop = undrained(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        run = pool.submit(manager.run, stop)
+        run = pool.submit(Managed(tmp_path, busy).manager.run, stop)
         assert busy.started.wait(20)
         stop.set()
-
-        def renewed() -> str:
-            return str(server.get("leases", LEASE, "kube-system")["spec"]["renewTime"])
-
-        before = renewed()
-        eventually(lambda: renewed() > before)  # it is renewed while it drains
+        before = renewed(server)
+        eventually(lambda: renewed(server) > before)  # it is renewed while it drains
         take(server)
         error = run.exception(10)
         assert isinstance(error, ManagerError)
         assert "leaderelection lost" in str(error)
-        busy.let_go.set()
+        there(busy.hang).set()
 
 
 @pytest.mark.row("M2", "O8")
@@ -300,42 +256,23 @@ def test_a_loss_while_draining_ends_the_drain(server: EmbeddedAPIServer, tmp_pat
 def test_a_drain_that_leaves_a_change_of_the_cloud_behind_does_not_release_the_lease(
     server: EmbeddedAPIServer, tmp_path: Path, mutating: bool
 ) -> None:
-    contexts, busy, stop, hangs, let_go = (
-        list[Context](),
-        Busy(),
-        threading.Event(),
-        threading.Event(),
-        threading.Event(),
-    )
-    busy.let_go.set()
-
-    def construct(context: Context) -> Busy:
-        contexts.append(context)
-        return busy
+    idle, stop, hangs, let_go = Idle(), threading.Event(), threading.Event(), threading.Event()
 
     def hang() -> None:
         hangs.set()
         let_go.wait(60)
 
-    manager = Manager(
-        Options(
-            ManagerOptions(cloud_provider="tiny", leader_election=QUICK, shutdown_drain_timeout=1.0),
-            {ServingOptions: ServingOptions(secure_port=0)},
-        ),
-        Tiny(),
-        ClientBuilder.from_options(kubeconfig=str(tmp_path / "kubeconfig")),
-        catalog=[ControllerEntry(name="busy", construct=construct)],
-    )
+    managed = Managed(tmp_path, idle, shutdown_drain_timeout=1.0)
     with ThreadPoolExecutor(2) as pool:
-        run = pool.submit(manager.run, stop)
-        assert busy.started.wait(20)
-        call = pool.submit(contexts[0].cloud.call, "create_route", hang, key="x", mutating=mutating)
+        run = pool.submit(managed.manager.run, stop)
+        assert idle.started.wait(20)
+        [context] = managed.contexts
+        call = pool.submit(context.cloud.call, "create_route", hang, key="x", mutating=mutating)
         assert hangs.wait(10)
         stop.set()
         with pytest.raises(ManagerError, match=r"work is left behind .*(cloud calls|a call for x)"):
             run.result(20)  # exit code 1, whatever the call does
-        left = server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"]
-        assert bool(left) is mutating
+        assert bool(holder(server)) is mutating
         let_go.set()
         call.exception(10)
 
@@ -349,8 +286,7 @@ def test_a_program_of_one_controller_takes_part_too(server: EmbeddedAPIServer, t
     with hosting(Tiny(), kubeconfig, election=settings(), warm=[NODES]) as host:
         assert host.informers.wait_for_sync(never, 10)
         host.clients.rest("own").request("PATCH", "/api/v1/nodes/n0", body={}, content_type=MERGE_PATCH)
-        holder = server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"]
-
+        leader = holder(server)
         stop = threading.Event()
         with ThreadPoolExecutor(1) as pool:
             standby = pool.submit(lambda: hosting(Tiny(), kubeconfig, election=settings(), stop=stop).__enter__())
@@ -358,15 +294,15 @@ def test_a_program_of_one_controller_takes_part_too(server: EmbeddedAPIServer, t
             assert not standby.done()
             stop.set()
             assert isinstance(standby.exception(10), NeverLed)
-        assert server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"] == holder
-    assert server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"] == ""
+        assert holder(server) == leader
+    assert holder(server) == ""
 
-    busy, told = Busy(), list[ManagerError]()
+    busy, told = undrained(), list[ManagerError]()
     with hosting(Tiny(), kubeconfig, election=settings(), on_lost=told.append) as host:
         take(server)
         with pytest.raises(ManagerError, match="leaderelection lost: other has taken"):
             host.run(busy, never)
-    busy.let_go.set()
+    there(busy.hang).set()
     assert [str(failure) for failure in told] == [
         f"leaderelection lost: other has taken the lease kube-system/{LEASE}; ended without draining"
     ]

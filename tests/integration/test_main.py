@@ -51,7 +51,7 @@ def test_nodes_are_initialised_and_a_signal_drains_and_ends_with_0(
     assert f"{signal.Signals(number).name}: draining" in process.log
     assert "nothing left behind" in process.log
     for index in range(5):  # what was reported before the signal is in the cluster
-        assert [event["reason"] for event in api.events_of(f"n{index}")] == ["Synced"]
+        assert api.reasons(f"n{index}") == ["Synced"]
     assert PASSWORD not in process.log
     assert api.server.token not in process.log
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -61,20 +60,13 @@ generate: [{count: 1}]
 """
 
 
-def _node(name: str) -> dict[str, Any]:
-    node = small_node(name)
-    node["spec"] |= {"podCIDR": "10.244.0.0/24", "podCIDRs": ["10.244.0.0/24"]}
-    not_ready = {"type": "Ready", "status": "False", "lastHeartbeatTime": None, "lastTransitionTime": None}
-    return {"kind": "Node", "apiVersion": "v1", **node, "status": {"conditions": [not_ready]}}
-
-
 def test_every_metric_of_the_go_manager_is_there(start: Start, tmp_path: Path) -> None:
     (tmp_path / "cloud.yaml").write_text(CLOUD)
     token, port = secrets.token_hex(16), free_port()
     with EmbeddedAPIServer() as server:
         server.write_kubeconfig(tmp_path / "kubeconfig")
         server.access.add_user(token, "prometheus")
-        server.create(_node("node-0000"))
+        server.create(small_node("node-0000", cidrs=["10.244.0.0/24"], ready="False"))
         server.create(lb_service("web"))
         process = start(
             "--cloud-provider=fake",

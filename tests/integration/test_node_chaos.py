@@ -6,54 +6,46 @@ malformed.
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 from collections import Counter
-from pathlib import Path
 
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.helpers import needs_initialization
 from cloudprovider.testing.waiting import eventually
+from controllers.node.controller import CloudNodeController
 from controllers.runtime.api import ClientSettings
-from controllers.runtime.cache import Lister
+from controllers.runtime.cache import NODES as CACHED
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import JSON
 from tests.bench.ccm import BenchCloud
-from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import Cluster
-from tests.support.api import NODES
+from tests.support.api import NODES, each
 from tests.support.nodes import UNINITIALIZED, big_node
-from tests.support.proxy import ChaosProxy
-from tests.support.running import node_controller
+from tests.support.running import Running, node_controller
 
 COUNT = int(os.environ.get("CHAOS_NODES", "400"))
 SPOILT = f"node-{COUNT // 2:04d}"
 THEIRS = {"key": "example.com/dedicated", "value": "gpu", "effect": "NoExecute"}
 
 
-def test_nodes_survive_a_bad_network_and_a_restart(api: Cluster, tmp_path: Path) -> None:
+def test_nodes_survive_a_bad_network_and_a_restart(api: Cluster) -> None:
     names = [f"node-{number:04d}" for number in range(COUNT)]
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda name: api.create(NODES, _node(name)), names))
-    token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
-    with ChaosProxy(api.url, api.ca_file) as proxy:
+    each(lambda name: api.create(NODES, _node(name)), names)
+    with api.proxied() as (proxy, kubeconfig):
         proxy.spoil(SPOILT)
-        kubeconfig = proxy.write_kubeconfig(tmp_path / "through-proxy", token)
         json_only = ClientSettings(content_type=JSON)  # the proxy spoils the text of objects
         with node_controller(kubeconfig, BenchCloud(0.0, batch=True), settings=json_only) as running:
-            eventually(lambda: _ready(running.lister) >= COUNT // 5, timeout=60, message="a fifth ready")
+            eventually(lambda: _ready(running) >= COUNT // 5, timeout=60, message="a fifth ready")
             assert proxy.cut() > 0
-            eventually(
-                lambda: _ready(running.lister) >= COUNT // 2, timeout=60, message="half of them ready after the cut"
-            )
+            eventually(lambda: _ready(running) >= COUNT // 2, timeout=60, message="half of them ready after the cut")
             api.server.restart()
-            eventually(lambda: _ready(running.lister) >= COUNT - 1, timeout=90, message="all but the spoilt one ready")
+            eventually(lambda: _ready(running) >= COUNT - 1, timeout=90, message="all but the spoilt one ready")
             assert needs_initialization(_parsed(api, SPOILT))
             assert running.metrics.value("informer_quarantined_objects", resource="nodes") == 1
             proxy.spoil(None)
             api.patch(f"{NODES}/{SPOILT}", {"metadata": {"labels": {"heartbeat": "1"}}})
-            eventually(lambda: _ready(running.lister) == COUNT, timeout=60, message="the spoilt node is well again")
+            eventually(lambda: _ready(running) == COUNT, timeout=60, message="the spoilt node is well again")
             eventually(
                 lambda: _synced(api) >= set(names),
                 timeout=60,
@@ -80,8 +72,8 @@ def _node(name: str) -> dict[str, object]:
     return node
 
 
-def _ready(lister: Lister[V1Node]) -> int:
-    return sum(not needs_initialization(node) for node in lister.list())
+def _ready(running: Running[CloudNodeController]) -> int:
+    return sum(not needs_initialization(node) for node in running.informers.informer(CACHED).lister.list())
 
 
 def _parsed(api: Cluster, name: str) -> V1Node:

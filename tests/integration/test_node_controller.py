@@ -4,7 +4,6 @@ it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,9 @@ from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
 from controllers.node.options import CloudNodeOptions
-from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, is_tainted, small_node
-from tests.support.proxy import ChaosProxy
 from tests.support.running import node_controller
 
 OFTEN = CloudNodeOptions(node_status_update_frequency=0.3)
@@ -43,10 +40,6 @@ def _node(api: Cluster, name: str = "node-0000") -> dict[str, Any]:
     return api.get(f"{NODES}/{name}")
 
 
-def _reasons(api: Cluster, name: str) -> dict[str, str]:
-    return {event["reason"]: event["message"] for event in api.events_of(name)}
-
-
 @pytest.mark.parametrize(
     ("api", "capabilities"),
     [
@@ -60,7 +53,7 @@ def test_a_node_gets_everything_in_two_writes(api: Cluster, capabilities: list[s
     api.create(NODES, small_node("node-0001", taints=[UNINITIALIZED, OTHER]))
     before = _node(api, "node-0001")
     with _cloud(capabilities=capabilities) as cloud, node_controller(api.kubeconfig, cloud, options=NEVER) as running:
-        eventually(lambda: "Synced" in _reasons(api, "node-0001"))
+        eventually(lambda: "Synced" in api.reasons("node-0001"))
         writes = [_count(running, method) for method in ("PATCH", "PUT")]
     node = _node(api, "node-0001")
     assert writes == ([1, 1] if api.is_real else [2, 0]), "the embedded server has no Protobuf"
@@ -73,7 +66,7 @@ def test_a_node_gets_everything_in_two_writes(api: Cluster, capabilities: list[s
     assert labels["topology.kubernetes.io/zone"] == labels["failure-domain.beta.kubernetes.io/zone"] == "zone-b"
     assert labels["topology.kubernetes.io/region"] == "region-1"
     assert node["metadata"]["uid"] == before["metadata"]["uid"]
-    assert _reasons(api, "node-0001") == {"Synced": "Node synced successfully"}
+    assert api.told("node-0001") == {"Synced": "Node synced successfully"}
 
 
 def cloud_id(node: dict[str, Any]) -> str:
@@ -89,13 +82,12 @@ def _count(running: Any, method: str) -> int:
 
 @pytest.mark.row("N9")
 @EMBEDDED
-def test_a_refused_address_patch_leaves_the_node_tainted(api: Cluster, cloud: FakeCloud, tmp_path: Path) -> None:
+def test_a_refused_address_patch_leaves_the_node_tainted(api: Cluster, cloud: FakeCloud) -> None:
     api.create(NODES, small_node("node-0000"))
-    token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
-    with ChaosProxy(api.url, api.ca_file) as proxy:
+    with api.proxied() as (proxy, kubeconfig):
         proxy.refuse(r"PATCH .*/status")
-        with node_controller(proxy.write_kubeconfig(tmp_path / "proxy", token), cloud, options=NEVER):
-            eventually(lambda: "FailedToInitializeNode" in _reasons(api, "node-0000"))
+        with node_controller(kubeconfig, cloud, options=NEVER):
+            eventually(lambda: "FailedToInitializeNode" in api.reasons("node-0000"))
             assert is_tainted(_node(api))
             assert "providerID" not in _node(api)["spec"]
             proxy.refuse(None)
@@ -112,7 +104,7 @@ def test_a_node_waits_for_the_ip_that_it_wishes_for_and_is_told(
     cloud.console.change_instance("node-0000", addresses=[("InternalIP", address) for address in offered])
     api.create(NODES, small_node("node-0000", annotations={ANNOTATION_PROVIDED_NODE_IP: "10.99.0.1"}))
     with node_controller(api.kubeconfig, cloud, options=NEVER):
-        message = eventually(lambda: _reasons(api, "node-0000").get("ProvidedNodeIPMismatch", ""))
+        message = eventually(lambda: api.told("node-0000").get("ProvidedNodeIPMismatch", ""))
         assert all(part in message for part in ("10.99.0.1", *(offered or ["no addresses"])))
         assert is_tainted(_node(api))
         cloud.console.change_instance("node-0000", addresses=[("InternalIP", "10.0.0.9"), ("InternalIP", "10.99.0.1")])
@@ -130,9 +122,9 @@ def test_an_initialised_node_without_provider_id_is_adopted_or_told(api: Cluster
         api.create(NODES, node)
     with node_controller(api.kubeconfig, cloud, options=OFTEN) as running:
         eventually(lambda: "providerID" in _node(api)["spec"])
-        eventually(lambda: all("NodeWithoutProviderID" in _reasons(api, name) for name in ("node-0001", "stranger")))
+        eventually(lambda: all("NodeWithoutProviderID" in api.reasons(name) for name in ("node-0001", "stranger")))
         for name, said in (("node-0001", "10.66.0.1"), ("stranger", "no instance of this name")):
-            assert said in _reasons(api, name)["NodeWithoutProviderID"]
+            assert said in api.told(name)["NodeWithoutProviderID"]
             assert "providerID" not in _node(api, name)["spec"]
             assert "topology.kubernetes.io/zone" not in _node(api, name)["metadata"].get("labels", {})
         assert running.metrics.value("node_controller_nodes_without_provider_id") == 2
@@ -142,17 +134,15 @@ def test_an_initialised_node_without_provider_id_is_adopted_or_told(api: Cluster
 @pytest.mark.row("N25")
 @EMBEDDED
 def test_a_foreign_node_is_left_alone_and_told_once(api: Cluster, cloud: FakeCloud) -> None:
-    foreign = small_node("node-0000")
-    foreign["spec"]["providerID"] = "othercloud://x"
-    api.create(NODES, foreign)
+    api.create(NODES, small_node("node-0000", taints=[UNINITIALIZED], provider_id="othercloud://x"))
     api.create(NODES, small_node("node-0001"))
     with node_controller(api.kubeconfig, cloud, options=OFTEN):
-        eventually(lambda: "Synced" in _reasons(api, "node-0001"))
-        message = eventually(lambda: _reasons(api, "node-0000").get("ForeignProviderID", ""))
+        eventually(lambda: "Synced" in api.reasons("node-0001"))
+        message = eventually(lambda: api.told("node-0000").get("ForeignProviderID", ""))
         for number in range(3):
             api.patch(f"{NODES}/node-0000", {"metadata": {"annotations": {ANNOTATION_PROVIDED_NODE_IP: str(number)}}})
         api.create(NODES, small_node("node-0002"))
-        eventually(lambda: "Synced" in _reasons(api, "node-0002"))
+        eventually(lambda: "Synced" in api.reasons("node-0002"))
     assert "othercloud://x" in message
     assert is_tainted(_node(api))
     [event] = api.events_of("node-0000")

@@ -23,8 +23,9 @@ from controllers.runtime.write import ObjectReplaced, Patch, Puts, apply
 from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import MERGE, NODES, STRATEGIC
+from tests.support.failover.audit import AuditLog, username
 from tests.support.nodes import UNINITIALIZED, big_node, is_tainted, small_node
-from tests.support.process import MODULE, Start
+from tests.support.process import Start
 from tests.support.running import node_controller
 
 pytestmark = pytest.mark.parametrize("api", [REAL], indirect=True)
@@ -105,33 +106,32 @@ def delete(api: Cluster) -> None:
     api.delete(PATH)
 
 
-def requests(api: Cluster, since: int) -> Counter[tuple[str, str, int]]:
-    """The manager's writes to Nodes since then: verb, subresource, code."""
-    assert isinstance(api.server, RealAPIServer)
+def requests(audit: AuditLog) -> Counter[tuple[str, str, int]]:
+    """The manager's writes to Nodes: verb, subresource, code."""
     found: Counter[tuple[str, str, int]] = Counter()
-    for event in api.server.audit_events()[since:]:
-        about = event.get("objectRef") or {}
-        own = "manager" in event["user"]["username"] and about.get("resource") == "nodes"
-        if own and event["verb"] in ("update", "patch"):
-            found[event["verb"], about.get("subresource", ""), event["responseStatus"]["code"]] += 1
+    for one in audit.read():
+        resource, _, subresource = one.resource.partition("/")
+        if "manager" in one.who and resource == "nodes" and one.verb in ("update", "patch"):
+            found[one.verb, subresource, one.code] += 1
     return found
 
 
-def mark(api: Cluster) -> int:
+def mark(api: Cluster) -> AuditLog:
+    """What is asked for from now on."""
     assert isinstance(api.server, RealAPIServer)
-    return len(api.server.audit_events())
+    return AuditLog(api.server.audit_log, username)
 
 
 def test_a_put_does_what_the_patch_does_and_nothing_else_changes(api: Cluster, cloud: FakeCloud) -> None:
     began = mark(api)
     before = full_node(api)
     by_put = initialised(api, cloud, CONTENT_TYPE)
-    eventually(lambda: requests(api, began) == {("patch", "status", 200): 1, ("update", "", 200): 1})
+    eventually(lambda: requests(began) == {("patch", "status", 200): 1, ("update", "", 200): 1})
     delete(api)
     began = mark(api)
     assert without(full_node(api)) == without(before), "the same again"
     by_patch = initialised(api, cloud, JSON)
-    eventually(lambda: requests(api, began) == {("patch", "status", 200): 1, ("patch", "", 200): 1})
+    eventually(lambda: requests(began) == {("patch", "status", 200): 1, ("patch", "", 200): 1})
     delete(api)
     assert without(by_put) == without(by_patch)
 
@@ -177,7 +177,7 @@ def test_a_node_that_was_recreated_under_its_name_is_not_written(api: Cluster) -
     began = mark(api)
     with pytest.raises(ObjectReplaced):
         apply(rest, PATH, first, lambda _: [LABEL], dict, puts=Puts(), kept=small)
-    eventually(lambda: requests(api, began) == {("update", "", 409): 1})
+    eventually(lambda: requests(began) == {("update", "", 409): 1})
     # Even with the version of the new one: the UID alone is a conflict.
     version = api.get(PATH)["metadata"]["resourceVersion"]
     with pytest.raises(Conflict):
@@ -192,7 +192,7 @@ def test_a_node_that_was_changed_meanwhile_is_read_and_patched(api: Cluster) -> 
     api.patch(PATH, {"metadata": {"labels": {"theirs": "x"}}}, MERGE)
     began = mark(api)
     apply(rest, PATH, first, lambda _: [LABEL], dict, puts=Puts(), kept=small)
-    eventually(lambda: requests(api, began) == {("update", "", 409): 1, ("patch", "", 200): 1})
+    eventually(lambda: requests(began) == {("update", "", 409): 1, ("patch", "", 200): 1})
     labels = api.get(PATH)["metadata"]["labels"]
     assert {"theirs": "x", "ours": "1"}.items() <= labels.items()
 
@@ -220,20 +220,12 @@ def test_without_the_right_to_update_nodes_are_patched_and_one_line_says_so(
         with node_controller(identity.kubeconfig, cloud, options=NEVER), caplog.at_level(logging.INFO):
             eventually(lambda: not any(map(is_tainted, api.get(NODES)["items"])))
         eventually(
-            lambda: (
-                requests(api, began) == {("patch", "status", 200): 12, ("patch", "", 200): 12, ("update", "", 403): 1}
-            )
+            lambda: requests(began) == {("patch", "status", 200): 12, ("patch", "", 200): 12, ("update", "", 403): 1}
         )
         [line] = [one for one in caplog.records if one.name.endswith(".puts")]
         assert line.levelno == logging.WARNING
         assert "resources [nodes], verbs [update]" in line.message
         # As a whole program: well, and nothing is called missing.
-        process = start(
-            "--cloud-provider=fake",
-            "--leader-elect=false",
-            "--health-bind-address=127.0.0.1:0",
-            f"--kubeconfig={identity.kubeconfig}",
-            command=MODULE,
-        )
+        process = start.manager(identity.kubeconfig)
         eventually(lambda: process.ask("/healthz")[0] == 200, 60, lambda: process.log)
         assert "missing permission" not in process.log

@@ -17,7 +17,7 @@ from cloudprovider.testing.waiting import eventually
 from controllers.node.changes import APPLIED_LABELS, PAIRED
 from controllers.node.options import CloudNodeOptions
 from tests.integration.conftest import Cluster
-from tests.support.api import NODES
+from tests.support.api import MERGE, NODES
 from tests.support.nodes import small_node
 from tests.support.running import node_controller
 
@@ -37,22 +37,19 @@ def test_a_kubelet_may_annotate_its_own_node_and_no_more(api: Cluster) -> None:
     assert kubelet.patch(own, note)["metadata"]["annotations"] == {"example.com/note": "mine"}
     if not api.is_real:
         return  # the embedded server knows no admission
-    merge = "application/merge-patch+json"
     for body in (
         {"metadata": {"labels": {RESTRICTED: None}}},
         {"metadata": {"labels": {ROLE: None}}},
         {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
     ):
-        assert kubelet.request("PATCH", own, body, merge)[0] == 403
-    assert kubelet.request("PATCH", other, note, merge)[0] == 403
+        assert kubelet.request("PATCH", own, body, MERGE)[0] == 403
+    assert kubelet.request("PATCH", other, note, MERGE)[0] == 403
 
 
 @pytest.mark.row("N17")
 def test_a_forged_record_of_labels_makes_us_do_nothing_that_the_kubelet_may_not(api: Cluster) -> None:
     labels = {RESTRICTED: "blue", ROLE: "", "example.com/owner": "red"}
-    node = small_node("node-0000", taints=[], labels=labels)
-    node["spec"]["providerID"] = "fake://i-node-0000"
-    api.create(NODES, node)
+    api.create(NODES, small_node("node-0000", provider_id="fake://i-node-0000", labels=labels))
     kubelet, path = api.kubelet("node-0000"), f"{NODES}/node-0000"
     instances = [{"name": "node-0000", "labels": {"example.com/rack": "r1"}}]
     with FakeCloud(FakeConfig.model_validate({"instances": instances})) as cloud:

@@ -25,7 +25,6 @@ from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, PlanRun, parse
-from controllers.manager.embedding import Host
 from controllers.nodeipam import startup_barrier
 from controllers.nodeipam.changes import SEAL
 from controllers.nodeipam.controller import NodeIPAMController
@@ -40,6 +39,7 @@ from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.support.api import MERGE, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
+from tests.support.rights import created
 from tests.support.running import at_work
 
 BOTH = "10.244.0.0/22,fd00:10:244::/60"
@@ -54,32 +54,23 @@ def allocating(
     options = NodeIPAMOptions(
         allocate_node_cidrs=True, cluster_cidrs=parse_cluster_cidrs(cidrs), **{"drain_timeout": 5.0, **settings}
     )
-    made: list[NodeIPAMController] = []
-
-    def make(host: Host) -> NodeIPAMController:
-        made.append(NodeIPAMController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics))
-        return made[0]
-
-    with at_work(make, api.kubeconfig, cloud or FakeCloud()) as metrics:
-        yield metrics, made[0]
-        assert well == all(ok for _, ok, _ in made[0].remarks()), made[0].remarks()
+    with at_work(NodeIPAMController, api.kubeconfig, cloud or FakeCloud(), options) as running:
+        yield running.metrics, running.controller
+        assert well == all(ok for _, ok, _ in running.controller.remarks()), running.controller.remarks()
 
 
 def add(api: Cluster, name: str, *cidrs: str) -> dict[str, Any]:
-    # With a label, as a kubelet gives them: an object that never had a field of its maker has no
-    # managedFields later.
-    node = small_node(name, taints=[], labels={"kubernetes.io/hostname": name})
-    if cidrs:
-        node["spec"] |= {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}
-    return api.create(NODES, node)
+    return api.create(NODES, labelled(name, *cidrs))
+
+
+def labelled(name: str, *cidrs: str) -> dict[str, Any]:
+    # As a kubelet labels them: an object that never had a field of its maker has no managedFields
+    # later.
+    return small_node(name, taints=[], cidrs=cidrs, labels={"kubernetes.io/hostname": name})
 
 
 def ranges(api: Cluster) -> dict[str, list[str]]:
     return {node["metadata"]["name"]: node["spec"].get("podCIDRs", []) for node in api.items(NODES)}
-
-
-def reasons(api: Cluster, name: str) -> list[str]:
-    return [event["reason"] for event in api.events_of(name)]
 
 
 def network(api: Cluster, name: str) -> tuple[str, str]:
@@ -110,7 +101,7 @@ def test_nodes_get_a_range_of_each_family_beside_what_others_have(api: Cluster) 
         eventually(lambda: len(ranges(api)["early"]) == 2, 60)
         assert ranges(api)["early"] == ["10.244.1.0/24", "fd00:10:244:2::/64"]
         add(api, "late")
-        eventually(lambda: "CIDRNotAvailable" in reasons(api, "late"), 60)
+        eventually(lambda: "CIDRNotAvailable" in api.reasons("late"), 60)
         assert metrics.value("node_ipam_controller_nodes_without_cidrs") == 1
         assert metrics.value("node_ipam_controller_cidrset_usage_cidrs", clusterCIDR="10.244.0.0/22") == 1.0
         api.delete(f"{NODES}/old")
@@ -122,12 +113,11 @@ def test_nodes_get_a_range_of_each_family_beside_what_others_have(api: Cluster) 
     assert SEAL not in node["metadata"].get("annotations", {})
     assert ranges(api)["wide"] == ["10.244.2.0/23"]
     judge(api)
-    versions = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
+    versions = api.versions(NODES)
     with allocating(api):  # the next process writes nothing
         add(api, "last")
-        eventually(lambda: "CIDRNotAvailable" in reasons(api, "last"), 60)
-    after = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
-    assert {name: after[name] for name in versions} == versions
+        eventually(lambda: "CIDRNotAvailable" in api.reasons("last"), 60)
+    assert versions.items() <= api.versions(NODES).items()
 
 
 def test_it_stops_beside_kube_controller_managers_allocator(api: Cluster) -> None:
@@ -144,7 +134,7 @@ def test_it_stops_beside_kube_controller_managers_allocator(api: Cluster) -> Non
         for number in range(count):
             name = f"theirs-{number}"
             add(api, name)
-            eventually(lambda name=name: "CIDRNotAvailable" in reasons(api, name), 60)  # type: ignore[misc]
+            eventually(lambda name=name: "CIDRNotAvailable" in api.reasons(name), 60)  # type: ignore[misc]
             assert all(ok for _, ok, _ in controller.remarks())
             theirs = [f"10.9.{number}.0/24"]
             body = {"spec": {"podCIDR": theirs[0], "podCIDRs": theirs}}
@@ -154,7 +144,7 @@ def test_it_stops_beside_kube_controller_managers_allocator(api: Cluster) -> Non
         assert "--allocate-node-cidrs=false" in detail
         who = "kube-controller-manager" if api.is_real else "an unknown program"
         assert f"another allocator is at work: {who} gave node theirs-{count - 1}" in detail
-        eventually(lambda: "CIDRAllocationStopped" in reasons(api, f"theirs-{count - 1}"), 60)
+        eventually(lambda: "CIDRAllocationStopped" in api.reasons(f"theirs-{count - 1}"), 60)
         api.delete(f"{NODES}/ours")
         add(api, "late")
         eventually(
@@ -171,11 +161,10 @@ def test_one_kubelet_can_neither_stop_the_allocation_nor_take_all_ranges(api: Cl
     with allocating(api, "10.244.0.0/22") as (metrics, controller):
         add(api, "honest-1")
         eventually(lambda: ranges(api)["honest-1"], 60)
-        body = small_node("node-0000", taints=[], labels={"kubernetes.io/hostname": "node-0000"})
-        body["spec"] |= {"podCIDR": "10.244.0.0/22", "podCIDRs": ["10.244.0.0/22"]}
+        body = labelled("node-0000", "10.244.0.0/22")
         kubelet = api.kubelet("node-0000")
         assert kubelet.request("POST", f"{NODES}?fieldManager=kube-controller-manager", body)[0] == 201
-        eventually(lambda: "PodCIDRTooWide" in reasons(api, "node-0000"), 60)
+        eventually(lambda: "PodCIDRTooWide" in api.reasons("node-0000"), 60)
         for number in range(2, 5):
             add(api, f"honest-{number}")
         eventually(lambda: all(ranges(api).values()), 60)
@@ -193,7 +182,7 @@ def test_one_kubelet_that_writes_its_own_range_later_is_not_taken_for_an_allocat
         add(api, "honest-1")
         eventually(lambda: ranges(api)["honest-1"], 60)
         add(api, "node-0000")
-        eventually(lambda: "CIDRNotAvailable" in reasons(api, "node-0000"), 60)
+        eventually(lambda: "CIDRNotAvailable" in api.reasons("node-0000"), 60)
         body = {"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}}
         own = f"{NODES}/node-0000?fieldManager=kube-controller-manager"
         assert api.kubelet("node-0000").request("PATCH", own, body, MERGE)[0] == 200
@@ -211,8 +200,7 @@ def test_the_policy_of_the_guide_keeps_kubelets_from_writing_pod_cidrs(api: Clus
     [block] = re.findall(r"```yaml\n(.*?)```", guide, re.S)
     policy, binding = yaml.safe_load_all(block)
     kubelet = api.kubelet("node-0000")
-    body = small_node("node-0000", taints=[], labels={"kubernetes.io/hostname": "node-0000"})
-    ranged = {**body, "spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}}
+    body, ranged = labelled("node-0000"), labelled("node-0000", "10.9.0.0/24")
 
     def refused() -> str:
         status, answer = kubelet.request("POST", NODES, ranged)
@@ -221,11 +209,12 @@ def test_the_policy_of_the_guide_keeps_kubelets_from_writing_pod_cidrs(api: Clus
             return ""
         return str(answer["message"])
 
-    with protected(api, policy, binding):
+    with created(api, [policy, binding]):
         assert "pod CIDRs" in eventually(refused, 60)
         assert kubelet.request("POST", NODES, body)[0] == 201
         own = f"{NODES}/node-0000"
-        assert kubelet.request("PATCH", own, {"spec": ranged["spec"]}, MERGE)[0] >= 400
+        cidrs = {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}
+        assert kubelet.request("PATCH", own, {"spec": cidrs}, MERGE)[0] >= 400
         with allocating(api, "10.244.0.0/24"):
             eventually(lambda: ranges(api)["node-0000"] == ["10.244.0.0/24"], 60)
         note = {"metadata": {"annotations": {"example.com/note": "mine"}}}
@@ -244,7 +233,7 @@ def test_a_node_that_cannot_be_changed_does_not_keep_the_others_without_ranges(
         eventually(lambda: any(name == "takeover" for name, _, _ in controller.remarks()), 60)
         assert not any(ranges(api).values()), "a former leader's write may be under way"
         eventually(lambda: ranges(api)["late"] and ranges(api)["n0"], 60)
-        eventually(lambda: "CIDRAssignmentFailed" in reasons(api, "frozen"), 60)
+        eventually(lambda: "CIDRAssignmentFailed" in api.reasons("frozen"), 60)
         assert ranges(api)["frozen"] == []
     judge(api)
 
@@ -265,27 +254,10 @@ def frozen(api: Cluster) -> Iterator[None]:
     policy = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
     bound = {"policyName": "frozen", "validationActions": ["Deny"]}
     binding = {**policy, "kind": f"{kind}Binding", "spec": bound}
-    with protected(api, policy, binding):
+    with created(api, [policy, binding]):
         note = {"metadata": {"annotations": {"example.com/note": "again"}}}
         eventually(lambda: api.request("PATCH", f"{NODES}/frozen", note, MERGE)[0] >= 400, 60)
         yield
-
-
-@contextmanager
-def protected(api: Cluster, policy: dict[str, Any], binding: dict[str, Any]) -> Iterator[None]:
-    """Both exist on the real server."""
-    group = "/apis/admissionregistration.k8s.io/v1"
-    made = [
-        (f"{group}/validatingadmissionpolicies", policy),
-        (f"{group}/validatingadmissionpolicybindings", binding),
-    ]
-    for path, obj in made:
-        api.create(path, obj)
-    try:
-        yield
-    finally:
-        for path, obj in made:
-            api.delete(f"{path}/{obj['metadata']['name']}")
 
 
 def test_a_leader_is_killed_in_the_middle_and_no_range_is_given_twice(api: Cluster, start: Start) -> None:

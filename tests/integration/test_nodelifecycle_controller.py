@@ -3,29 +3,24 @@ with it."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve, frozen
-from attrs import field as attr
+from attrs import evolve
 
 from cloudprovider import CloudProviderError
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs, raises
 from cloudprovider.testing.waiting import eventually
-from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.cloudcalls import CloudCallOptions
 from controllers.nodelifecycle.controller import NodeLifecycleController
 from controllers.nodelifecycle.options import BreakerOptions, NodeLifecycleOptions
-from controllers.runtime.api import ClientBuilder
-from controllers.runtime.cache import InformerFactory
-from controllers.runtime.metrics import Metrics
 from tests.integration.conftest import EMBEDDED, REAL, Cluster
-from tests.support.api import EVENTS, NODES
+from tests.support.api import EVENTS, NODES, each
 from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.running import Running, at_work
 
 FAST = NodeLifecycleOptions(node_monitor_period=0.2, breaker=BreakerOptions(ready_grace=2.0))
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
@@ -36,42 +31,10 @@ SINGLE = ["instances_v2", "zones"]
 LEGACY = ["instances", "zones"]
 
 
-@frozen
-class Running:
-    controller: NodeLifecycleController
-    metrics: Metrics
-    stop: threading.Event = attr(factory=threading.Event)
-
-    def count(self, sample: str, **labels: str) -> float:
-        return self.metrics.value(sample, **labels) or 0.0
-
-
-@contextmanager
 def lifecycle(
-    kubeconfig: Path,
-    cloud: FakeCloud,
-    options: NodeLifecycleOptions = FAST,
-    calls: CloudCallOptions | None = None,
-) -> Iterator[Running]:
-    """The controller at work, stopped and drained at the end."""
-    metrics = Metrics()
-    clients = ClientBuilder.from_options(kubeconfig=str(kubeconfig), metrics=metrics)
-    informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics)
-    gateway = CloudCalls(cloud, options=calls, metrics=metrics)
-    controller = NodeLifecycleController(clients, informers, gateway, options=options, metrics=metrics)
-    running = Running(controller, metrics)
-    informers.start()
-    thread = threading.Thread(target=controller.run, args=(running.stop,), name="lifecycle")
-    thread.start()
-    try:
-        yield running
-    finally:
-        running.stop.set()
-        thread.join(40)
-        informers.stop()
-        gateway.close()
-        clients.close()
-    assert not thread.is_alive(), "the controller did not drain"
+    kubeconfig: Path, cloud: FakeCloud, options: NodeLifecycleOptions = FAST, calls: CloudCallOptions | None = None
+) -> AbstractContextManager[Running[NodeLifecycleController]]:
+    return at_work(NodeLifecycleController, kubeconfig, cloud, options, calls=calls)
 
 
 @contextmanager
@@ -97,22 +60,16 @@ def _join(
     *,
     ready: str | Sequence[int] = "False",
     taints: Sequence[dict[str, Any]] = (),
-    provider_id: str | None = "fake://i-{}",
-    zone: str = "",
+    provider_id: str = "fake://i-{}",
 ) -> None:
     """Let nodes join; `ready` is the condition's status, or the numbers of those that are."""
 
     def create(number: int) -> None:
-        labels = {"topology.kubernetes.io/zone": zone} if zone else {}
-        node = small_node(_name(number), taints=[dict(taint) for taint in taints], labels=labels)
-        if provider_id is not None:
-            node["spec"]["providerID"] = provider_id.format(_name(number))
+        own_id = provider_id.format(_name(number))
         status = ready if isinstance(ready, str) else "True" if number in ready else "False"
-        node["status"]["conditions"] = [{"type": "Ready", "status": status}]
-        api.create(NODES, node)
+        api.create(NODES, small_node(_name(number), taints=taints, provider_id=own_id, ready=status))
 
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(create, numbers))
+    each(create, numbers)
 
 
 def _set_ready(api: Cluster, name: str, status: str) -> None:
@@ -129,26 +86,17 @@ def _names(api: Cluster) -> set[str]:
     return {node["metadata"]["name"] for node in api.items(NODES)}
 
 
-def _versions(api: Cluster) -> dict[str, str]:
-    """By name; one that changes is a write."""
-    return {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
-
-
 def _taints(api: Cluster, name: str = "node-0000") -> set[str]:
     return {taint["key"] for taint in api.get(f"{NODES}/{name}")["spec"].get("taints", ())}
 
 
-def _reasons(api: Cluster, name: str = "node-0000") -> dict[str, dict[str, Any]]:
-    return {event["reason"]: event for event in api.events_of(name)}
-
-
 def _event(api: Cluster, reason: str, name: str = "node-0000") -> dict[str, Any]:
     """Wait for an Event about a node."""
-    eventually(lambda: reason in _reasons(api, name))
-    return _reasons(api, name)[reason]
+    eventually(lambda: reason in api.reasons(name))
+    return next(event for event in api.events_of(name) if event["reason"] == reason)
 
 
-def _pass(running: Running, sweeps: int = 4) -> None:
+def _pass(running: Running[NodeLifecycleController], sweeps: int = 4) -> None:
     """Wait until every node that is asked about has been, so many times."""
     began = running.count("workqueue_work_duration_seconds_count", name="NodeLifecycle")
     eventually(lambda: running.count("workqueue_work_duration_seconds_count", name="NodeLifecycle") >= began + sweeps)
@@ -200,7 +148,7 @@ def _alarms(api: Cluster) -> int:
 @EMBEDDED
 def test_a_cloud_whose_credentials_expired_costs_no_node(api: Cluster, cloud: FakeCloud) -> None:
     _join(api, range(20), ready=[0])
-    before = _versions(api)
+    before = api.versions(NODES)
     expired = CloudProviderError("the credentials of this client have expired")
     cloud.faults.on("instance*", raises(expired))
     options = evolve(FAST, unknown_event_after=0.5)
@@ -209,7 +157,7 @@ def test_a_cloud_whose_credentials_expired_costs_no_node(api: Cluster, cloud: Fa
         # Each node's Event comes when its own turn does; on a busy machine some are asked later
         # than the seventh.
         eventually(lambda: running.count("node_lifecycle_unknown_nodes") == 19)
-        assert _versions(api) == before
+        assert api.versions(NODES) == before
         cloud.faults.clear()
         cloud.console.remove_instance("node-0007")
         eventually(lambda: "node-0007" not in _names(api), timeout=60)
@@ -244,14 +192,14 @@ def test_a_node_that_returned_unseen_is_not_deleted(api: Cluster, cloud: FakeClo
         eventually(lambda: SHUTDOWN in _taints(api, "node-0002"))
         _pass(running)
     assert _names(api) == {"node-0000", "node-0001", "node-0002"}
-    assert "DeletingNode" not in _reasons(api)
+    assert "DeletingNode" not in api.reasons("node-0000")
     assert deletes[0]["preconditions"]["uid"] == api.get(f"{NODES}/node-0000")["metadata"]["uid"]
 
 
 @pytest.mark.row("N3", "N6")
 def test_foreign_and_new_nodes_are_left_alone(api: Cluster, cloud: FakeCloud) -> None:
     _join(api, [0], provider_id="other://i-{}", taints=[{"key": SHUTDOWN, "effect": "NoSchedule"}])
-    _join(api, [1], provider_id=None)
+    _join(api, [1], provider_id="")
     _join(api, [2], taints=[UNINITIALIZED])
     _join(api, [3])
     _join(api, [4], ready="True")
@@ -335,7 +283,7 @@ def test_shut_down_and_back(api: Cluster, cloud: FakeCloud) -> None:
         eventually(lambda: SHUTDOWN not in _taints(api, "node-0001"))
         cloud.console.set_shutdown("node-0000")
         eventually(lambda: SHUTDOWN in _taints(api))
-        versions = _versions(api)
+        versions = api.versions(NODES)
         _pass(running, 10)
-        assert _versions(api) == versions, "no write when nothing changed"
+        assert api.versions(NODES) == versions, "no write when nothing changed"
     assert OUT_OF_SERVICE not in _taints(api)

@@ -7,14 +7,10 @@ broken switch.
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import time
 import urllib.parse
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -24,6 +20,7 @@ from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 from tests.support.partition import Island, why_not
+from tests.support.process import Start
 
 PROGRAM = """
 import sys, threading
@@ -69,33 +66,11 @@ sys.exit(main(["--cloud-provider=acme", "--secure-port=0", "--leader-elect-lease
 """
 
 
-@pytest.fixture
-def ends() -> Iterator[ExitStack]:
-    if problem := why_not():
-        pytest.skip(f"a partition: {problem}")
-    with ExitStack() as stack:
-        yield stack
-
-
-def started(ends: ExitStack, folder: Path, who: str, kubeconfig: Path, *before: str) -> subprocess.Popen[str]:
-    """The program; its log is the file of its name."""
-    log = ends.enter_context((folder / who).open("w"))
-    process = subprocess.Popen(
-        [*before, sys.executable, "-c", PROGRAM, who, f"--kubeconfig={kubeconfig}"],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        stderr=log,
-        text=True,
-    )
-    ends.callback(process.wait)
-    ends.callback(process.kill)
-    return process
-
-
 @pytest.mark.row("K18", "M2")
 @pytest.mark.parametrize("stands_still", [False, True])
 @pytest.mark.parametrize("api", ["embedded"], indirect=True)
 def test_a_write_that_was_stuck_in_the_network_is_not_applied_after_the_next_leaders(
-    api: Cluster, tmp_path: Path, ends: ExitStack, stands_still: bool
+    api: Cluster, start: Start, tmp_path: Path, stands_still: bool
 ) -> None:
     """Writes of our own clients, to the node `ours`, and of a vendor's official client, to
     `vendors`. Whose server it is does not matter, as the client's kernel decides.
@@ -103,43 +78,43 @@ def test_a_write_that_was_stuck_in_the_network_is_not_applied_after_the_next_lea
     `stands_still`: the process is stopped before its lease is over, so that only the kernel can
     drop the write.
     """
+    if problem := why_not():
+        pytest.skip(f"a partition: {problem}")
     for name in ("ours", "vendors"):
         api.create(NODES, small_node(name, taints=[]))
     where = urllib.parse.urlsplit(api.url)
     assert where.hostname is not None
     assert where.port is not None
-    island = ends.enter_context(Island(tmp_path, (where.hostname, where.port)))
-    cut_off = tmp_path / "cut-off"
-    cut_off.write_text(api.kubeconfig.read_text().replace(api.url, f"{where.scheme}://127.0.0.1:{island.port}"))
-    cut_off.chmod(0o600)
+    with Island(tmp_path, (where.hostname, where.port)) as island:
+        cut_off = tmp_path / "cut-off"
+        cut_off.write_text(api.kubeconfig.read_text().replace(api.url, f"{where.scheme}://127.0.0.1:{island.port}"))
+        cut_off.chmod(0o600)
 
-    def labels() -> list[str]:
-        nodes = [api.get(f"{NODES}/{name}")["metadata"] for name in ("ours", "vendors")]
-        return [str(node.get("labels", {}).get("writer", "")) for node in nodes]
+        def labels() -> list[str]:
+            nodes = [api.get(f"{NODES}/{name}")["metadata"] for name in ("ours", "vendors")]
+            return [str(node.get("labels", {}).get("writer", "")) for node in nodes]
 
-    def log(who: str) -> str:
-        return (tmp_path / who).read_text()
-
-    leader = started(ends, tmp_path, "A", cut_off, *island.inside)
-    eventually(lambda: all(label.startswith("A-") for label in labels()), 90, lambda: log("A"))
-    started(ends, tmp_path, "B", api.kubeconfig)
-    eventually(lambda: "stands by" in log("B"), 90, lambda: log("B"))
-    cut = time.monotonic()
-    island.cut()
-    if stands_still:
-        time.sleep(0.2)  # real time: the writes are under way
-        leader.send_signal(signal.SIGSTOP)
-    else:
-        assert leader.wait(20) == 1
-    eventually(lambda: labels() == ["B-1", "B-1"], 60, lambda: (log("A"), log("B")))
-    island.heal()
-    # The kernel doubles its pauses, so its next try comes before the time since the cut has
-    # doubled.
-    until = 2 * time.monotonic() - cut + 1.0
-    while time.monotonic() < until:
+        program = (sys.executable, "-c", PROGRAM)
+        leader = start(f"--kubeconfig={cut_off}", command=(*island.inside, *program, "A"))
+        eventually(lambda: all(label.startswith("A-") for label in labels()), 90, lambda: leader.log)
+        other = start(f"--kubeconfig={api.kubeconfig}", command=(*program, "B"))
+        eventually(lambda: "stands by" in other.log, 90, lambda: other.log)
+        cut = time.monotonic()
+        island.cut()
+        if stands_still:
+            time.sleep(0.2)  # real time: the writes are under way
+            leader.signal(signal.SIGSTOP)
+        else:
+            assert leader.ended(20) == 1
+        eventually(lambda: labels() == ["B-1", "B-1"], 60, lambda: (leader.log, other.log))
+        island.heal()
+        # The kernel doubles its pauses, so its next try comes before the time since the cut has
+        # doubled.
+        until = 2 * time.monotonic() - cut + 1.0
+        while time.monotonic() < until:
+            assert labels() == ["B-1", "B-1"]
+            time.sleep(0.1)
+        if stands_still:
+            leader.signal(signal.SIGCONT)
+            assert leader.ended(20) == 1
         assert labels() == ["B-1", "B-1"]
-        time.sleep(0.1)
-    if stands_still:
-        leader.send_signal(signal.SIGCONT)
-        assert leader.wait(20) == 1
-    assert labels() == ["B-1", "B-1"]

@@ -82,7 +82,7 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(environment: Path) ->
 
 
 def test_an_installed_provider_initialises_nodes_beside_a_broken_one(
-    api: Cluster, environment: Path, tmp_path: Path
+    api: Cluster, environment: Path, start: Start, tmp_path: Path
 ) -> None:
     config = {
         "region": "north",
@@ -92,20 +92,13 @@ def test_an_installed_provider_initialises_nodes_beside_a_broken_one(
     }
     (tmp_path / "cloud.json").write_text(json.dumps(config))
     api.create(NODES, small_node("node-1"))
-    flags = ["--cloud-config=cloud.json", f"--kubeconfig={api.kubeconfig}", "--leader-elect=false", "--secure-port=0"]
-    with (tmp_path / "log").open("wb") as log:
-        command = [str(environment / "cloud-controller-manager"), "--cloud-provider=samplecloud", *flags]
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
-        try:
-            eventually(
-                lambda: api.get(f"{NODES}/node-1")["spec"].get("providerID") == "samplecloud://i-1",
-                timeout=60,
-                message=lambda: (tmp_path / "log").read_text(),
-            )
-        finally:
-            process.send_signal(signal.SIGTERM)
-            code = process.wait(45)
-    assert code == 0, (tmp_path / "log").read_text()
+    flags = ["--cloud-provider=samplecloud", "--cloud-config=cloud.json", f"--kubeconfig={api.kubeconfig}"]
+    process = start(*flags, "--leader-elect=false", command=[str(environment / "cloud-controller-manager")])
+    eventually(
+        lambda: api.get(f"{NODES}/node-1")["spec"].get("providerID") == "samplecloud://i-1", 60, lambda: process.log
+    )
+    process.signal(signal.SIGTERM)
+    assert process.ended() == 0, process.log
     labels = api.get(f"{NODES}/node-1")["metadata"]["labels"]
     assert labels["topology.kubernetes.io/zone"] == "north-1"
 

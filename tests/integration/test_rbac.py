@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +20,7 @@ from cloudprovider.wellknown import TAINT_NODE_SHUTDOWN
 from tests.envtest.server import MANAGER_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster, Share
 from tests.support.api import NODES
+from tests.support.failover.audit import AuditLog, rights_used, username
 from tests.support.https import ask, free_port
 from tests.support.nodes import is_tainted, small_node
 from tests.support.process import MODULE, Start
@@ -48,40 +48,20 @@ def granted() -> set[Right]:
     }
 
 
-def used(events: list[dict[str, Any]], named: set[str]) -> set[Right]:
-    """The same of what the manager asked the server for; every user may ask about its own rights,
-    and whether the server is well."""
-    rights = set()
-    for event in events:
-        ref = event.get("objectRef") or {}
-        if not ref or ref.get("resource", "").startswith("selfsubject"):
-            continue
-        resource = "/".join(filter(None, (ref.get("resource"), ref.get("subresource"))))
-        by_name = resource in named and event["verb"] != "create"
-        rights.add((event["verb"], resource, ref.get("name", "") if by_name else ""))
-    return rights
-
-
 @pytest.mark.row("X6")
 @pytest.mark.parametrize("api", [REAL], indirect=True)
 def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
     api: Cluster, start: Start, share: Share, tmp_path: Path
 ) -> None:
     assert isinstance(api.server, RealAPIServer)
-    audit = api.server.audit_events
-    before = len(audit())
-
-    def done() -> list[dict[str, Any]]:
-        return [event for event in audit()[before:] if event["user"]["username"] == MANAGER_USER]
-
+    audit = AuditLog(api.server.audit_log, username)
     cloud = share(CLOUD)
     cloud.faults.on("instance*_metadata", raises(RuntimeError("no such luck")), key="node-0002")
     for number in range(3):
-        node = small_node(f"node-000{number}")
-        node["spec"] |= {"podCIDR": f"10.244.{number}.0/24", "podCIDRs": [f"10.244.{number}.0/24"]}
         # Whom the cloud calls gone is not Ready, and a Ready node vouches for the cloud: nothing is
         # waited for.
-        node["status"]["conditions"] = [{"type": "Ready", "status": "False" if number == 1 else "True"}]
+        ready = "False" if number == 1 else "True"
+        node = small_node(f"node-000{number}", cidrs=[f"10.244.{number}.0/24"], ready=ready)
         node["status"]["nodeInfo"] = {"machineID": "first"}
         api.create(NODES, node)
     api.create(SERVICES, lb_service("web"))
@@ -127,7 +107,11 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
 
     wanted = granted()
     named = {resource for _, resource, name in wanted if name}
-    eventually(lambda: used(done(), named) >= wanted, 90, lambda: (wanted - used(done(), named), process.log))
-    assert sorted(used(done(), named) - wanted) == []
-    assert [event["requestURI"] for event in done() if event["responseStatus"]["code"] == 403] == []
+
+    def used() -> set[Right]:
+        return rights_used(audit.by(MANAGER_USER), named)
+
+    eventually(lambda: used() >= wanted, 90, lambda: (wanted - used(), process.log))
+    assert sorted(used() - wanted) == []
+    assert [one.uri for one in audit.by(MANAGER_USER) if one.code == 403] == []
     assert "missing permission" not in process.log + standby.log

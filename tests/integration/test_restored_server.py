@@ -46,7 +46,7 @@ def test_the_cache_follows_a_server_restored_from_a_backup(api: Cluster, caplog:
         _create(api, "new")
 
         def same() -> bool:
-            there = {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in api.items(PATH)}
+            there = api.versions(PATH)
             cached = {key: informer.lister.get(key) for key in list(informer.lister.keys())}
             assert {key: version_of(node) for key, node in cached.items() if node is not None} == there
             return True

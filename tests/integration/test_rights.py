@@ -17,9 +17,7 @@ from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import is_tainted, small_node
-from tests.support.process import MODULE, Process, Start
-
-FLAGS = ("--cloud-provider=fake", "--leader-elect=false", "--health-bind-address=127.0.0.1:0")
+from tests.support.process import Process, Start
 
 
 def _told(process: Process) -> list[str]:
@@ -50,12 +48,12 @@ def test_a_missing_right_is_named_once_and_costs_only_what_needs_it(
 ) -> None:
     api.create(NODES, small_node("n0"))
     with api.lacking(verb, resource, tmp_path / "restricted") as identity:
-        process = start(*FLAGS, f"--kubeconfig={identity.kubeconfig}", command=MODULE)
+        process = start.manager(identity.kubeconfig)
         _await_told(process, verb, resource, consequence)
         eventually(lambda: not is_tainted(api.get(f"{NODES}/n0")), 60, lambda: process.log)
         eventually(lambda: process.ask("/readyz")[0] == 200)
         if resource != "events":
-            eventually(lambda: [event["reason"] for event in api.events_of("n0")] == ["Synced"])
+            eventually(lambda: api.reasons("n0") == ["Synced"])
         process.signal(signal.SIGTERM)
         assert process.ended() == 0
     assert len(_told(process)) == 1
@@ -69,7 +67,7 @@ def test_a_node_that_waits_for_a_missing_right_says_so_and_gets_well_when_it_is_
 ) -> None:
     api.create(NODES, small_node("n0"))
     with api.lacking("patch", "nodes/status", tmp_path / "restricted") as identity:
-        process = start(*FLAGS, f"--kubeconfig={identity.kubeconfig}", command=MODULE)
+        process = start.manager(identity.kubeconfig)
         _await_told(process, "patch", "nodes/status", "nodes get no addresses and stay tainted")
         events = eventually(lambda: api.events_of("n0"), 60, lambda: process.log)
         assert events[0]["reason"] == "FailedToInitializeNode"

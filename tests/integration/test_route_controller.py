@@ -12,16 +12,13 @@ import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from controllers.cloudcalls import CloudCallOptions
-from controllers.manager.embedding import Host
 from controllers.options.podnetwork import parse_cluster_cidrs
 from controllers.route.controller import RouteController
 from controllers.route.options import RouteOptions
-from controllers.runtime.metrics import Metrics
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES, STRATEGIC
 from tests.support.nodes import small_node
-from tests.support.running import at_work
+from tests.support.running import Running, at_work
 
 CIDRS = "10.244.0.0/16,fd00:10:244::/56"
 
@@ -42,23 +39,13 @@ def cloud() -> Iterator[FakeCloud]:
 
 
 def _running(
-    kubeconfig: Path, cloud: FakeCloud, options: RouteOptions | None = None, calls: CloudCallOptions | None = None
-) -> AbstractContextManager[Metrics]:
-    """The controller at work; stopped and drained at the end."""
-
-    def make(host: Host) -> RouteController:
-        return RouteController(
-            host.clients, host.informers, host.cloud, options=options or _options(), metrics=host.metrics
-        )
-
-    return at_work(make, kubeconfig, cloud, calls)
+    kubeconfig: Path, cloud: FakeCloud, options: RouteOptions | None = None
+) -> AbstractContextManager[Running[RouteController]]:
+    return at_work(RouteController, kubeconfig, cloud, options or _options())
 
 
 def _add_node(api: Cluster, name: str, *cidrs: str) -> dict[str, Any]:
-    node = small_node(name, taints=[])
-    if cidrs:
-        node["spec"] |= {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}
-    return api.create(NODES, node)
+    return api.create(NODES, small_node(name, taints=[], cidrs=cidrs))
 
 
 def _table(cloud: FakeCloud) -> dict[str, str]:
@@ -87,12 +74,12 @@ def test_every_pod_cidr_gets_its_route_and_the_node_its_condition(api: Cluster, 
     _add_node(api, "bare")
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
     api.patch(f"{NODES}/dual/status", {"status": {"conditions": [ready]}}, STRATEGIC)
-    with _running(api.kubeconfig, cloud) as metrics:
+    with _running(api.kubeconfig, cloud) as running:
         eventually(lambda: _reason(api, "dual") == _reason(api, "single") == CREATED)
         assert cloud.calls.counts()["list_routes"] == 1
         syncs = "route_controller_route_sync_total"
-        eventually(lambda: metrics.value(syncs, outcome="changed", trigger="periodic") == 2)
-        assert metrics.value(syncs, outcome="error", trigger="periodic") is None
+        eventually(lambda: running.metrics.value(syncs, outcome="changed", trigger="periodic") == 2)
+        assert running.metrics.value(syncs, outcome="error", trigger="periodic") is None
     assert _table(cloud) == {
         "10.244.1.0/24": "dual",
         "fd00:10:244:1::/64": "dual",
@@ -126,22 +113,20 @@ def test_a_late_pod_cidr_a_leaving_node_and_its_successor_with_the_same_range(ap
 def test_a_burst_costs_one_listing_and_an_idle_time_none(api: Cluster, cloud: FakeCloud) -> None:
     for number in range(30):
         _add_node(api, f"first-{number}", f"10.244.{number}.0/24")
-    with _running(api.kubeconfig, cloud) as metrics:
+    with _running(api.kubeconfig, cloud) as running:
         eventually(lambda: len(_table(cloud)) == 30)
         for number in range(30, 60):
             _add_node(api, f"second-{number}", f"10.244.{number}.0/24")
         eventually(lambda: all(_reason(api, f"second-{number}") == CREATED for number in range(30, 60)), timeout=60)
         assert cloud.calls.counts()["list_routes"] == 1
-        versions = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
         calls = dict(cloud.calls.counts())
-        before = metrics.value("workqueue_adds_total", name="Routes") or 0.0
-        for name in versions:  # heartbeats
+        before = running.metrics.value("workqueue_adds_total", name="Routes") or 0.0
+        for name in api.versions(NODES):  # heartbeats
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
             api.patch(f"{NODES}/{name}/status", {"status": {"conditions": [ready]}}, STRATEGIC)
-        versions = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
+        versions = api.versions(NODES)
         _add_node(api, "marker", "10.244.99.0/24")  # its event comes after those of the heartbeats
         eventually(lambda: _reason(api, "marker") == CREATED)
-        after = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
-        assert {**after, **versions} == after
+        assert versions.items() <= api.versions(NODES).items()
         assert dict(cloud.calls.counts()) == calls | {"create_route": calls["create_route"] + 1}
-        assert metrics.value("workqueue_adds_total", name="Routes") == before + 1
+        assert running.metrics.value("workqueue_adds_total", name="Routes") == before + 1

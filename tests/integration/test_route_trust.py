@@ -13,9 +13,6 @@ from cloudprovider import Route
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from cloudprovider.testing.fake.others import FakeRoutes
 from cloudprovider.testing.waiting import eventually
-from controllers.manager.embedding import Host
-from controllers.route.controller import RouteController
-from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.integration.test_route_controller import (
     CREATED,
@@ -27,9 +24,8 @@ from tests.integration.test_route_controller import (
     _running,
     _table,
 )
-from tests.support.api import API, NODES, STRATEGIC
+from tests.support.api import NODES, STRATEGIC
 from tests.support.nodes import small_node
-from tests.support.running import at_work
 
 PERIOD = 0.5
 
@@ -53,9 +49,12 @@ def _periods(cloud: FakeCloud, count: int = 4) -> None:
 def test_a_kubelet_gets_no_route_to_what_is_not_its_own(api: Cluster, cloud: FakeCloud) -> None:
     """The real server, NodeRestriction on: it takes every such Node. Each wears one kubelet's own
     credential."""
-    assert isinstance(api.server, RealAPIServer)
-    kubelet = API(api.server.url, api.server.kubelet_tokens["node-0000"], api.server.ca_file)
     name = "node-0000"
+    kubelet = api.kubelet(name)
+
+    def own_node(cidr: str) -> dict[str, Any]:
+        return small_node(name, taints=[], cidrs=[cidr], labels={"kubernetes.io/hostname": name})
+
     cloud.console.add_route("firewall", "10.244.9.9/32", target_node="appliance", cluster="kubernetes", foreign=False)
     _add_node(api, "victim", "10.244.1.0/24")
     wanted = {"10.244.1.0/24": "victim", "10.244.9.9/32": "appliance"}
@@ -72,9 +71,7 @@ def test_a_kubelet_gets_no_route_to_what_is_not_its_own(api: Cluster, cloud: Fak
             ("10.244.9.8/32", "size"),
             ("10.244.1.0/24", "node victim has the same pod CIDR"),
         ):
-            body = small_node(name, taints=[], labels={"kubernetes.io/hostname": name})
-            body["spec"] |= {"podCIDR": cidr, "podCIDRs": [cidr]}
-            assert kubelet.request("POST", NODES, body)[0] == 201
+            assert kubelet.request("POST", NODES, own_node(cidr))[0] == 201
             eventually(lambda: _reason(api, name) == MISSING)
             eventually(lambda why=why: any(why in one["message"] for one in api.events_of(name)))  # type: ignore[misc]
             _periods(cloud)
@@ -85,9 +82,7 @@ def test_a_kubelet_gets_no_route_to_what_is_not_its_own(api: Cluster, cloud: Fak
             assert _table(cloud) == wanted, cidr
         # What is left to it: a range inside, of the right size, that nobody has. It goes with the
         # Node.
-        body = small_node(name, taints=[], labels={"kubernetes.io/hostname": name})
-        body["spec"] |= {"podCIDR": "10.244.77.0/24", "podCIDRs": ["10.244.77.0/24"]}
-        assert kubelet.request("POST", NODES, body)[0] == 201
+        assert kubelet.request("POST", NODES, own_node("10.244.77.0/24"))[0] == 201
         eventually(lambda: _table(cloud) == wanted | {"10.244.77.0/24": name})
         api.delete(f"{NODES}/{name}")
         eventually(lambda: _table(cloud) == wanted)
@@ -141,20 +136,6 @@ class Sloppy(FakeRoutes):
 @EMBEDDED
 def test_beside_routes_that_cannot_be_read_nothing_is_created_and_health_names_them(api: Cluster) -> None:
     _add_node(api, "n1", "10.244.1.0/24")
-    made: list[RouteController] = []
-
-    def make(host: Host) -> RouteController:
-        made.append(
-            RouteController(
-                host.clients,
-                host.informers,
-                host.cloud,
-                options=_options(route_reconciliation_period=PERIOD),
-                metrics=host.metrics,
-            )
-        )
-        return made[0]
-
     with FakeCloud(FakeConfig.model_validate({"log": "all"})) as cloud:
         with _running(api.kubeconfig, cloud):
             eventually(lambda: _reason(api, "n1") == CREATED)
@@ -163,8 +144,8 @@ def test_beside_routes_that_cannot_be_read_nothing_is_created_and_health_names_t
         assert routes is not None
         routes.__class__ = Sloppy
         _add_node(api, "n2", "10.244.2.0/24")
-        with at_work(make, api.kubeconfig, cloud):
-            ((name, well, detail),) = eventually(lambda: [one for one in made[0].remarks() if not one[1]])
+        with _running(api.kubeconfig, cloud, _options(route_reconciliation_period=PERIOD)) as running:
+            ((name, well, detail),) = eventually(lambda: [one for one in running.controller.remarks() if not one[1]])
             assert (name, well) == ("routes", False)
             assert "to node 'n1': the destination_cidr '10.244.1.0' has no prefix length" in detail
             _periods(cloud, 2)
@@ -172,7 +153,7 @@ def test_beside_routes_that_cannot_be_read_nothing_is_created_and_health_names_t
             assert _condition_is_absent(api, "n2")
             routes.__class__ = FakeRoutes
             eventually(lambda: _reason(api, "n2") == CREATED, timeout=60)
-            assert made[0].remarks() == [("routes", True, "")]
+            assert running.controller.remarks() == [("routes", True, "")]
 
 
 def _condition_is_absent(api: Cluster, name: str) -> bool:

@@ -11,22 +11,18 @@ from __future__ import annotations
 
 import random
 import time
-from pathlib import Path
 
 import pytest
 
 from cloudprovider import RetryError, Throttled
 from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, answers, half_builds, hangs, raises
 from cloudprovider.testing.waiting import eventually
-from controllers.manager.embedding import Host
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
-from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES, Refused
 from tests.support.marker import MARKER, pass_by
 from tests.support.nodes import small_node
-from tests.support.proxy import ChaosProxy
 from tests.support.running import at_work
 from tests.support.services import FINALIZER, SERVICES, lb_service
 
@@ -85,9 +81,7 @@ class Users:
         if self.api.find(f"{NODES}/{name}") is not None:
             self.api.delete(f"{NODES}/{name}")
             return
-        node = small_node(name, taints=[])
-        node["spec"]["providerID"] = f"fake://{name}"
-        self.api.create(NODES, node)
+        self.api.create(NODES, small_node(name, provider_id=f"fake://{name}"))
 
 
 def _disagreement(api: Cluster, cloud: FakeCloud) -> str:
@@ -132,31 +126,25 @@ def _calls_while_a_marker_passes(api: Cluster, cloud: FakeCloud) -> list[object]
 @pytest.mark.parametrize(
     ("api", "seed"), [("embedded", 1), pytest.param("real", 2, marks=REAL.marks)], indirect=["api"]
 )
-def test_cluster_and_cloud_agree_when_the_storm_is_over(api: Cluster, tmp_path: Path, seed: int) -> None:
+def test_cluster_and_cloud_agree_when_the_storm_is_over(api: Cluster, seed: int) -> None:
     dice = random.Random(seed)
-    token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
     options = ServiceOptions(cluster_name="storm", node_sync_window=0.05, drift_check_period=600.0)
-
-    def make(host: Host) -> ServiceController:
-        return ServiceController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics)
-
     settings = {"log": "all", "on_demand": {}, "latency": {"*": 0.01}}
-    with FakeCloud(FakeConfig.model_validate(settings)) as cloud, ChaosProxy(api.url, api.ca_file) as proxy:
-        kubeconfig = proxy.write_kubeconfig(tmp_path / "through-proxy", token)
+    with FakeCloud(FakeConfig.model_validate(settings)) as cloud, api.proxied() as (proxy, kubeconfig):
         users = Users(api, dice)
         for _ in range(6):
             users.act()
         for method, probability, do in FAULTS:
             cloud.faults.on(method, _now_and_then(random.Random(f"{seed}{method}{probability}"), probability, do))
         for _ in range(3):
-            with at_work(make, kubeconfig, cloud):
+            with at_work(ServiceController, kubeconfig, cloud, options):
                 for step in range(40):
                     users.act()
                     if step % 15 == 10:
                         proxy.cut()
                     time.sleep(dice.random() * 0.04)
         cloud.faults.clear()
-        with at_work(make, kubeconfig, cloud):
+        with at_work(ServiceController, kubeconfig, cloud, options):
             eventually(
                 lambda: not _disagreement(api, cloud), 90, message=lambda: _disagreement(api, cloud) or "it agrees now"
             )

@@ -14,14 +14,12 @@ from cloudprovider import Interface
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
-from controllers.manager.embedding import Host
-from controllers.runtime.metrics import Metrics
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
-from tests.support.running import at_work
+from tests.support.running import Running, at_work
 from tests.support.services import FINALIZER, NOTE, SERVICES, ingress, lb_service
 
 INSTANCES = [{"name": f"node-{number}"} for number in range(6)]
@@ -44,37 +42,16 @@ def _options(**settings: Any) -> ServiceOptions:
 
 def _running(
     kubeconfig: Path, cloud: Interface, options: ServiceOptions | None = None, calls: CloudCallOptions | None = None
-) -> AbstractContextManager[Metrics]:
-    """The controller at work; stopped and drained at the end."""
-
-    def make(host: Host) -> ServiceController:
-        return ServiceController(
-            host.clients, host.informers, host.cloud, options=options or _options(), metrics=host.metrics
-        )
-
-    return at_work(make, kubeconfig, cloud, calls)
+) -> AbstractContextManager[Running[ServiceController]]:
+    return at_work(ServiceController, kubeconfig, cloud, options or _options(), calls=calls)
 
 
-def _add_node(api: Cluster, name: str, **fields: Any) -> None:
-    node = small_node(name, taints=[], **fields)
-    node["spec"]["providerID"] = f"fake://{name}"
-    api.create(NODES, node)
+def _add_node(api: Cluster, name: str) -> None:
+    api.create(NODES, small_node(name, provider_id=f"fake://{name}"))
 
 
 def _ingress(api: Cluster, name: str) -> list[dict[str, Any]]:
     return ingress(api.get(f"{SERVICES}/{name}"))
-
-
-def _reasons(api: Cluster, name: str) -> list[str]:
-    return [event["reason"] for event in api.events_of(name)]
-
-
-def _about_cluster(api: Cluster, reason: str) -> list[dict[str, Any]]:
-    return [event for event in api.events_of("kube-system") if event["reason"] == reason]
-
-
-def _count(cloud: FakeCloud, *methods: str) -> int:
-    return cloud.calls.count(*methods)
 
 
 CHANGING = ("ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted")
@@ -85,20 +62,20 @@ def test_a_service_gets_its_load_balancer_and_loses_it_when_deleted(api: Cluster
     api.create(SERVICES, lb_service("web"))
     api.create(SERVICES, lb_service("inside", type="ClusterIP"))
     api.create(SERVICES, lb_service("classy", loadBalancerClass="example.com/other"))
-    with _running(api.kubeconfig, cloud) as metrics:
+    with _running(api.kubeconfig, cloud) as running:
         eventually(lambda: _ingress(api, "web"))
         service = api.get(f"{SERVICES}/web")
         [balancer] = cloud.console.load_balancers()
         assert [point["ip"] for point in _ingress(api, "web")] == list(balancer.ingress)
         assert service["metadata"]["finalizers"] == [FINALIZER]
         assert NOTE in service["metadata"]["annotations"]
-        eventually(lambda: {"EnsuringLoadBalancer", "EnsuredLoadBalancer"} <= set(_reasons(api, "web")))
-        assert metrics.value("service_controller_load_balancers") == 1
+        eventually(lambda: {"EnsuringLoadBalancer", "EnsuredLoadBalancer"} <= set(api.reasons("web")))
+        assert running.metrics.value("service_controller_load_balancers") == 1
         api.delete(f"{SERVICES}/web")
         eventually(lambda: api.find(f"{SERVICES}/web") is None)
         assert cloud.console.load_balancers() == []
-        eventually(lambda: {"DeletingLoadBalancer", "DeletedLoadBalancer"} <= set(_reasons(api, "web")))
-        eventually(lambda: metrics.value("service_controller_load_balancers") == 0)
+        eventually(lambda: {"DeletingLoadBalancer", "DeletedLoadBalancer"} <= set(api.reasons("web")))
+        eventually(lambda: running.metrics.value("service_controller_load_balancers") == 0)
     assert not cloud.calls.overlaps()
     for name in ("inside", "classy"):
         assert "finalizers" not in api.get(f"{SERVICES}/{name}")["metadata"]
@@ -130,7 +107,7 @@ def test_a_restart_with_nothing_changed_makes_no_write_at_all(api: Cluster, clou
     before = [api.get(f"{SERVICES}/{name}")["metadata"]["resourceVersion"] for name in names]
     cloud.calls.clear()
     with _running(api.kubeconfig, cloud):
-        eventually(lambda: _count(cloud, "get_load_balancer") == 3)
+        eventually(lambda: cloud.calls.count("get_load_balancer") == 3)
         # Whatever else it had to do would come before this one, which is new.
         api.create(SERVICES, lb_service("late"))
         eventually(lambda: _ingress(api, "late"))
@@ -142,7 +119,8 @@ def test_a_restart_with_nothing_changed_makes_no_write_at_all(api: Cluster, clou
 @EMBEDDED
 def test_the_default_cluster_name_is_warned_about(api: Cluster, cloud: FakeCloud) -> None:
     with _running(api.kubeconfig, cloud, _options(cluster_name="kubernetes")):
-        [event] = eventually(lambda: _about_cluster(api, "DefaultClusterName"))
+        eventually(lambda: "DefaultClusterName" in api.reasons("kube-system"))
+        [event] = [one for one in api.events_of("kube-system") if one["reason"] == "DefaultClusterName"]
     assert event["type"] == "Warning"
     assert "--cluster-name" in event["message"]
 
@@ -154,10 +132,10 @@ def test_a_building_call_that_takes_long_is_told_while_it_is_waited_for(api: Clu
     cloud.faults.on("ensure_load_balancer", hangs())
     api.create(SERVICES, lb_service("web"))
     with _running(api.kubeconfig, cloud, calls=CloudCallOptions(timeout=1.0, build_timeout=60.0)):
-        eventually(lambda: "CloudCallOverdue" in _reasons(api, "web"), 60)
+        eventually(lambda: "CloudCallOverdue" in api.reasons("web"), 60)
         [event] = [event for event in api.events_of("web") if event["reason"] == "CloudCallOverdue"]
         assert "has not answered after 1 s (--cloud-api-timeout)" in event["message"]
         assert "up to 60 s (--cloud-api-build-timeout)" in event["message"]
-        assert "SyncLoadBalancerFailed" not in _reasons(api, "web"), "it is not given up"
+        assert "SyncLoadBalancerFailed" not in api.reasons("web"), "it is not given up"
         cloud.faults.clear()
         eventually(lambda: _ingress(api, "web"), 60)

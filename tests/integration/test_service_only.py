@@ -20,10 +20,10 @@ from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
+from tests.support.services import SERVICES, addresses, lb_service
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAM = EXAMPLES / "service_only.py"
-SERVICES = "/api/v1/namespaces/default/services"
 
 
 def _environment(**variables: str) -> dict[str, str]:
@@ -59,9 +59,7 @@ def _balancers(folder: Path) -> list[dict[str, Any]]:
 def test_a_service_gets_its_load_balancer_and_loses_it_and_a_signal_ends_it_with_0(
     api: Cluster, tmp_path: Path, number: int
 ) -> None:
-    node = small_node("node-1", taints=[])
-    node["spec"]["providerID"] = "samplecloud://i-1"
-    api.create(NODES, node)
+    api.create(NODES, small_node("node-1", provider_id="samplecloud://i-1"))
     variables = {
         "VPC_ID": "vpc-1",
         "SUBNET_ID": "subnet-1",
@@ -74,13 +72,10 @@ def test_a_service_gets_its_load_balancer_and_loses_it_and_a_signal_ends_it_with
         def log() -> str:
             return f"exit code {process.poll()}\n{(tmp_path / 'log').read_text()}"
 
-        web = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
-        uid = api.create(SERVICES, {"metadata": {"name": "web"}, "spec": web})["metadata"]["uid"]
-        [point] = eventually(
-            lambda: api.get(f"{SERVICES}/web")["status"].get("loadBalancer", {}).get("ingress"), 60, log
-        )
+        uid = api.create(SERVICES, lb_service("web"))["metadata"]["uid"]
+        [address] = eventually(lambda: addresses(api.get(f"{SERVICES}/web")), 60, log)
         [balancer] = _balancers(tmp_path)
-        assert point["ip"] == balancer["address"]
+        assert address == balancer["address"]
         assert (balancer["vpc"], balancer["subnet"], balancer["cluster"]) == ("vpc-1", "subnet-1", "blue")
         assert (balancer["service"], balancer["uid"], balancer["targets"]) == ("default/web", uid, ["i-1"])
         api.delete(f"{SERVICES}/web")
@@ -89,8 +84,7 @@ def test_a_service_gets_its_load_balancer_and_loses_it_and_a_signal_ends_it_with
         process.send_signal(number)
         assert process.wait(45) == 0, log()
         assert "Traceback" not in log()
-        reasons = [event["reason"] for event in api.events_of("web")]
-        assert {"EnsuredLoadBalancer", "DeletedLoadBalancer"} <= set(reasons)
+        assert {"EnsuredLoadBalancer", "DeletedLoadBalancer"} <= set(api.reasons("web"))
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,13 @@ import pytest
 from cloudprovider import Interface, LoadBalancer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from controllers.manager.embedding import Host
-from controllers.runtime.metrics import Metrics
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
 from tests.support.marker import pass_by
 from tests.support.nodes import small_node
-from tests.support.running import at_work
+from tests.support.running import Running, at_work
 from tests.support.services import FINALIZER, NOTE, SERVICES, addresses, lb_service
 
 CLASS = "example.com/other"
@@ -39,19 +37,13 @@ def cloud() -> Iterator[FakeCloud]:
 
 @pytest.fixture(autouse=True)
 def _node(api: Cluster) -> None:
-    node = small_node("node-0", taints=[])
-    node["spec"]["providerID"] = "fake://node-0"
-    api.create(NODES, node)
+    api.create(NODES, small_node("node-0", provider_id="fake://node-0"))
 
 
-def _running(kubeconfig: Path, cloud: Interface) -> AbstractContextManager[Metrics]:
+def _running(kubeconfig: Path, cloud: Interface) -> AbstractContextManager[Running[ServiceController]]:
     # Checks come often, so that a short watch sees many.
     options = ServiceOptions(cluster_name="test", node_sync_window=0.1, drift_check_period=1.0, ensure_period=3600.0)
-
-    def make(host: Host) -> ServiceController:
-        return ServiceController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics)
-
-    return at_work(make, kubeconfig, cloud)
+    return at_work(ServiceController, kubeconfig, cloud, options)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 from cloudprovider.testing.fake import FakeCloud, hangs
 from cloudprovider.testing.waiting import eventually
@@ -20,29 +19,20 @@ CHANGING = ("ensure_load_balancer", "update_load_balancer", "ensure_load_balance
 class Stage:
     """The cluster, the cloud, and the process between them."""
 
-    def __init__(self, api: Cluster, start: Start, cloud: FakeCloud, folder: Path) -> None:
+    def __init__(self, api: Cluster, start: Start, cloud: FakeCloud) -> None:
         self.api = api
         self.cloud = cloud
         self._start = start
-        self._flags = (
-            f"--kubeconfig={api.kubeconfig}",
-            f"--cloud-config={folder / 'cloud.json'}",
-            "--controllers=service",
-            "--cluster-name=show",
-            "--leader-elect=false",
-            "--load-balancer-node-window=0.2s",
-        )
         self.process: Process = self.begin()
         eventually(lambda: "service-lb-controller is running" in self.process.log, 30, message=lambda: self.process.log)
 
     def begin(self) -> Process:
-        self.process = self._start(*self._flags)
+        flags = ("--controllers=service", "--cluster-name=show", "--load-balancer-node-window=0.2s")
+        self.process = self._start.manager(self.api.kubeconfig, *flags)
         return self.process
 
     def node(self, name: str) -> None:
-        node = small_node(name, taints=[])
-        node["spec"]["providerID"] = f"fake://{name}"
-        self.api.create(NODES, node)
+        self.api.create(NODES, small_node(name, provider_id=f"fake://{name}"))
 
     def agrees(self) -> None:
         """Every Service that wants one has exactly its own load balancer, and there is no other."""
@@ -81,11 +71,9 @@ class Stage:
 
 
 @EMBEDDED
-def test_cluster_and_cloud_agree_after_a_day_of_everything(
-    api: Cluster, start: Start, share: Share, tmp_path: Path
-) -> None:
+def test_cluster_and_cloud_agree_after_a_day_of_everything(api: Cluster, start: Start, share: Share) -> None:
     cloud = share({"log": "all", "on_demand": {"types": ["m-2"]}, "latency": {"*": 0.02}})
-    stage = Stage(api, start, cloud, tmp_path)
+    stage = Stage(api, start, cloud)
     for name in ("node-1", "node-2"):
         stage.node(name)
     for name in ("a", "b", "c"):

@@ -25,7 +25,7 @@ from tests.support.https import ask, context, free_port
 from tests.support.nodes import small_node
 from tests.support.pki import Authority
 from tests.support.process import Process, Start
-from tests.support.rights import BINDINGS, ROLES
+from tests.support.rights import bound
 
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 AUTHENTICATION = "extension-apiserver-authentication"
@@ -53,26 +53,8 @@ def _readers(api: Cluster) -> Iterator[tuple[str, str, Authority]]:
     """Tokens of two users, and the authority whose CA the cluster names; RESTRICTED_USER may
     read."""
     if isinstance(api.server, RealAPIServer):
-        role = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": "manager-reader"},
-            "rules": [{"nonResourceURLs": [*PATHS, "/healthz/*", "/"], "verbs": ["get"]}],
-        }
-        binding = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "manager-reader"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "manager-reader"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER}],
-        }
-        api.create(ROLES, role)
-        api.create(BINDINGS, binding)
-        try:
+        with bound(api, {"": [{"nonResourceURLs": [*PATHS, "/healthz/*", "/"], "verbs": ["get"]}]}):
             yield api.server.restricted_token, api.server.manager_token, api.server.client_authority
-        finally:
-            api.delete(f"{BINDINGS}/manager-reader")
-            api.delete(f"{ROLES}/manager-reader")
         return
     reader, stranger, authority = secrets.token_hex(16), secrets.token_hex(16), Authority("client-ca")
     api.server.access.add_user(reader, RESTRICTED_USER)

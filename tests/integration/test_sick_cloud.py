@@ -10,7 +10,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 from attrs import evolve
@@ -22,7 +21,7 @@ from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import EMBEDDED, Cluster, Share
 from tests.support.api import EVENTS, NODES
 from tests.support.nodes import is_tainted, small_node
-from tests.support.process import MODULE, Process, Start
+from tests.support.process import Process, Start
 
 HUNG, RAISING, JUNK = SICK = ("node-0003", "node-0017", "node-0042")
 EARLY = [f"node-{number:04d}" for number in range(50)]
@@ -41,11 +40,6 @@ def _synced(api: Cluster) -> set[str]:
     return {event["involvedObject"]["name"] for event in api.items(EVENTS) if event["reason"] == "Synced"}
 
 
-def _told(api: Cluster, name: str) -> dict[str, str]:
-    """The Events of a node: message by reason."""
-    return {event["reason"]: event["message"] for event in api.events_of(name)}
-
-
 def _join(api: Cluster, names: Iterable[str]) -> None:
     for name in names:
         api.create(NODES, small_node(name))
@@ -58,30 +52,16 @@ def _sick(cloud: FakeCloud) -> None:
     cloud.faults.on("instance*_metadata", answers(lambda truth: evolve(truth, node_addresses=bad)), key=JUNK)
 
 
-def _start(start: Start, api: Cluster, folder: Path) -> Process:
-    """The manager over the sick cloud, with the 50 nodes there."""
-    _join(api, EARLY)
-    return start(
-        "--cloud-provider=fake",
-        f"--cloud-config={folder / 'cloud.json'}",
-        f"--kubeconfig={api.kubeconfig}",
-        "--leader-elect=false",
-        "--health-bind-address=127.0.0.1:0",
-        "--cloud-api-timeout=2s",
-        command=MODULE,
-    )
-
-
 def _see_the_three(api: Cluster, process: Process, method: str, counter: str) -> None:
     """All others are initialised at once, and of the three tell Events, health and metrics."""
     eventually(lambda: _ready(api) == set(EARLY) - set(SICK), 60, lambda: (_ready(api), process.log))
-    eventually(lambda: "CloudCallOverdue" in _told(api, HUNG), 60, lambda: process.log)
-    eventually(lambda: "FailedToInitializeNode" in _told(api, RAISING), 60, lambda: process.log)
-    eventually(lambda: "InvalidInstanceMetadata" in _told(api, JUNK), 60, lambda: process.log)
-    assert "no such luck" in _told(api, RAISING)["FailedToInitializeNode"]
-    assert "not-an-address" in _told(api, JUNK)["InvalidInstanceMetadata"]
+    eventually(lambda: "CloudCallOverdue" in api.told(HUNG), 60, lambda: process.log)
+    eventually(lambda: "FailedToInitializeNode" in api.told(RAISING), 60, lambda: process.log)
+    eventually(lambda: "InvalidInstanceMetadata" in api.told(JUNK), 60, lambda: process.log)
+    assert "no such luck" in api.told(RAISING)["FailedToInitializeNode"]
+    assert "not-an-address" in api.told(JUNK)["InvalidInstanceMetadata"]
     assert not [event for event in api.items(EVENTS) if "not answered for a batch" in event["message"]], "no one else's"
-    assert all("the node stays tainted until this succeeds" in " ".join(_told(api, name).values()) for name in SICK)
+    assert all("the node stays tainted until this succeeds" in " ".join(api.told(name).values()) for name in SICK)
     status, text = process.ask("/healthz")
     assert status == 500
     assert "[-]cloud-calls failed: overdue: " in text
@@ -115,12 +95,11 @@ def _see_all_well(api: Cluster, process: Process, names: Iterable[str]) -> None:
 
 @pytest.mark.row("N5", "N8", "M3", "M6")
 @EMBEDDED
-def test_a_sick_cloud_costs_only_its_victims_and_everyone_is_told(
-    api: Cluster, start: Start, share: Share, tmp_path: Path
-) -> None:
+def test_a_sick_cloud_costs_only_its_victims_and_everyone_is_told(api: Cluster, start: Start, share: Share) -> None:
     cloud = share(CLOUD | {"capabilities": ["instances_batch", "instances_v2"]})
     _sick(cloud)
-    process = _start(start, api, tmp_path)
+    _join(api, EARLY)
+    process = start.manager(api.kubeconfig, "--cloud-api-timeout=2s")
     _see_the_three(api, process, "instances_metadata", "cloudprovider_api_batch_items_total")
     # The three may recover, but now the cloud throttles everyone, just when more nodes join.
     cloud.faults.clear()

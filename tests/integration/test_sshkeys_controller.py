@@ -16,15 +16,11 @@ from tests.integration.conftest import Cluster, Share
 from tests.support.api import NODES
 from tests.support.https import ask, free_port
 from tests.support.nodes import small_node
-from tests.support.process import MODULE, Start
+from tests.support.process import Start
 from tests.support.running import at_work
 from tests.support.sshkeys import OTHER, PRIVATE, PUBLIC, SHOWN, leaks
 
 CLOUD = {"generate": [{"count": 2}]}
-
-
-def events(api: Cluster) -> dict[str, str]:
-    return {event["reason"]: event["message"] for event in api.events_of("kube-system")}
 
 
 def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_changes(
@@ -38,9 +34,7 @@ def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_cha
     api.create(NODES, small_node("node-0001"))
     with (
         caplog.at_level(logging.DEBUG),
-        at_work(
-            lambda host: SSHKeyController(host.clients, host.informers, host.cloud, options=options), kubeconfig, cloud
-        ),
+        at_work(SSHKeyController, kubeconfig, cloud, options),
     ):
         eventually(lambda: cloud.console.ssh_keys("node-0001") == [("ada", PUBLIC)], 60)
         for number in range(10):
@@ -51,9 +45,9 @@ def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_cha
         eventually(lambda: ("ada", OTHER) in cloud.console.ssh_keys("late-0"), 60)
         assert len(cloud.calls.log("add_ssh_key_to_all_instances")) <= 8, "ten nodes cost a call or two"
         keys.write_text(PRIVATE)
-        eventually(lambda: "InvalidSSHKeyFile" in events(api), 60)
-        assert "it is a private key" in events(api)["InvalidSSHKeyFile"]
-    assert leaks(caplog.text, *events(api).values()) == []
+        eventually(lambda: "InvalidSSHKeyFile" in api.told("kube-system"), 60)
+        assert "it is a private key" in api.told("kube-system")["InvalidSSHKeyFile"]
+    assert leaks(caplog.text, *api.told("kube-system").values()) == []
 
 
 @pytest.mark.parametrize("api", ["embedded"], indirect=True)
@@ -65,25 +59,24 @@ def test_the_manager_shows_no_key_even_if_the_provider_does(
     keys = tmp_path / "keys.pub"
     keys.write_text(f"{PUBLIC} sentinel@desk\n")
     port = free_port()
-    process = start(
-        "--cloud-provider=fake",
-        f"--cloud-config={tmp_path / 'cloud.json'}",
-        f"--kubeconfig={api.server.write_kubeconfig(tmp_path / 'admin')}",
+    process = start.manager(
+        api.server.write_kubeconfig(tmp_path / "admin"),
         "--controllers=ssh-key",
-        "--leader-elect=false",
         "--ssh-user=ada",
         f"--ssh-keyfile={keys}",
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
         "--v=6",
-        command=MODULE,
     )
-    eventually(lambda: "FailedToInstallSSHKey" in events(api), 60, lambda: process.log)
-    assert f"The SSH key ssh-ed25519 {SHOWN} of user ada may be missing" in events(api)["FailedToInstallSSHKey"]
+    eventually(lambda: "FailedToInstallSSHKey" in api.told("kube-system"), 60, lambda: process.log)
+    assert (
+        f"The SSH key ssh-ed25519 {SHOWN} of user ada may be missing"
+        in api.told("kube-system")["FailedToInstallSSHKey"]
+    )
     eventually(lambda: cloud.console.ssh_keys("node-0001") == [("ada", PUBLIC)], 60, lambda: process.log)
     told = f"installed the SSH key ssh-ed25519 {SHOWN} of user ada on all instances"
     eventually(lambda: told in process.log, 10, lambda: process.log)
     pages = [ask(port, path, token=api.server.token)[1] for path in ("/configz", "/flagz", "/metrics", "/statusz")]
     assert 'ssh_key_controller_keys{state="installed"} 1.0' in pages[2]
     assert str(keys) in pages[0]
-    assert leaks(process.log, *events(api).values(), *pages) == []
+    assert leaks(process.log, *api.told("kube-system").values(), *pages) == []

@@ -25,7 +25,7 @@ from controllers.endpoints.options import ServingOptions
 from controllers.registration.options import LeaderElectionOptions
 from controllers.runtime.api import ClientBuilder
 from tests.integration.conftest import Cluster
-from tests.support.api import NODES
+from tests.support.api import LEASE, NODES
 from tests.support.nodes import big_node
 from tests.support.process import Process, Start
 from tests.support.services import SERVICES, lb_service
@@ -33,7 +33,6 @@ from tests.support.usage import Usage, usage
 
 UPDATES, CHANGES, ELECTIONS = map(int, os.environ.get("STEADY", "800,80,10").split(","))
 NODE_COUNT, SERVICE_COUNT = 50, 10
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager"
 WARM = 0.2
 """After this part of the work pools and caches are filled: from then on nothing may grow."""
 QUIET_SECONDS = 75.0 if "STEADY" in os.environ else 0.0
@@ -74,15 +73,7 @@ def test_work_leaves_nothing_behind(api: Cluster, start: Start, tmp_path: Path) 
         api.create(NODES, big_node(f"node-{number:04d}"))
     for number in range(SERVICE_COUNT):
         api.create(SERVICES, lb_service(f"web-{number}"))
-    process = start(
-        f"--kubeconfig={api.kubeconfig}",
-        f"--cloud-config={tmp_path / 'cloud.json'}",
-        "--cluster-name=steady",
-        "--leader-elect=false",
-        "--secure-port=0",
-        "--health-bind-address=127.0.0.1:0",
-        "--node-status-update-frequency=2s",
-    )
+    process = start.manager(api.kubeconfig, "--cluster-name=steady", "--node-status-update-frequency=2s")
     eventually(lambda: process.ask("/readyz")[0] == 200, 60, lambda: process.log)
     _work(api, 0, WARM)
     before = _at_rest(process)

@@ -4,8 +4,8 @@ told why not."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,9 @@ from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from cloudprovider import CloudProviderError, DiskNotFound, Interface, PVLabeler
 from cloudprovider.helpers import key_of
 from cloudprovider.testing.waiting import eventually
-from controllers.runtime.metrics import Metrics
 from controllers.volumelabels.controller import VolumeLabelController
-from controllers.volumelabels.options import VolumeLabelOptions
-from tests.integration.conftest import EMBEDDED, Cluster
-from tests.support.process import MODULE, Start
+from tests.integration.conftest import EMBEDDED, Cluster, Share
+from tests.support.process import Start
 from tests.support.running import at_work
 
 VOLUMES = "/api/v1/persistentvolumes"
@@ -62,26 +60,13 @@ def volume(name: str, labels: dict[str, str] | None = None, **spec: Any) -> dict
     }
 
 
-@contextmanager
-def labelling(api: Cluster, disks: Disks, folder: Path) -> Iterator[Metrics]:
-    kubeconfig = Path(api.server.write_kubeconfig(folder / "admin"))
-    with at_work(
-        lambda host: VolumeLabelController(
-            host.clients, host.informers, host.cloud, options=VolumeLabelOptions(), metrics=host.metrics
-        ),
-        kubeconfig,
-        disks,
-    ) as metrics:
-        yield metrics
+def labelling(api: Cluster, disks: Disks, folder: Path) -> AbstractContextManager[object]:
+    return at_work(VolumeLabelController, api.server.write_kubeconfig(folder / "admin"), disks)
 
 
 def zones_allowed(found: dict[str, Any]) -> dict[str, list[str]]:
     [term] = found["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
     return {one["key"]: one["values"] for one in term["matchExpressions"]}
-
-
-def reasons(api: Cluster, name: str) -> list[str]:
-    return [event["reason"] for event in api.events_of(name)]
 
 
 def test_volumes_of_this_cloud_are_labelled_once_and_all_others_left_alone(api: Cluster, tmp_path: Path) -> None:
@@ -90,9 +75,9 @@ def test_volumes_of_this_cloud_are_labelled_once_and_all_others_left_alone(api: 
     api.create(VOLUMES, volume("foreign"))
     api.create(VOLUMES, volume("driven", csi={"driver": "csi.example.com", "volumeHandle": "d-1"}))
     with labelling(api, disks, tmp_path):
-        eventually(lambda: reasons(api, "bare") == ["LabelledVolume"], 60)
+        eventually(lambda: api.reasons("bare") == ["LabelledVolume"], 60)
         api.create(VOLUMES, volume("spread"))
-        eventually(lambda: reasons(api, "spread") == ["LabelledVolume"], 60)
+        eventually(lambda: api.reasons("spread") == ["LabelledVolume"], 60)
         api.patch(f"{VOLUMES}/bare", {"metadata": {"annotations": {"example.com/seen": "1"}}})
         eventually(lambda: "foreign" in disks.asked, 60)
     written = {item["metadata"]["name"]: item for item in api.items(VOLUMES)}
@@ -103,13 +88,13 @@ def test_volumes_of_this_cloud_are_labelled_once_and_all_others_left_alone(api: 
     for name in ("foreign", "driven"):
         assert not written[name]["metadata"].get("labels")
         assert "nodeAffinity" not in written[name]["spec"]
-        assert reasons(api, name) == []
+        assert api.reasons(name) == []
     assert sorted(disks.asked) == ["bare", "foreign", "spread"]
 
-    versions = {name: item["metadata"]["resourceVersion"] for name, item in written.items()}
+    versions = api.versions(VOLUMES)
     with labelling(api, disks, tmp_path):  # the next process writes nothing, and asks about what lacks something
         eventually(lambda: disks.asked.count("foreign") == 2, 60)
-    assert {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in api.items(VOLUMES)} == versions
+    assert api.versions(VOLUMES) == versions
     assert disks.asked.count("bare") == 1
 
 
@@ -119,8 +104,8 @@ def test_what_a_user_wrote_stays_and_a_contradiction_is_told(api: Cluster, tmp_p
     api.create(VOLUMES, volume("moved", {ZONE: "z-9"}))
     api.create(VOLUMES, volume("half", {ZONE: "z-1", "team": "blue"}))
     with labelling(api, disks, tmp_path):
-        eventually(lambda: reasons(api, "moved") == ["VolumeLabelsContradict"], 60)
-        eventually(lambda: reasons(api, "half") == ["LabelledVolume"], 60)
+        eventually(lambda: api.reasons("moved") == ["VolumeLabelsContradict"], 60)
+        eventually(lambda: api.reasons("half") == ["LabelledVolume"], 60)
         [event] = api.events_of("moved")
         assert f"its label {ZONE} is 'z-9', and the cloud says 'z-1'" in event["message"]
         assert api.get(f"{VOLUMES}/moved")["metadata"]["labels"] == {ZONE: "z-9"}
@@ -129,7 +114,7 @@ def test_what_a_user_wrote_stays_and_a_contradiction_is_told(api: Cluster, tmp_p
         assert told["message"] == f"Written, as the cloud says: {REGION}=r-1, node affinity"
         assert api.get(f"{VOLUMES}/half")["metadata"]["labels"] == {ZONE: "z-1", REGION: "r-1", "team": "blue"}
         api.patch(f"{VOLUMES}/moved", {"metadata": {"labels": {ZONE: "z-1"}}})  # as the Event advises
-        eventually(lambda: "LabelledVolume" in reasons(api, "moved"), 60)
+        eventually(lambda: "LabelledVolume" in api.reasons("moved"), 60)
     assert zones_allowed(api.get(f"{VOLUMES}/moved")) == {ZONE: ["z-1"], REGION: ["r-1"]}
 
 
@@ -139,27 +124,20 @@ def test_a_missing_disk_and_a_failing_cloud_are_told_and_asked_again(api: Cluste
     api.create(VOLUMES, volume("lost"))
     api.create(VOLUMES, volume("sick"))
     with labelling(api, disks, tmp_path):
-        eventually(lambda: "DiskNotFound" in reasons(api, "lost"), 60)
-        eventually(lambda: "FailedToLabelVolume" in reasons(api, "sick"), 60)
+        eventually(lambda: "DiskNotFound" in api.reasons("lost"), 60)
+        eventually(lambda: "FailedToLabelVolume" in api.reasons("sick"), 60)
         disks.put("sick", {ZONE: "z-1"})
         disks.put("lost", {ZONE: "z-2"})
-        eventually(lambda: "LabelledVolume" in reasons(api, "sick"), 60)
-        eventually(lambda: "LabelledVolume" in reasons(api, "lost"), 60)
+        eventually(lambda: "LabelledVolume" in api.reasons("sick"), 60)
+        eventually(lambda: "LabelledVolume" in api.reasons("lost"), 60)
     assert api.get(f"{VOLUMES}/lost")["metadata"]["labels"] == {ZONE: "z-2"}
 
 
 @EMBEDDED
-def test_the_manager_runs_it_when_it_is_named(api: Cluster, start: Start, tmp_path: Path) -> None:
-    (tmp_path / "cloud.yaml").write_text("volumes: [{id: data, zones: [z-1, z-2], region: r-1}]")
+def test_the_manager_runs_it_when_it_is_named(api: Cluster, start: Start, share: Share, tmp_path: Path) -> None:
+    share("volumes: [{id: data, zones: [z-1, z-2], region: r-1}]")
     api.create(VOLUMES, volume("data"))
-    process = start(
-        "--cloud-provider=fake",
-        f"--cloud-config={tmp_path / 'cloud.yaml'}",
-        f"--kubeconfig={api.server.write_kubeconfig(tmp_path / 'admin')}",
-        "--controllers=pvlabel",
-        "--leader-elect=false",
-        command=MODULE,
-    )
+    process = start.manager(api.server.write_kubeconfig(tmp_path / "admin"), "--controllers=pvlabel")
     eventually(lambda: api.get(f"{VOLUMES}/data")["metadata"].get("labels"), 60, lambda: process.log)
     assert api.get(f"{VOLUMES}/data")["metadata"]["labels"] == {ZONE: "z-1__z-2", REGION: "r-1"}
     assert "labelled persistentvolume data" in process.log

@@ -123,10 +123,7 @@ def strangers(port: int, make: Callable[[], dict[str, Any] | None]) -> Iterator[
 def test_forged_reviews_while_a_node_is_judged_and_the_node_stays(api: Cluster) -> None:
     cloud, port = ByName(), free_port()
     for name in cloud.machines:
-        node = small_node(name, taints=[])
-        node["spec"]["providerID"] = f"acme://{name}"
-        node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
-        api.create(NODES, node)
+        api.create(NODES, small_node(name, provider_id=f"acme://{name}", ready="True"))
 
     def forged() -> dict[str, Any] | None:
         found = api.find(f"{NODES}/n0")

@@ -36,22 +36,15 @@ from controllers.webhooks.rbac_rules import NAME, NAMESPACE, WEBHOOK_RULES, poli
 from controllers.webhooks.rbac_rules import SECRET as EMPTY_SECRET
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import Cluster
-from tests.support.api import API
+from tests.support.api import API, MERGE, STRATEGIC
 from tests.support.https import free_port
-from tests.support.rights import PATHS
+from tests.support.rights import POLICIES, created, user
 
 pytestmark = pytest.mark.real
 
 VOLUMES: Final = "/api/v1/persistentvolumes"
 SERVICES: Final = f"/api/v1/namespaces/{NAMESPACE}/services"
 SECRET: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets/{NAME}"
-MERGE: Final = "application/merge-patch+json"
-STRATEGIC: Final = "application/strategic-merge-patch+json"
-POLICIES: Final = {
-    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-}
-CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 SERVER_NAME: Final = f"{NAME}.{NAMESPACE}.svc"
 
@@ -132,7 +125,7 @@ class Hooked:
         [match] = webhook.matches
         rule = {"apiGroups": [match.group], "apiVersions": [match.version], "scope": "*"}
         self.api.create(
-            f"{CONFIGURATIONS}/{kind}configurations",
+            f"{POLICIES}/{kind}configurations",
             {
                 "apiVersion": "admissionregistration.k8s.io/v1",
                 "kind": f"{kind[0].upper()}{kind[1:-7]}WebhookConfiguration",
@@ -153,7 +146,7 @@ class Hooked:
 
     def lead_to(self, port: int) -> None:
         """Have the API server call this replica."""
-        path = f"{CONFIGURATIONS}/mutatingwebhookconfigurations/{NAME}"
+        path = f"{POLICIES}/mutatingwebhookconfigurations/{NAME}"
         [webhook] = self.api.get(path)["webhooks"]
         change = {
             "name": webhook["name"],
@@ -162,7 +155,7 @@ class Hooked:
         self.api.patch(path, {"webhooks": [change]}, STRATEGIC)
 
     def bundle(self, kind: str = "mutatingwebhook") -> str:
-        [webhook] = self.api.get(f"{CONFIGURATIONS}/{kind}configurations/{NAME}")["webhooks"]
+        [webhook] = self.api.get(f"{POLICIES}/{kind}configurations/{NAME}")["webhooks"]
         return base64.b64decode(webhook["clientConfig"].get("caBundle", "")).decode()
 
     def served(self) -> str:
@@ -181,7 +174,7 @@ class Hooked:
 
     def clean(self) -> None:
         for kind in ("mutatingwebhook", "validatingwebhook"):
-            self.api.delete(f"{CONFIGURATIONS}/{kind}configurations/{NAME}")
+            self.api.delete(f"{POLICIES}/{kind}configurations/{NAME}")
         self.api.delete(SECRET)
 
 
@@ -194,10 +187,7 @@ def hooked(real_api_server: RealAPIServer, tmp_path: Path) -> Iterator[Hooked]:
         api.clear()
         ends.callback(api.clear)
         ends.enter_context(permitted(api, API(real.url, real.restricted_token, real.ca_file)))
-        for policy in yaml.safe_load_all(policy_for(RESTRICTED_USER)):
-            path = f"{CONFIGURATIONS}/{POLICIES[policy['kind']]}"
-            api.create(path, policy)
-            ends.callback(api.delete, f"{path}/{NAME}")
+        ends.enter_context(created(api, yaml.safe_load_all(policy_for(RESTRICTED_USER))))
         service = {"metadata": {"name": NAME}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
         api.create(SERVICES, service)
         ends.callback(api.close)
@@ -212,18 +202,13 @@ def permitted(admin: API, own: API) -> Iterator[None]:
     """The user of `own` may do what our manifest grants for this controller and webhooks, and
     nothing else."""
     text = manifest(enabled(("pvlabel",), CATALOG), common=common_rules() + WEBHOOK_RULES)
-    with ExitStack() as ends:
-        for document in yaml.safe_load_all(text):
-            if document["kind"] == "ServiceAccount":
-                continue
-            document["metadata"]["name"] = "webhook-test"
-            if "roleRef" in document:
-                document["roleRef"]["name"] = "webhook-test"
-                group = "rbac.authorization.k8s.io"
-                document["subjects"] = [{"apiGroup": group, "kind": "User", "name": RESTRICTED_USER}]
-            path = PATHS[document["kind"]].format(namespace=document["metadata"].get("namespace"))
-            admin.create(path, document)
-            ends.callback(admin.delete, f"{path}/webhook-test")
+    documents = [one for one in yaml.safe_load_all(text) if one["kind"] != "ServiceAccount"]
+    for document in documents:
+        document["metadata"]["name"] = "webhook-test"
+        if "roleRef" in document:
+            document["roleRef"]["name"] = "webhook-test"
+            document["subjects"] = [user(RESTRICTED_USER)]
+    with created(admin, documents):
         eventually(lambda: (own.request("GET", VOLUMES)[0], own.request("GET", SECRET)[0]) == (200, 404), 60)
         assert own.request("GET", SECRET.rpartition("/")[0])[0] == 403
         yield
@@ -308,7 +293,7 @@ def _the_controller_does_it_while_the_webhook_is_down(hooked: Hooked) -> None:
     assert "nodeAffinity" not in api.create(VOLUMES, volume("later"))["spec"]
     with hooked.replicas(Disks(), webhooks="--webhooks=") as [manager]:
         eventually(lambda: is_labelled(api.get(f"{VOLUMES}/later")), 60, lambda: manager.log)
-        eventually(lambda: [event["reason"] for event in api.events_of("later")] == ["LabelledVolume"], 60)
+        eventually(lambda: api.reasons("later") == ["LabelledVolume"], 60)
         assert manager.manager is not None
         assert manager.manager.webhook_address is None
 
@@ -379,7 +364,7 @@ def served_certificate(port: int) -> bytes:
 def test_the_manager_may_write_the_ca_bundle_and_nothing_else(hooked: Hooked, kind: str) -> None:
     api, own = hooked.api, hooked.own()
     hooked.configure(kind, WEBHOOKS[0].webhook, hooked.ports[0])
-    path = f"{CONFIGURATIONS}/{kind}configurations/{NAME}"
+    path = f"{POLICIES}/{kind}configurations/{NAME}"
     [before] = api.get(path)["webhooks"]
     name, ca = before["name"], base64.b64encode(ending_pair_certificate().encode()).decode()
     with_ca = before | {"clientConfig": before["clientConfig"] | {"caBundle": ca}}

@@ -6,20 +6,18 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["SCALARS", "TEXT", "in_order", "json_values"]
-
 TEXT = st.text(max_size=8)
 SCALARS: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers() | TEXT
 
 
 def json_values(
-    scalars: st.SearchStrategy[Any] = SCALARS, keys: st.SearchStrategy[str] = TEXT, leaves: int = 8
+    scalars: st.SearchStrategy[Any] = SCALARS, keys: st.SearchStrategy[str] = TEXT
 ) -> st.SearchStrategy[Any]:
     """Scalars, and lists and objects of them."""
     return st.recursive(
         scalars,
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
-        max_leaves=leaves,
+        max_leaves=8,
     )
 
 

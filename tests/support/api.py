@@ -7,9 +7,10 @@ import http.client
 import json
 import ssl
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -22,6 +23,14 @@ LEASE = f"{LEASES}/cloud-controller-manager"
 """The managers' own; the server keeps others there."""
 
 JSON = dict[str, Any]
+T = TypeVar("T")
+
+
+def each(act: Callable[[T], object], many: Iterable[T]) -> None:
+    """Do it for each of them, eight at a time."""
+    with ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(act, many):
+            continue
 
 
 class Refused(Exception):
@@ -131,6 +140,18 @@ class API:
             )
         ]
         return sorted(about, key=lambda event: str(event.get("firstTimestamp")))
+
+    def reasons(self, name: str) -> list[str]:
+        """The reasons of the Events about the object of that name, oldest first."""
+        return [event["reason"] for event in self.events_of(name)]
+
+    def told(self, name: str) -> dict[str, str]:
+        """The messages of these Events, by reason."""
+        return {event["reason"]: event["message"] for event in self.events_of(name)}
+
+    def versions(self, path: str) -> dict[str, str]:
+        """The resourceVersions of the objects at that path, by name: another one is a write."""
+        return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in self.items(path)}
 
     def clear(self) -> None:
         """Remove every node, event, volume, service and namespace of a test: a clean cluster for

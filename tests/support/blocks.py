@@ -22,8 +22,6 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-__all__ = ["DOCUMENTED", "ROOT", "Block", "Unit", "blocks", "units"]
-
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = ROOT / "tests" / "documented"
 """The modules that documented code imports as the reader's own, such as `acme_api`: a folder for

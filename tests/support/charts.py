@@ -17,8 +17,6 @@ import yaml
 from tests.envtest.build import tool
 from tests.support.tiers import REQUIRE_SERVER, need
 
-__all__ = ["CHART", "DEPLOY", "KUSTOMIZE", "build", "identity", "render", "run"]
-
 DEPLOY = Path(__file__).parents[2] / "examples" / "deploy"
 CHART = DEPLOY / "chart"
 KUSTOMIZE = DEPLOY / "kustomize"

@@ -4,8 +4,6 @@
 import threading
 from collections.abc import Callable
 
-__all__ = ["FakeClock"]
-
 _REAL_LIMIT = 60.0  # seconds of real time that a test may wait for another thread
 _HANG_LIMIT = 60.0  # seconds of real time that the thread of the test itself may stand in `wait`
 

@@ -25,8 +25,6 @@ from controllers.catalog import CATALOG
 from controllers.cli import rbac
 from controllers.flags.parse import parse
 
-__all__ = ["commands", "problems", "syntax"]
-
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "examples" / "deploy" / "chart"
 _OPERATORS = {"|", "||", "&&", ";", "&"}

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["module"]
-
 MANAGER = Path(__file__).parents[1] / "bench" / "goccm"
 """The Go manager that we are measured against, whose release is that of the official client."""
 

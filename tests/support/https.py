@@ -10,8 +10,6 @@ import socket
 import ssl
 from pathlib import Path
 
-__all__ = ["ask", "context", "free_port"]
-
 _RANDOM = random.SystemRandom()  # Hypothesis seeds the shared one
 
 

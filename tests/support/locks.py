@@ -16,8 +16,6 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-__all__ = ["PROVIDERS", "image_requirements"]
-
 ROOT = Path(__file__).parents[2]
 PROVIDERS = ("aws", "libcloud")
 """The examples with dependencies of their own."""

@@ -10,8 +10,6 @@ from cloudprovider.testing.waiting import eventually
 from tests.support.api import API
 from tests.support.services import SERVICES, lb_service
 
-__all__ = ["MARKER", "pass_by"]
-
 MARKER: Final = "default/the-marker"
 """The Service's key, as calls of the cloud have it."""
 

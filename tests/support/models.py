@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["given_fields"]
-
 
 def given_fields(model: Any) -> Any:
     """The fields of a model that were given, also as null, and of all models below it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
@@ -15,15 +16,28 @@ def is_tainted(node: dict[str, Any]) -> bool:
     return UNINITIALIZED["key"] in [taint["key"] for taint in node["spec"].get("taints", ())]
 
 
-def small_node(name: str, *, taints: list[dict[str, Any]] | None = None, **metadata: Any) -> dict[str, Any]:
-    """A node with the uninitialized taint (or `taints`) and its hostname, nothing else."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, **metadata},
-        "spec": {"taints": [UNINITIALIZED] if taints is None else taints},
-        "status": {"addresses": [{"type": "Hostname", "address": name}]},
-    }
+def small_node(
+    name: str,
+    *,
+    taints: Sequence[Mapping[str, Any]] | None = None,
+    provider_id: str = "",
+    cidrs: Sequence[str] = (),
+    ready: str = "",
+    **metadata: Any,
+) -> dict[str, Any]:
+    """A node with its hostname, the uninitialized taint if it has no provider ID (or `taints`), and
+    what else is given; `ready` is the status of its condition."""
+    if taints is None:
+        taints = [] if provider_id else [UNINITIALIZED]
+    spec: dict[str, Any] = {"taints": [*taints]}
+    if provider_id:
+        spec["providerID"] = provider_id
+    if cidrs:
+        spec |= {"podCIDR": cidrs[0], "podCIDRs": [*cidrs]}
+    status: dict[str, Any] = {"addresses": [{"type": "Hostname", "address": name}]}
+    if ready:
+        status["conditions"] = [{"type": "Ready", "status": ready}]
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **metadata}, "spec": spec, "status": status}
 
 
 def big_node(name: str, *, images: int = 50) -> dict[str, Any]:

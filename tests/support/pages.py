@@ -7,8 +7,6 @@ import re
 import subprocess
 from pathlib import Path
 
-__all__ = ["ROOT", "anchors", "pages", "without_code"]
-
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r"^( *)(```+|~~~+).*?^\1\2 *$", re.M | re.S)
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#* *$", re.M)

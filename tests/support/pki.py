@@ -10,8 +10,6 @@ from cryptography.x509.oid import ExtensionOID
 
 from cloudprovider.internal.certificates import Issued, issue
 
-__all__ = ["Authority", "write_pair"]
-
 
 class Authority:
     """Signs what is asked for; `pem` is what others have to trust. With an `issuer` it is no

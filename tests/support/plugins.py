@@ -10,8 +10,6 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-__all__ = ["write_distribution"]
-
 
 def write_distribution(
     folder: Path, name: str, *entries: str, version: str = "1.0", metadata: bool = True, **modules: str

@@ -17,8 +17,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cloudprovider.testing.waiting import eventually
 
-__all__ = ["EXAMPLE", "MODULE", "Process", "Start"]
-
 EXAMPLE = (sys.executable, str(Path(__file__).parents[2] / "examples" / "main.py"))
 """The vendor's ten-line main; its provider is the fake cloud."""
 MODULE = (sys.executable, "-m", "controllers.app")
@@ -116,6 +114,20 @@ class Start:
     def __call__(self, *flags: str, command: Sequence[str] = EXAMPLE) -> Process:
         self._made.append(Process(flags, self._cwd, command))
         return self._made[-1]
+
+    def manager(self, kubeconfig: Path, *flags: str) -> Process:
+        """Our own program over the fake cloud of the folder's cloud.json, or over an empty one; it
+        takes part in no election, and its health endpoint can be asked."""
+        config = self._cwd / "cloud.json"
+        return self(
+            "--cloud-provider=fake",
+            *([f"--cloud-config={config}"] if config.exists() else []),
+            f"--kubeconfig={kubeconfig}",
+            "--leader-elect=false",
+            "--health-bind-address=127.0.0.1:0",
+            *flags,
+            command=MODULE,
+        )
 
     def close(self) -> None:
         for process in self._made:

@@ -26,7 +26,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-__all__ = ["Answer", "Asked", "Broken", "ChaosProxy", "Network"]
+from tests.support.kubeconfigs import kubeconfig, write
 
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive", "host"}
 
@@ -167,19 +167,7 @@ class ChaosProxy:
 
     def write_kubeconfig(self, path: Path, token: str) -> Path:
         """A kubeconfig that leads through the proxy."""
-        path.write_text(
-            json.dumps(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Config",
-                    "clusters": [{"name": "proxy", "cluster": {"server": self.url}}],
-                    "users": [{"name": "user", "user": {"token": token}}],
-                    "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "user"}}],
-                    "current-context": "proxy",
-                }
-            )
-        )
-        return path
+        return write(path, kubeconfig(self.url, token))
 
     def serve_with(self, front: ssl.SSLContext) -> None:
         """From now on new connections get this certificate; those that are open stay."""

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Repeating"]
-
 _PATIENCE = 30.0
 """Seconds for which the end waits before `over` is set."""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import copy
 import re
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,22 @@ from attrs import frozen
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
-from tests.support.api import API, NAMESPACES
-
-__all__ = ["BINDINGS", "PATHS", "RBAC", "Restricted", "apply_rbac", "await_namespaces", "restricted"]
+from tests.support.api import API, JSON, NAMESPACES
 
 RBAC = Path(__file__).parents[2] / "examples" / "deploy" / "kustomize" / "base" / "rbac.yaml"
 SERVICE_ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
-ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+GROUP = "rbac.authorization.k8s.io"
+ROLES = f"/apis/{GROUP}/v1/clusterroles"
+BINDINGS = f"/apis/{GROUP}/v1/clusterrolebindings"
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
 PATHS = {
     "ServiceAccount": SERVICE_ACCOUNTS,
     "ClusterRole": ROLES,
     "ClusterRoleBinding": BINDINGS,
-    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+    "Role": f"/apis/{GROUP}/v1/namespaces/{{namespace}}/roles",
+    "RoleBinding": f"/apis/{GROUP}/v1/namespaces/{{namespace}}/rolebindings",
+    "ValidatingAdmissionPolicy": f"{POLICIES}/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{POLICIES}/validatingadmissionpolicybindings",
 }
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -56,8 +58,7 @@ def await_namespaces(admin: API) -> None:
 def apply_rbac(admin: API) -> None:
     """Create everything that the shipped RBAC manifest holds."""
     for document in yaml.safe_load_all(RBAC.read_text()):
-        path = PATHS[document["kind"]].format(namespace=document["metadata"].get("namespace"))
-        admin.create(path, document)
+        admin.create(place(document), document)
 
 
 @contextmanager
@@ -84,34 +85,54 @@ def _by_rbac(admin: API, server: RealAPIServer, verb: str, resource: str, kubeco
     for rule in rules:
         if resource in rule["resources"]:
             rule["verbs"] = [other for other in rule["verbs"] if other != verb]
-    role = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": RESTRICTED_USER},
-        "rules": [rule for rule in rules if rule["verbs"]],
-    }
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": RESTRICTED_USER},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": RESTRICTED_USER},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER}],
-    }
 
     def grant() -> None:
         admin.patch(f"{ROLES}/{RESTRICTED_USER}", {"rules": full})
         _await(own, verb, resource, allowed=True)
 
-    try:
-        admin.create(ROLES, role)
-        admin.create(BINDINGS, binding)
+    with bound(admin, {"": [rule for rule in rules if rule["verbs"]]}):
         # The server's authorizer follows the objects by a watch of its own.
         _await(own, "list", "nodes", allowed=True)
         yield Restricted(server.write_kubeconfig(kubeconfig, token=server.restricted_token), grant)
-    finally:
-        admin.delete(f"{BINDINGS}/{RESTRICTED_USER}")
-        admin.delete(f"{ROLES}/{RESTRICTED_USER}")
-        _await(own, "list", "nodes", allowed=False)
+    _await(own, "list", "nodes", allowed=False)
+
+
+@contextmanager
+def bound(admin: API, rules: Mapping[str, Sequence[JSON]]) -> Iterator[None]:
+    """The restricted identity has these rules, by namespace ("" for all), in the body of a with
+    statement."""
+    documents: list[JSON] = []
+    for namespace, own in rules.items():
+        kind = "Role" if namespace else "ClusterRole"
+        about: JSON = {"apiVersion": f"{GROUP}/v1", "metadata": {"name": RESTRICTED_USER}}
+        if namespace:
+            about["metadata"]["namespace"] = namespace
+        reference = {"apiGroup": GROUP, "kind": kind, "name": RESTRICTED_USER}
+        documents.append({**about, "kind": kind, "rules": own})
+        documents.append({**about, "kind": f"{kind}Binding", "roleRef": reference, "subjects": [user(RESTRICTED_USER)]})
+    with created(admin, documents):
+        yield
+
+
+@contextmanager
+def created(admin: API, documents: Iterable[JSON]) -> Iterator[None]:
+    """These objects of the kinds in `PATHS` exist in the body of a with statement."""
+    with ExitStack() as ends:
+        for one in documents:
+            path = place(one)
+            admin.create(path, one)
+            ends.callback(admin.delete, f"{path}/{one['metadata']['name']}")
+        yield
+
+
+def place(document: JSON) -> str:
+    """The collection that an object belongs to."""
+    return PATHS[document["kind"]].format(namespace=document["metadata"].get("namespace"))
+
+
+def user(name: str) -> JSON:
+    """The subject of a binding."""
+    return {"apiGroup": GROUP, "kind": "User", "name": name}
 
 
 def _await(own: API, verb: str, resource: str, *, allowed: bool) -> None:

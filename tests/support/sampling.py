@@ -13,8 +13,6 @@ from attrs import define, field, frozen
 from tests.support.repeating import Repeating
 from tests.support.usage import Usage, usage
 
-__all__ = ["EVERY", "Life", "Sampler", "Slope", "slope"]
-
 EVERY = 5.0
 """Seconds between two samples."""
 _GROUPS = 12
@@ -31,6 +29,11 @@ class Life:
     used: list[Usage] = field(factory=list)
     more: list[dict[str, float]] = field(factory=list)
     """What else was asked of it, by name."""
+
+    def values(self, what: str) -> list[float]:
+        """One kind of what was seen: "memory, MB", "threads", "open files", or a name in `more`."""
+        field = {"memory, MB": "memory", "threads": "threads", "open files": "files"}.get(what)
+        return [one[what] for one in self.more] if field is None else [float(getattr(one, field)) for one in self.used]
 
 
 class Sampler(Repeating):

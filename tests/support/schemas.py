@@ -15,8 +15,6 @@ from typing import Any
 from cloudprovider.testing.waiting import eventually
 from tests.support.api import API
 
-__all__ = ["strict", "write_schemas"]
-
 _GROUPS = (
     "api/v1",
     "apis/apps/v1",

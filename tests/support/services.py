@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["FINALIZER", "NOTE", "SERVICES", "addresses", "ingress", "lb_service"]
-
 SERVICES: Final = "/api/v1/namespaces/default/services"
 FINALIZER: Final = "service.kubernetes.io/load-balancer-cleanup"
 NOTE: Final = "kubernetes-cloud-provider/applied-load-balancer"

@@ -18,8 +18,6 @@ import textwrap
 from collections.abc import Iterator
 from types import FunctionType
 
-__all__ = ["PAGES", "page"]
-
 PAGES = ("interfaces", "helpers", "host", "testing")
 BEGIN, END = "<!-- names: begin -->\n", "<!-- names: end -->\n"
 _BLOCK = re.compile(r"^\.\. auto(module|class):: (\S+)\n(?:   :members:([^\n]*)\n)?", re.M)

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["OTHER", "PRIVATE", "PUBLIC", "SHOWN", "fingerprint", "leaks"]
-
 PUBLIC: Final = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlISmtQsAHDS11OZIBeazeLq3wQz8gF3N444y2SzEGP"
 OTHER: Final = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBpOsXj1EHZWLU7V0eW87L/CeS1Cyl/ZDRM7gXZCXbsF"
 SHOWN: Final = "SHA256:dJsiM/W+Q2lajjO6V62ToihNHVBCsNxroWbDDw2RYPA"

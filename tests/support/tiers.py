@@ -16,8 +16,6 @@ import pytest
 
 from tests.envtest.build import AssetsMissing
 
-__all__ = ["REQUIRE_KUBELET", "REQUIRE_SERVER", "need"]
-
 REQUIRE_SERVER: Final = "REQUIRE_REAL_API_SERVER"
 REQUIRE_KUBELET: Final = "REQUIRE_REAL_KUBELET"
 

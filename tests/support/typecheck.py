@@ -20,8 +20,6 @@ from pathlib import Path
 from tests.support.blocks import DOCUMENTED, ROOT, Unit, units
 from tests.support.pages import pages
 
-__all__ = ["digest", "documented", "mypy", "pyright"]
-
 _PATHS = [ROOT, ROOT / "examples", ROOT / "examples" / "samplecloud", ROOT / "examples" / "localcloud", DOCUMENTED]
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from attrs import frozen
 
-__all__ = ["Usage", "forget_peak", "usage"]
-
 
 @frozen
 class Usage:
@@ -29,9 +27,9 @@ class Usage:
     def __str__(self) -> str:
         return f"{self.threads} threads, {self.files} file descriptors, {self.memory:.1f} MB"
 
-    def grown(self, since: Usage, *, threads: int = 2, files: int = 3, memory: float = 8.0) -> str:
-        """By what it has grown more than allowed; empty where it has not."""
-        allowed = {"threads": threads, "files": files, "memory": memory}
+    def grown(self, since: Usage, *, threads: int, files: int) -> str:
+        """By what it has grown more than allowed, or by more than 8 MB; empty where it has not."""
+        allowed = {"threads": threads, "files": files, "memory": 8.0}
         return ", ".join(
             f"{name} {getattr(since, name):g} -> {getattr(self, name):g}, more than {most:g} above"
             for name, most in allowed.items()

@@ -8,20 +8,6 @@ from typing import Any
 
 from tests.support.protobuf import message_of
 
-__all__ = [
-    "FIXED32",
-    "FIXED64",
-    "LENGTH",
-    "VARINT",
-    "Field",
-    "counted",
-    "encoded",
-    "field",
-    "fields",
-    "several",
-    "varint",
-]
-
 Field = tuple[int, int, bytes]
 """Number, wire type, and the value's bytes (of a length-delimited one without its length)."""
 

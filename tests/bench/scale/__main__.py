@@ -9,15 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.contenders import compile_sources
-from tests.bench.report import keep
+from tests.bench.report import keep, lines_with_time
 from tests.bench.scale.life import Size, live
 from tests.bench.scale.page import PAGE, blocks
 from tests.bench.trial import Unfinished
+from tests.support.api import Refused
 
 SIZES = (1000, 5000, 20000)
 
@@ -25,12 +25,7 @@ SIZES = (1000, 5000, 20000)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure these sizes; 1 where one did not get to its end."""
     given = _parser().parse_args(arguments)
-    began = time.monotonic()
-
-    def say(text: str) -> None:
-        passed = int(time.monotonic() - began)
-        print(f"[{passed // 60:3}:{passed % 60:02}] {text}", flush=True)
-
+    say = lines_with_time()
     compile_sources()
     found = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
     failed = False
@@ -42,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 say(f"{size.name}: {name}: " + ", ".join(f"{key} {value:.2f}" for key, value in figures.items()))
                 if given.json:
                     given.json.write_text(json.dumps(found, indent=1))
-        except (Unfinished, RuntimeError) as error:
+        except (Unfinished, Refused, RuntimeError) as error:
             failed = True
             say(f"{size.name}: {error}")
     for name, text in blocks(found).items():

@@ -24,11 +24,9 @@ from tests.bench.scenario import Figures
 from tests.bench.trial import Trial, Unfinished, trial
 from tests.bench.witness import per_key
 from tests.envtest.server import Identity
-from tests.support.api import NODES
+from tests.support.api import NODES, STRATEGIC, each
 from tests.support.failover.audit import AuditLog
 from tests.support.services import SERVICES, lb_service
-
-__all__ = ["IDLE_SECONDS", "LATENCY_MS", "PHASES", "ROLLS", "WINDOW", "ZONES", "Size", "live"]
 
 LATENCY_MS = 50
 ZONES = 3
@@ -208,7 +206,7 @@ def _rolling(one: _Cluster, run: Trial) -> Figures:
     batch = -(-len(present) // ROLLS)
     for number in range(ROLLS):
         old = present[number * batch : (number + 1) * batch]
-        one.cluster.send([("DELETE", f"{NODES}/{name}", None) for name in old])
+        each(one.cluster.api.delete, [f"{NODES}/{name}" for name in old])
         new = set(one.add(f"roll-{number:02d}", len(old)))
         span.wait(lambda: new <= set(span.initialised()), f"batch {number + 1} was initialised")  # noqa: B023 - called at once
         one.say(f"{one.size.name}: {number + 1} of {ROLLS} batches, {len(span.calls(*BALANCING)):,} host lists")
@@ -227,7 +225,7 @@ def _zone(one: _Cluster, run: Trial) -> Figures:
     span = one.span(run, 2)
     one.gone_zone.write_text(zone)
     silent = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}
-    one.cluster.send([("PATCH", f"{NODES}/{name}/status", silent) for name in gone])
+    each(lambda name: one.cluster.api.patch(f"{NODES}/{name}/status", silent, STRATEGIC), gone)
     told = time.time()
     span.wait(lambda: len(span.written("nodes", "delete")) >= len(gone), "every node of the zone was deleted")
     deleted = span.written("nodes", "delete")

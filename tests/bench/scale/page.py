@@ -13,8 +13,6 @@ from tests.bench.report import machine, sentence, table
 from tests.bench.scale.life import IDLE_SECONDS, LATENCY_MS, PHASES, ROLLS, WINDOW, ZONES, Size
 from tests.bench.scenario import Figure, Figures, Goal, Outcome
 
-__all__ = ["PAGE", "Found", "blocks"]
-
 PAGE = ROOT / "docs" / "reference" / "scale.md"
 WIDTH = 100
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import random
 import re
 import signal
@@ -23,14 +22,14 @@ from pathlib import Path
 from attrs import frozen
 
 from tests.bench.contenders import compile_sources
-from tests.bench.report import keep
+from tests.bench.report import lines_with_time
 from tests.bench.scale.page import PAGE
-from tests.cluster.trials.result import Result, block
+from tests.cluster.trials.result import Result, judged
 from tests.support.failover.fencing import Verdict
 from tests.support.failover.stage import Stage, Timing, stage
 from tests.support.failover.supervisor import Candidate
 from tests.support.repeating import Repeating
-from tests.support.sampling import Life, Sampler, slope
+from tests.support.sampling import Life, Sampler
 
 COMMAND = "make soak"
 METHOD = (
@@ -51,7 +50,7 @@ AGREED_WITHIN = 300.0
 ALLOWED: Mapping[str, float] = {
     "memory, MB": 3.0,
     "threads": 3.0,
-    "file descriptors": 4.0,
+    "open files": 4.0,
     "keys in queues": 20.0,
     "series of metrics": 10.0,
 }
@@ -188,16 +187,7 @@ def _judge(result: Result, played: Stage, lives: Mapping[int, Life], after: floa
         role = "the leader" if played.leader() is one else "the other one"
         minutes = (life.at[-1] - life.at[first]) / 60 if first < len(life.at) else 0.0
         result.add(f"{role}: sampled for", f"{minutes:.0f} min")
-        for what, values in _values(life).items():
-            try:
-                found = slope(life.at[first:], values[first:])
-            except ValueError as few:
-                result.problems.append(f"{role}, {what}: {few}")
-                continue
-            flat = found.is_flat(ALLOWED[what])
-            shown = f"{values[first]:.0f} to {values[-1]:.0f}, line {found}"
-            result.add(f"{role}: {what}", f"{shown}, {'flat' if flat else 'grows'}")
-            result.check(flat, f"{role}: {what} grew by {found}, more than {ALLOWED[what]:g}")
+        result.check_growth(life, first, ALLOWED, f"{role}: ")
 
 
 def _events(result: Result, verdict: Verdict, begin: float, middle: float, end: float) -> None:
@@ -206,15 +196,6 @@ def _events(result: Result, verdict: Verdict, begin: float, middle: float, end: 
     second, last = (sum(a <= at < b for at in written) for a, b in ((begin, middle), (middle, end)))
     result.add("Events written in the second and in the last third", f"{second:,} and {last:,}")
     result.check(last <= 1.5 * second + 20, f"Events: {second} written in the second third, {last} in the last")
-
-
-def _values(life: Life) -> dict[str, Sequence[float]]:
-    return {
-        "memory, MB": [one.memory for one in life.used],
-        "threads": [one.threads for one in life.used],
-        "file descriptors": [one.files for one in life.used],
-        **{what: [more[what] for more in life.more] for what in ALLOWED if life.more and what in life.more[0]},
-    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -231,22 +212,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     duration, deadline, retry = map(float, given.lease.split(","))
     timing = Timing(int(duration), deadline, retry)
     compile_sources()
-    load, began = os.getloadavg()[0], time.monotonic()
-
-    def say(line: str) -> None:
-        print(f"[{time.monotonic() - began:7.1f}] {line}", flush=True)
-
+    say = lines_with_time()
     say(f"seed {given.seed}")
-    try:
-        result = soak(_Plan(given.seconds, given.rate, given.fault_every, timing, given.seed), say)
-    except AssertionError as problem:
-        result = Result(problems=[str(problem)])
-    seconds = time.monotonic() - began
+    plan = _Plan(given.seconds, given.rate, given.fault_every, timing, given.seed)
     method = f"{METHOD} Lease: {given.lease} s."
-    text = block("A soak", method, result, seconds=seconds, load=load)
-    print(text)
-    if not given.no_page:
-        keep(PAGE, "soak", text, command=COMMAND)
+    page = None if given.no_page else PAGE
+    result = judged(lambda: soak(plan, say), "soak", "A soak", method, command=COMMAND, page=page)
     return int(bool(result.problems))
 
 

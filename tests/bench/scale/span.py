@@ -15,8 +15,6 @@ from tests.envtest.server import RealAPIServer
 from tests.support.failover.audit import AuditLog, Request
 from tests.support.usage import forget_peak, usage
 
-__all__ = ["BALANCING", "Span"]
-
 BALANCING = ("ensure_load_balancer", "update_load_balancer")
 """Calls that carry a list of hosts."""
 _QUIET = 3.0

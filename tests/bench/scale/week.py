@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 import tempfile
 import threading
@@ -28,16 +27,16 @@ from controllers.app import CATALOG, Manager, parse
 from controllers.endpoints import health
 from controllers.manager import assembly
 from controllers.runtime.api import ClientBuilder, RestClient
-from tests.bench.report import keep
+from tests.bench.report import lines_with_time
 from tests.bench.scale.page import PAGE
-from tests.cluster.trials.result import Result, block
+from tests.cluster.trials.result import Result, judged
 from tests.envtest.server import Identity, RealAPIServer
 from tests.support.api import API, NODES
 from tests.support.clock import FakeClock
 from tests.support.failover.agreement import disagreement
-from tests.support.failover.audit import AuditLog
+from tests.support.failover.audit import AuditLog, username
 from tests.support.failover.churn import POD_RANGE, Churn, node
-from tests.support.sampling import Life, slope
+from tests.support.sampling import Life
 from tests.support.usage import usage
 
 COMMAND = "make week"
@@ -159,7 +158,7 @@ class Week:
         self.cloud = FakeCloud(FakeConfig.model_validate({"generate": [{"count": INSTANCES}]}))
         self.api = API(server.url, server.token, server.ca_file)
         self.life = Life()
-        self._audit = AuditLog(server.audit_log, lambda event: str(event["user"].get("username", "")))
+        self._audit = AuditLog(server.audit_log, username)
         self._kubeconfig = server.write_kubeconfig(folder / "kubeconfig", token=manager.token)
         self._name = manager.user
         self._stop = threading.Event()
@@ -199,7 +198,7 @@ class Week:
                 self.mover.to(self.clock.monotonic() + ACT_EVERY)
             self.mover.settle()
             # Each hour, so that this process holds little of it.
-            asked.update(f"{one.verb} {one.resource}" for one in self._audit.read() if one.who == self._name)
+            asked.update(f"{one.verb} {one.resource}" for one in self._audit.by(self._name))
             self._audit.requests.clear()
             calls += len(self.cloud.calls.log())
             self.cloud.calls.clear()
@@ -258,20 +257,7 @@ def judge(result: Result, days: Sequence[Day], life: Life) -> None:
     held = [day.renewals for day in days]
     result.add("renewals of the Lease a day", ", ".join(f"{count:,}" for count in held))
     result.check(min(held) > 0.9 * DAY / 30, f"the Lease was not renewed all the time: {held}")
-    used = life.used
-    found = {
-        "memory, MB": [one.memory for one in used],
-        "threads": [float(one.threads) for one in used],
-        "open files": [float(one.files) for one in used],
-        "series of metrics": [more["series of metrics"] for more in life.more],
-    }
-    first = int(DAY / HOUR)
-    for what, values in found.items():
-        grown = slope(life.at[first:], values[first:])
-        flat = grown.is_flat(ALLOWED[what])
-        shown = f"{values[first]:.0f} to {values[-1]:.0f}, line {grown}"
-        result.add(f"{what}, after the first day", f"{shown}, {'flat' if flat else 'grows'}")
-        result.check(flat, f"{what} grew by {grown}, more than {ALLOWED[what]:g}")
+    result.check_growth(life, int(DAY / HOUR), ALLOWED, since=", after the first day")
 
 
 def _events(day: Day) -> int:
@@ -286,20 +272,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.days < 3:
         parser.error("--days: three at least: one that warms up, one with changes, one without")
-    load, began = os.getloadavg()[0], time.monotonic()
-
-    def say(line: str) -> None:
-        print(f"[{time.monotonic() - began:7.1f}] {line}", flush=True)
-
-    try:
-        result = live(given.days, say)
-    except AssertionError as problem:
-        result = Result(problems=[str(problem)])
-    seconds = time.monotonic() - began
-    text = block("A simulated week", METHOD, result, seconds=seconds, load=load)
-    print(text)
-    if not given.no_page:
-        keep(PAGE, "week", text, command=COMMAND)
+    say, page = lines_with_time(), None if given.no_page else PAGE
+    result = judged(lambda: live(given.days, say), "week", "A simulated week", METHOD, command=COMMAND, page=page)
     return int(bool(result.problems))
 
 

@@ -4,7 +4,6 @@ its first write."""
 from __future__ import annotations
 
 import re
-import socket
 import time
 import urllib.request
 
@@ -13,6 +12,7 @@ from tests.bench.contenders import Contender
 from tests.bench.scenario import Figure, Figures, Goal, Scenario, alone
 from tests.bench.trial import trial
 from tests.bench.witness import seen
+from tests.support.https import free_port
 from tests.support.usage import usage
 
 REFRESH_SECONDS = 20
@@ -51,7 +51,7 @@ def footprint(scale: float) -> Scenario:
 
 
 def _measure(contender: Contender, count: int, refresh: bool) -> Figures:
-    port = _free_port()
+    port = free_port()
     flags = (f"--health-bind-address=127.0.0.1:{port}", f"--node-status-update-frequency={REFRESH_SECONDS}s")
     with BenchCluster(new_nodes(count)) as cluster, trial(contender, cluster, *flags) as run:
         run.wait(lambda: len(seen(run.audit.read()).events) >= count, "every node was initialised")
@@ -67,12 +67,6 @@ def _measure(contender: Contender, count: int, refresh: bool) -> Figures:
             figures["writes"] = len(seen(run.audit.read()).nodes) - len(found.nodes)
         used = usage(run.process.pid)
         return figures | {"memory": used.memory, "peak": used.peak}
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _calls(port: int) -> int:

@@ -6,7 +6,8 @@ from tests.bench.cluster import BenchCluster, new_nodes
 from tests.bench.contenders import UNCAPPED, Contender
 from tests.bench.scenario import Figure, Figures, Goal, Scenario, alone
 from tests.bench.trial import Unfinished, trial
-from tests.bench.witness import Write, seen
+from tests.bench.witness import seen
+from tests.support.failover.audit import Request
 
 LIMIT = "the API server's limit"
 BATCH_0, BATCH_50 = "ours, batch, cloud 0 ms", "ours, batch, cloud 50 ms"
@@ -70,8 +71,8 @@ def _measure(contender: Contender, count: int) -> Figures:
     }
 
 
-def _complete(writes: list[Write], count: int) -> bool:
-    found = seen(writes)
+def _complete(requests: list[Request], count: int) -> bool:
+    found = seen(requests)
     addresses = {write.name for write in found.nodes if write.resource == "nodes/status"}
     objects = {write.name for write in found.nodes if write.resource == "nodes"}
     return len(addresses) == count and len(objects) == count and len(found.events) >= count

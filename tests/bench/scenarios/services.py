@@ -6,7 +6,7 @@ from tests.bench.cluster import BenchCluster, known_nodes, names
 from tests.bench.contenders import Contender, beside_go
 from tests.bench.scenario import Figure, Figures, Goal, Scenario, alone
 from tests.bench.trial import Trial, Unfinished, trial
-from tests.bench.witness import Write
+from tests.support.failover.audit import Request
 from tests.support.services import SERVICES, lb_service
 
 LATENCY_MS = 200
@@ -91,5 +91,5 @@ def _addressed(run: Trial) -> dict[str, float]:
     return found
 
 
-def _statuses(run: Trial) -> list[Write]:
+def _statuses(run: Trial) -> list[Request]:
     return run.audit.of("services/status", "patch", "update")

@@ -7,11 +7,7 @@ import itertools
 import signal
 import time
 
-from kubernetes.client.models.v1_node import V1Node
-
-from controllers.node.changes import initialization
-from tests.bench.ccm import metadata_of
-from tests.bench.cluster import JSON, BenchCluster, names
+from tests.bench.cluster import BenchCluster, initialised, names
 from tests.bench.contenders import Contender
 from tests.bench.scenario import Figure, Figures, Goal, Scenario, alone
 from tests.bench.scenarios.start import ELECTION, LEASE
@@ -54,7 +50,7 @@ def takeover(scale: float) -> Scenario:
 
 def _measure(contender: Contender, count: int) -> Figures:
     first, second = (Identity("admin", uid, ("system:masters",)) for uid in ("first", "second"))
-    with BenchCluster([_settled(name) for name in names("node", count)], [first, second]) as cluster:
+    with BenchCluster([initialised(big_node(name)) for name in names("node", count)], [first, second]) as cluster:
         audit = AuditLog(cluster.server.audit_log)
         with trial(contender, cluster, identity=first) as leader:
             leader.wait(lambda: bool(holds(audit.read(), LEASE)), "it led")
@@ -71,18 +67,6 @@ def _measure(contender: Contender, count: int) -> Figures:
                 "lists": sum(one.resource in ("nodes", "services") and one.began <= wrote.ended for one in lists),
             }
             return figures | ({"from_release": wrote.began - hold.released} if hold.released < wrote.began else {})
-
-
-def _settled(name: str) -> JSON:
-    """A node as our controller leaves it, to which nothing has to be done."""
-    raw = big_node(name)
-    node = V1Node.from_dict(raw)
-    assert node is not None
-    status, rest = initialization(node, metadata_of(name)).patches
-    raw["status"]["addresses"] = status.body["status"]["addresses"][1:]
-    raw["metadata"] |= {key: {**raw["metadata"].get(key, {}), **more} for key, more in rest.body["metadata"].items()}
-    raw["spec"] = {"providerID": rest.body["spec"]["providerID"]}
-    return raw
 
 
 def _first_write(run: Trial, audit: AuditLog, second: Identity) -> Request:

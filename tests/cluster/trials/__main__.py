@@ -8,24 +8,22 @@ what looks at the whole run comes last.
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import subprocess
 import sys
-import time
-import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from attrs import frozen
 from localcloud.layout import BadLayout
 
-from tests.bench.report import keep
-from tests.cluster.cluster import Cluster, ClusterError, MachineSpec, Options
+from tests.cluster.cluster import Cluster, ClusterError
 from tests.cluster.needs import Missing
+from tests.cluster.options import MachineSpec, Options
 from tests.cluster.trials import bootstrap, flow, hour, kills, machines, memory, migration, rights, sandbox, tokens
 from tests.cluster.trials.manager import processes
-from tests.cluster.trials.result import Result, block
+from tests.cluster.trials.result import Result, judged
 from tests.envtest.build import AssetsMissing
 from tests.support.sampling import Sampler
 
@@ -63,13 +61,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     chosen = [one for one in TRIALS if one.name in options.names or not (options.names or one.alone)]
     failed: list[str] = []
+    page = None if options.no_page else PAGE
     for number in (signal.SIGINT, signal.SIGTERM):  # where this runs in a shell's background, the first is ignored
         signal.signal(number, signal.default_int_handler)
     try:
         cluster = Cluster(Options(name=options.name, base=options.base, pool=options.pool, spares=_spares()), say=_say)
         with cluster, Sampler(lambda: processes(cluster)) as sampler:
             for trial in chosen:
-                failed += _run(cluster, sampler, trial, keep_page=not options.no_page)
+                _say(f"trial: {trial.title}")
+                run = partial(trial.run, cluster, sampler)
+                # Whatever one raises is its own verdict: the next ones run all the same.
+                result = judged(run, trial.name, trial.title, trial.method, command=COMMAND, page=page, fails=Exception)
+                failed += [trial.name] if result.problems else []
     except (ClusterError, Missing, BadLayout, AssetsMissing, OSError, RuntimeError, subprocess.SubprocessError) as bad:
         print(f"{COMMAND}: {bad}", file=sys.stderr)
         return 1
@@ -78,23 +81,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if failed:
         print(f"{COMMAND}: failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _run(cluster: Cluster, sampler: Sampler, trial: Trial, *, keep_page: bool) -> list[str]:
-    """Run one trial and put its block on the page; its name if it failed. The next ones run all the
-    same."""
-    _say(f"trial: {trial.title}")
-    load, begun = os.getloadavg()[0], time.monotonic()
-    try:
-        result = trial.run(cluster, sampler)
-    except Exception as problem:  # noqa: BLE001 - the verdict on this one; the others still count
-        traceback.print_exc()
-        result = Result(problems=[f"{type(problem).__name__}: {problem}"])
-    seconds = time.monotonic() - begun
-    _say(f"{seconds:7.1f} s  {trial.name}: {result}")
-    if keep_page:
-        keep(PAGE, trial.name, block(trial.title, trial.method, result, seconds=seconds, load=load), command=COMMAND)
-    return [trial.name] if result.problems else []
 
 
 def _spares() -> Sequence[MachineSpec]:

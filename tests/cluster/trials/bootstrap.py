@@ -11,8 +11,6 @@ from tests.cluster.cluster import MANAGER, Cluster
 from tests.cluster.trials.result import Result
 from tests.support.api import EVENTS, NODES
 
-__all__ = ["METHOD", "TITLE", "order", "run"]
-
 TITLE = "Bootstrapping"
 METHOD = (
     "All nodes register tainted, NotReady and without a network. The chart is installed then. The times are those of "

@@ -16,8 +16,6 @@ from tests.cluster.trials.web import Pair, pair
 from tests.image.archives import ManagerImage
 from tests.support.api import LEASE
 
-__all__ = ["METHOD", "STEPS", "TITLE", "is_more", "lost_in", "run"]
-
 TITLE = "Traffic while the manager comes and goes"
 METHOD = (
     "A client on the host sends a request every 10 ms to the address of a Service of type LoadBalancer, each on a "

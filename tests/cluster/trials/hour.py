@@ -9,9 +9,7 @@ from tests.cluster.cluster import MANAGER, Cluster
 from tests.cluster.trials.kills import MachineChurn, agree, clean
 from tests.cluster.trials.manager import holder, leader, processes
 from tests.cluster.trials.result import Result
-from tests.support.sampling import Life, Sampler, slope
-
-__all__ = ["METHOD", "TITLE", "judge", "run"]
+from tests.support.sampling import Life, Sampler
 
 TITLE = "An hour of churn"
 METHOD = (
@@ -62,18 +60,5 @@ def judge(result: Result, role: str, life: Life, begun: float, ended: float) -> 
     result.add(f"{role}: most at once", f"{max(one.memory for one in used):.0f} MB")
     cores = (used[-1].cpu - used[0].cpu) / max(1.0, at[-1] - at[0])
     result.add(f"{role}: CPU", f"{1000 * cores:.0f} millicores on average")
-    warm = bisect.bisect_left(at, begun + WARM_UP)
-    found = {
-        "memory, MB": [one.memory for one in used],
-        "threads": [float(one.threads) for one in used],
-        "open files": [float(one.files) for one in used],
-    }
-    for what, values in found.items():
-        try:
-            grown = slope(at[warm:], values[warm:])
-        except ValueError as few:
-            result.problems.append(f"{role}, {what}: {few}")
-            continue
-        flat = grown.is_flat(ALLOWED[what])
-        result.add(f"{role}: {what}, after ten minutes", f"{grown}, {'flat' if flat else 'grows'}")
-        result.check(flat, f"{role}: {what} grew by {grown}, more than {ALLOWED[what]:g}")
+    kept = Life(at, used, life.more[first:last])
+    result.check_growth(kept, bisect.bisect_left(at, begun + WARM_UP), ALLOWED, f"{role}: ", ", after ten minutes")

@@ -10,20 +10,18 @@ from typing import Any
 
 from typing_extensions import override
 
-from tests.bench.witness import Tail
-from tests.cluster.cluster import MANAGER, Cluster, ClusterError, MachineSpec
+from tests.cluster.cluster import MANAGER, Cluster, ClusterError
+from tests.cluster.options import MachineSpec
 from tests.cluster.trials.manager import holder, kill, leader, replicas
 from tests.cluster.trials.operator import Operator
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.witness import CloudState, Kill, calls, pod_of, process_at
 from tests.support.api import API, NODES
 from tests.support.failover.agreement import disagreement
-from tests.support.failover.audit import AuditLog
+from tests.support.failover.audit import AuditLog, Tail
 from tests.support.failover.churn import ServiceChurn
 from tests.support.failover.fencing import judge
 from tests.support.services import SERVICES
-
-__all__ = ["METHOD", "TITLE", "MachineChurn", "agree", "clean", "run"]
 
 KILLS = 20
 TITLE = f"The leader killed {KILLS} times"

@@ -14,8 +14,6 @@ from tests.cluster.trials.result import Result
 from tests.cluster.trials.web import MOVES_AFTER, NAME, pair
 from tests.support.api import NODES, Refused
 
-__all__ = ["METHOD", "TITLE", "follow", "run"]
-
 TITLE = "Machines that change"
 METHOD = (
     "Seconds from the act in the cloud until it is seen. kube-controller-manager has its own times: a node is NotReady "
@@ -38,8 +36,7 @@ def run(cluster: Cluster) -> Result:
     with pair(cluster):
         for act in (_power_off, _power_on, _new_address, _delete, _create, _replace):
             title, begun, wanted = act(world)
-            seen = follow(wanted, begun, LIMIT)
-            for what, seconds in seen.items():
+            for what, seconds in _follow(wanted, begun).items():
                 result.add(f"{title}: {what}", seconds if seconds is not None else f"not in {LIMIT:.0f} s")
                 result.check(seconds is not None, f"{title}: not in {LIMIT:.0f} s: {what}")
             cluster.progress.waiting(f"{title}: {time.monotonic() - begun:.0f} s")
@@ -123,25 +120,18 @@ class World:
         return len(ready) >= 4
 
 
-def follow(
-    wanted: Mapping[str, Condition],
-    begun: float,
-    limit: float,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], object] = time.sleep,
-) -> dict[str, float | None]:
-    """When each condition was first true, in seconds since `begun` of the clock; None where it was
-    not in time."""
+def _follow(wanted: Mapping[str, Condition], begun: float) -> dict[str, float | None]:
+    """When each condition was first true, in seconds since `begun`; None where it was not in
+    time."""
     seen: dict[str, float | None] = dict.fromkeys(wanted)
-    while None in seen.values() and clock() - begun < limit:
+    while None in seen.values() and time.monotonic() - begun < LIMIT:
         for what, condition in wanted.items():
             try:
                 if seen[what] is None and condition():
-                    seen[what] = clock() - begun
+                    seen[what] = time.monotonic() - begun
             except (OSError, Refused):
                 continue  # asked again
-        sleep(EVERY)
+        time.sleep(EVERY)
     return seen
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,6 @@ from attrs import frozen
 
 from tests.cluster.cluster import MANAGER, Cluster
 from tests.support.api import LEASE
-
-__all__ = ["PODS", "Replica", "holder", "kill", "leader", "processes", "replicas", "restart_kubelet"]
 
 PODS = "/api/v1/namespaces/kube-system/pods"
 
@@ -67,15 +64,14 @@ def restart_kubelet(cluster: Cluster, machine: str) -> None:
         cluster.run(machine, "kill", pid)
 
 
-def processes(cluster: Cluster, proc: Path = Path("/proc")) -> Iterator[int]:
+def processes(cluster: Cluster) -> Iterator[int]:
     """The processes of the manager on this host, in whichever machine. None but this cluster's
     manager has its name among its arguments."""
     name = f"--cluster-name={cluster.options.name}".encode()
-    for folder in proc.iterdir():
-        if re.fullmatch(r"[0-9]+", folder.name):
-            try:
-                arguments = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue  # it ended
-            if name in arguments:
-                yield int(folder.name)
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = file.read_bytes().split(b"\0")
+        except OSError:
+            continue  # it ended
+        if name in arguments:
+            yield int(file.parent.name)

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from tests.cluster.trials.result import Result
 from tests.support.sampling import Life
 
-__all__ = ["METHOD", "TITLE", "summary"]
-
 TITLE = "Memory and CPU of the run"
 METHOD = (
     "The resident memory and the CPU time of every process of the manager, every five seconds from the cluster's first "

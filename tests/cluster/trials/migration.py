@@ -12,7 +12,6 @@ from typing import Any
 
 from attrs import frozen
 
-from tests.bench.witness import Tail
 from tests.cluster.cluster import MANAGER, Cluster
 from tests.cluster.staticimages import static_image
 from tests.cluster.trials.flow import is_more, lost_in
@@ -22,11 +21,9 @@ from tests.cluster.trials.web import Pair, pair
 from tests.cluster.trials.witness import ACCOUNT
 from tests.envtest.build import trial_manager
 from tests.support.api import EVENTS, NODES
-from tests.support.failover.audit import AuditLog
+from tests.support.failover.audit import AuditLog, Tail
 from tests.support.failover.fencing import judge
 from tests.support.services import SERVICES, ingress
-
-__all__ = ["METHOD", "TITLE", "State", "changes", "compare", "go_manager", "run"]
 
 TITLE = "From the Go manager to ours and back"
 METHOD = (

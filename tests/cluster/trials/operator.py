@@ -10,8 +10,6 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.trials.manager import restart_kubelet
 from tests.support.api import NODES
 
-__all__ = ["Operator", "asked_to_delete"]
-
 REGISTERS_WITHIN = 20.0
 """Seconds that a machine may run without a Node until its kubelet is started again."""
 

@@ -1,16 +1,18 @@
-"""The result of a trial, and its block of docs/reference/real-cluster-trials.md. Pure."""
+"""The result of a trial, and its block of a page such as docs/reference/real-cluster-trials.md."""
 
 from __future__ import annotations
 
+import os
 import textwrap
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from attrs import define, field
 
-from tests.bench.report import machine
-
-__all__ = ["Result", "block"]
+from tests.bench.report import keep, machine
+from tests.support.sampling import Life, slope
 
 WIDTH = 100
 
@@ -33,10 +35,47 @@ class Result:
         if not held:
             self.problems.append(problem)
 
-    def __str__(self) -> str:
-        lines = ["passed" if not self.problems else "FAILED"]
-        lines += [f"  {what}: {value}" for what, value in self.figures]
-        return "\n".join([*lines, *(f"  problem: {problem}" for problem in self.problems)])
+    def check_growth(
+        self, life: Life, first: int, allowed: Mapping[str, float], who: str = "", since: str = ""
+    ) -> None:
+        """Note by how much each of these grew from that sample on, and a problem if it was more
+        than is allowed."""
+        for what, most in allowed.items():
+            values = life.values(what)[first:]
+            try:
+                grown = slope(life.at[first:], values)
+            except ValueError as few:
+                self.problems.append(f"{who}{what}: {few}")
+                continue
+            flat = grown.is_flat(most)
+            shown = f"{values[0]:.0f} to {values[-1]:.0f}, line {grown}"
+            self.add(f"{who}{what}{since}", f"{shown}, {'flat' if flat else 'grows'}")
+            self.check(flat, f"{who}{what} grew by {grown}, more than {most:g}")
+
+
+def judged(
+    run: Callable[[], Result],
+    name: str,
+    title: str,
+    method: str,
+    *,
+    command: str,
+    page: Path | None,
+    fails: type[Exception] = AssertionError,
+) -> Result:
+    """Run a trial, print its block, and put it on the page, if there is one. An exception of the
+    kind `fails` is a problem of the trial."""
+    load, begun = os.getloadavg()[0], time.monotonic()
+    try:
+        result = run()
+    except fails as problem:
+        traceback.print_exc()
+        result = Result(problems=[f"{type(problem).__name__}: {problem}"])
+    text = block(title, method, result, seconds=time.monotonic() - begun, load=load)
+    print(text, flush=True)
+    if page is not None:
+        keep(page, name, text, command=command)
+    return result
 
 
 def block(title: str, method: str, result: Result, *, seconds: float, load: float) -> str:

@@ -12,8 +12,6 @@ from tests.cluster.cluster import MANAGER, Cluster
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.witness import ACCOUNT
 
-__all__ = ["METHOD", "TITLE", "WHY_UNUSED", "Right", "granted", "run", "unused", "used", "verdict"]
-
 TITLE = "Rights: granted and used"
 METHOD = (
     "Every request of the manager's account in the audit log of the whole run, beside the rules of the chart's "

@@ -10,8 +10,6 @@ from tests.cluster.cluster import Cluster, ClusterError
 from tests.cluster.trials.manager import processes, replicas
 from tests.cluster.trials.result import Result
 
-__all__ = ["METHOD", "TITLE", "WANTED", "differences", "run", "status_of"]
-
 TITLE = "The sandbox of the pod"
 METHOD = (
     "The kernel's own table of the manager's process (/proc/1/status), and a program in its container that tries to "

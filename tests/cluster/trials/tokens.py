@@ -13,8 +13,6 @@ from tests.cluster.trials.result import Result
 from tests.cluster.trials.witness import ACCOUNT, pod_of
 from tests.support.api import JSON_PATCH
 
-__all__ = ["METHOD", "TITLE", "credentials", "run"]
-
 TITLE = "Tokens of ten minutes"
 METHOD = (
     "The Deployment's projected token is set to 600 s, the shortest that Kubernetes gives (the chart has 3600 s). The "

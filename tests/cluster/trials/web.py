@@ -18,8 +18,6 @@ from tests.cluster.staticimages import BUSYBOX
 from tests.cluster.traffic import Traffic
 from tests.support.services import SERVICES, ingress
 
-__all__ = ["NAME", "Pair", "pages", "pair"]
-
 NAME = "trial-web"
 BESIDE = "trial-beside"
 MOVES_AFTER = 10

@@ -18,8 +18,6 @@ from attrs import frozen
 from cloudprovider.testing.fake import LoadBalancerRecord, Port, RouteRecord
 from tests.support.failover.cloudserver import CloudCall
 
-__all__ = ["ACCOUNT", "CloudState", "Kill", "MachineSeen", "calls", "pod_of", "process_at"]
-
 ACCOUNT = "system:serviceaccount:kube-system:cloud-controller-manager"
 _POD = "authentication.kubernetes.io/pod-name"
 _LINE = re.compile(r'^(\S+ \S+),(\d+) DEBUG (\S+) "(PUT|DELETE|POST) (\S+) HTTP/1.1" (\d+) (\S+) s$')

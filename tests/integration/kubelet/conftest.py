@@ -106,9 +106,8 @@ class RealNode:
     def add_neighbour(self) -> None:
         """A Ready node in the same zone: what the cloud says of it shows that the cloud can be
         believed."""
-        node = small_node(NEIGHBOUR, taints=[], labels={"topology.kubernetes.io/zone": "zone-a"})
-        node["spec"]["providerID"] = f"fake://i-{NEIGHBOUR}"
-        node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+        zone = {"topology.kubernetes.io/zone": "zone-a"}
+        node = small_node(NEIGHBOUR, provider_id=f"fake://i-{NEIGHBOUR}", ready="True", labels=zone)
         self.cluster.create(NODES, node)
 
     def start_kubelet(self, *, node_ip: str | None = None, flags: Sequence[str] = ()) -> None:

@@ -12,8 +12,6 @@ from tests.support.failover.churn import names
 from tests.support.nodes import UNINITIALIZED
 from tests.support.services import SERVICES
 
-__all__ = ["Machine", "Shown", "disagreement"]
-
 _FINALIZER: Final = "service.kubernetes.io/load-balancer-cleanup"
 _EXCLUDED: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
 

@@ -16,21 +16,15 @@ from tests.support.nodes import small_node
 from tests.support.repeating import Repeating
 from tests.support.services import SERVICES, lb_service
 
-__all__ = ["POD_RANGE", "SERVICES", "Churn", "ServiceChurn", "node"]
-
 POD_RANGE: Final = "10.128.0.0/9"
 _SERVICE_NAMES: Final = 20
 
 JSON = dict[str, Any]
 
 
-def node(name: str, number: int) -> JSON:
-    """A Node as its kubelet registers it, Ready, with a pod CIDR; `number` must not come twice."""
-    cidr = f"10.{128 + (number >> 8)}.{number & 255}.0/24"
-    found = small_node(name)
-    found["spec"] |= {"podCIDR": cidr, "podCIDRs": [cidr]}
-    found["status"]["conditions"] = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
-    return found
+def node(name: str, number: int, ready: str = "True") -> JSON:
+    """A Node as its kubelet registers it, with a pod CIDR; `number` must not come twice."""
+    return small_node(name, cidrs=[f"10.{128 + (number >> 8)}.{number & 255}.0/24"], ready=ready)
 
 
 class ServiceChurn(Repeating):

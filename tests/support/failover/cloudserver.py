@@ -24,8 +24,6 @@ from kubernetes.client.models.v1_service import V1Service
 from cloudprovider import CloudProviderError, InstanceMetadata, InstanceNotFound, Route
 from cloudprovider.testing.fake import Caller, CallRecord, FakeCloud
 
-__all__ = ["CHANGING", "CloudCall", "CloudServer"]
-
 JSON = dict[str, Any]
 
 CHANGING: Final = frozenset(

@@ -18,8 +18,6 @@ from attrs import evolve, field, frozen
 from tests.support.failover.audit import Request
 from tests.support.failover.cloudserver import CHANGING, CloudCall
 
-__all__ = ["Act", "Hold", "Verdict", "holds", "judge"]
-
 
 @frozen
 class Act:

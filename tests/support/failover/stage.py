@@ -9,7 +9,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Literal
@@ -21,7 +20,7 @@ from cloudprovider.testing.waiting import eventually
 from tests.bench.contenders import UNCAPPED
 from tests.envtest.build import go_manager
 from tests.envtest.server import MANAGER_USER, Identity, RealAPIServer
-from tests.support.api import API, NODES
+from tests.support.api import API, NODES, each
 from tests.support.failover.agreement import disagreement
 from tests.support.failover.audit import AuditLog, Request
 from tests.support.failover.churn import POD_RANGE, Churn, node
@@ -31,13 +30,10 @@ from tests.support.failover.supervisor import Candidate, Command, Supervisor
 from tests.support.proxy import ChaosProxy
 from tests.support.rights import apply_rbac, await_namespaces
 
-__all__ = ["GO_RIGHTS", "LEASE", "Ground", "Kind", "Stage", "Timing", "Way", "ground", "stage"]
-
 Kind = Literal["ours", "go"]
 LEASE: Final = "cloud-controller-manager"
 _CANDIDATES: Final = 128
 _STEP: Final = ":next"  # what the UID of a candidate's second token ends with
-_FILL_THREADS: Final = 8
 _SERVICE_ACCOUNT_GROUPS: Final = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
 
 
@@ -230,8 +226,6 @@ def stage(
     nodes: int,
     timing: Timing,
     flags: Sequence[str] = (),
-    latency: float = 0.02,
-    leases: Sequence[str] = (LEASE, LEASE),
     proxied: bool = False,
     on: Ground | None = None,
     way: Way | None = None,
@@ -239,31 +233,27 @@ def stage(
     """A cluster of so many nodes, not initialised yet, and a manager of each kind; all ended with
     the with statement.
 
-    `latency` is the cloud's, in seconds a call. `leases`: which Lease each manager is told to hold.
     `proxied`: the managers reach the API server through one `ChaosProxy`; `way` says it of any way.
     `on`: an API server to use, which holds nothing of a former stage any more; else a new one.
     """
     machines = {"count": nodes, "types": ["small"], "zones": ["zone-a"], "name": "node-{:05d}"}
-    config = FakeConfig.model_validate({"log": "all", "generate": [machines], "latency": {"*": latency}})
+    config = FakeConfig.model_validate({"log": "all", "generate": [machines], "latency": {"*": 0.02}})
     with ExitStack() as ends:
         cloud = ends.enter_context(CloudServer(ends.enter_context(FakeCloud(config))))
         where = on or ends.enter_context(ground(go="go" in kinds))
-        with ThreadPoolExecutor(_FILL_THREADS) as pool:
-            list(pool.map(lambda number: where.api.create(NODES, node(f"node-{number:05d}", number)), range(nodes)))
+        each(lambda number: where.api.create(NODES, node(f"node-{number:05d}", number)), range(nodes))
         if "go" in kinds:
             go_manager(build=True)
         proxy = ends.enter_context(ChaosProxy(where.server.url, where.server.ca_file)) if proxied else None
         chosen = way or (_through(proxy) if proxy is not None else Way())
         common = [*timing.flags(), *_COMMON, *flags]
-        places = [
-            (kind, _command(kind, where, chosen, cloud, [*common, f"--leader-elect-resource-name={lease}"]))
-            for kind, lease in zip(kinds, leases, strict=False)
-        ]
+        places = [(kind, _command(kind, where, chosen, cloud, common)) for kind in kinds]
         supervisor = ends.enter_context(Supervisor(folder, places))
         yield Stage(where, cloud, supervisor, timing, nodes, proxy)
 
 
 _COMMON: Final = (
+    f"--leader-elect-resource-name={LEASE}",
     "--secure-port=0",
     "--cluster-name=failover",
     "--allocate-node-cidrs=true",
@@ -292,7 +282,7 @@ def _command(kind: Kind, where: Ground, way: Way, cloud: CloudServer, flags: Seq
         else:
             config.write_text(json.dumps({"server": cloud.url, "caller": name}))
         kubeconfig = way.kubeconfig(where, name, folder)
-        own = [*flags, "--secure-port=0", f"--cloud-config={config}", f"--kubeconfig={kubeconfig}"]
+        own = [*flags, f"--cloud-config={config}", f"--kubeconfig={kubeconfig}"]
         if kind == "ours":
             return [sys.executable, *way.program(name), "--cloud-provider=fake", *own]
         return [str(go_manager()), *UNCAPPED, "--cloud-provider=bench", *own]

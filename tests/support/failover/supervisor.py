@@ -19,9 +19,7 @@ from typing import Final
 from attrs import define, field
 
 _QUICK: Final = 5.0  # seconds
-_LONGEST_PAUSE: Final = 10.0
-
-__all__ = ["Candidate", "Command", "Supervisor"]
+_PAUSE, _LONGEST_PAUSE = 0.3, 10.0
 
 Command = Callable[[str, Path], Sequence[str]]
 """From a candidate's name and a folder for its files to its command line."""
@@ -57,13 +55,11 @@ class _Place:
 
 
 class Supervisor:
-    """Keeps a candidate running in every place while it is entered. `pause` is in seconds, before a
-    new start."""
+    """Keeps a candidate running in every place while it is entered."""
 
-    def __init__(self, folder: Path, places: Sequence[tuple[str, Command]], *, pause: float = 0.3) -> None:
+    def __init__(self, folder: Path, places: Sequence[tuple[str, Command]]) -> None:
         self._folder = folder
         self._places = [_Place(kind, command) for kind, command in places]
-        self._pause = pause
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
@@ -115,7 +111,7 @@ class Supervisor:
         """Ever longer, as a kubelet's, for what ends again and again as soon as it is started."""
         lives = [one.ended - one.started for one in place.candidates if one.ended is not None]
         quick = len(list(takewhile(lambda life: life < _QUICK, reversed(lives))))
-        return float(min(self._pause * 2 ** max(0, quick - 1), _LONGEST_PAUSE))
+        return float(min(_PAUSE * 2 ** max(0, quick - 1), _LONGEST_PAUSE))
 
     def _start(self, place: _Place) -> None:
         number = sum(len(one.candidates) for one in self._places)

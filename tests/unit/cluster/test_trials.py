@@ -31,8 +31,8 @@ def at(second: int) -> str:
 # ---- bootstrapping
 
 
-def pod(name: str, node: str, started: int, *, host: bool = False, restarts: int = 0) -> JSON:
-    status = {"state": {"running": {"startedAt": at(started)}}, "restartCount": restarts}
+def pod(name: str, node: str, started: int, *, host: bool = False) -> JSON:
+    status = {"state": {"running": {"startedAt": at(started)}}, "restartCount": 0}
     return {
         "metadata": {"name": name, "creationTimestamp": at(2)},
         "spec": {"nodeName": node, **({"hostNetwork": True} if host else {})},
@@ -102,11 +102,8 @@ def test_only_a_node_whose_machine_is_gone_and_that_an_event_names_is_deleted() 
 # ---- who did what
 
 
-def event(pod_name: str = "ccm-a", *, user: str = ACCOUNT, code: int = 200, token: str = "1", **about: str) -> JSON:
-    extra = {
-        "authentication.kubernetes.io/pod-name": [pod_name],
-        "authentication.kubernetes.io/credential-id": [f"JTI={token}"],
-    }
+def event(pod_name: str = "ccm-a", *, user: str = ACCOUNT, code: int = 200, **about: str) -> JSON:
+    extra = {"authentication.kubernetes.io/pod-name": [pod_name]}
     return {
         "stage": "ResponseComplete",
         "verb": about.pop("verb", "get"),

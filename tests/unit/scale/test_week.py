@@ -15,9 +15,9 @@ from tests.support.usage import Usage
 RENEWED = int(DAY / 30)
 
 
-def life(memory: Callable[[int], float] = lambda hour: 80.0, threads: int = 20) -> Life:
+def life(memory: Callable[[int], float] = lambda hour: 80.0) -> Life:
     hours = range(3 * 24)
-    used = [Usage(threads=threads, files=30, memory=memory(hour)) for hour in hours]
+    used = [Usage(threads=20, files=30, memory=memory(hour)) for hour in hours]
     return Life([hour * HOUR for hour in hours], used, [{"series of metrics": 900.0}] * len(used))
 
 
