@@ -49,7 +49,8 @@ class ServiceOptions:
         DURATION,
         "load-balancer-node-window-limit",
         _SECTION,
-        "Load balancers get changes of nodes after this time even if nodes keep changing.",
+        "Load balancers get changes of nodes after this time even if nodes keep changing. If an update of all load "
+        "balancers takes longer than a third of it, the next one follows after three times as long, at most a minute.",
         check=not_negative,
     )
     drift_check_period: float = option(
