@@ -45,8 +45,8 @@ class Metrics:
     CONTENT_TYPE: ClassVar[str] = CONTENT_TYPE_LATEST
     """The media type of what :meth:`text` returns."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = CollectorRegistry(auto_describe=True) if registry is None else registry
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=True)
         self._lock = threading.Lock()
         self._families: dict[str, tuple[tuple[object, ...], Counter | Gauge | Histogram]] = {}
         self._collectors: dict[Hashable, Collector] = {}

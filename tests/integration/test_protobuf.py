@@ -4,6 +4,7 @@ four kinds, errors, a watch that has expired, bookmarks."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -218,7 +219,7 @@ def test_a_watch_that_expired_is_told_in_either_encoding(api: Cluster, both: dic
 def watch_from_one(rest: RestClient, wanted: str) -> None:
     watch = ListWatch(rest, Cache(NODES, Metrics()), metrics=Metrics(), clock=SYSTEM_CLOCK)
     query = {"watch": "true", "resourceVersion": "1", "timeoutSeconds": "5"}
-    with rest.stream(NODE, query=query, read_timeout=10, accept=Encoding(rest, NODES).accept) as pieces:
+    with closing(rest.stream(NODE, query=query, read_timeout=10, accept=Encoding(rest, NODES).accept)) as pieces:
         for piece in pieces:
             assert is_protobuf(pieces.content_type) == is_protobuf(wanted)
             watch._decode(piece, pieces.content_type)
@@ -232,7 +233,7 @@ def test_bookmarks_are_read(both: dict[str, RestClient]) -> None:
     }  # fmt: skip
     rest = both[CONTENT_TYPE]
     encoding = Encoding(rest, NODES)
-    with rest.stream(NODE, query=query, read_timeout=10, accept=encoding.accept) as pieces:
+    with closing(rest.stream(NODE, query=query, read_timeout=10, accept=encoding.accept)) as pieces:
         events = (encoding.read_event(piece, pieces.content_type) for piece in pieces)
         raw = next(raw for kind, raw in events if kind == "BOOKMARK")
     assert int(raw["metadata"]["resourceVersion"]) > 0

@@ -24,9 +24,7 @@ class LineStream:
     the server ends the answer as it should; it raises the mapped ApiError when the server refuses
     (410, 429, ...) and Unreachable on truncation, reset, or `read_timeout` seconds without a byte
     (HalfOpen before that, where another request shows that the path may be broken).
-    One thread reads; it must end in `close`, or in the end of the iteration.
-
-    `with` closes it."""
+    One thread reads; it must end in `close`, or in the end of the iteration."""
 
     def __init__(
         self,
@@ -58,17 +56,6 @@ class LineStream:
     def content_type(self) -> str:
         """What the server says that it sends; "" before it has answered."""
         return "" if self._answer is None else self._answer.headers.get("content-type", "")
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called or the stream has ended."""
-        return self._closed
-
-    def __enter__(self) -> LineStream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[bytes]:
         return self

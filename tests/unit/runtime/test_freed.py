@@ -101,9 +101,9 @@ def no_answer() -> Exception:
 
 @pytest.mark.parametrize("caused", [False, True])
 @pytest.mark.parametrize("answered", [False, True])
-def test_a_reconcile_that_failed(answered: bool, caused: bool) -> None:
+def test_a_reconcile_that_failed(answered: bool, caused: bool, clock: FakeClock) -> None:
     """Also with an error of the cloud, which is an argument of those who raise it."""
-    metrics, clock = Metrics(), FakeClock()
+    metrics = Metrics()
     queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics)
     settler = Requeuer(queue, FailureHandling(), metrics=metrics, clock=clock)
     queue.add("a")

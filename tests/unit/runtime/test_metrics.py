@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
@@ -38,12 +37,6 @@ def test_two_metrics_never_mix() -> None:
     one, other = Metrics(), Metrics()
     one.counter("calls_total", "Calls.").inc()
     assert other.value("calls_total") is None
-
-
-def test_a_given_registry_is_used() -> None:
-    registry = CollectorRegistry()
-    Metrics(registry).gauge("depth", "Depth.").set(3)
-    assert registry.get_sample_value("depth") == 3
 
 
 def test_text_has_no_created_series_and_parses() -> None:

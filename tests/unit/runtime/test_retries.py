@@ -25,8 +25,8 @@ def lost(server: Reachability, error: ServerError | Unreachable | None = None) -
     return error
 
 
-def test_a_listener_is_called_once_however_often_it_is_given() -> None:
-    clock, told = FakeClock(), list[str]()
+def test_a_listener_is_called_once_however_often_it_is_given(clock: FakeClock) -> None:
+    told = list[str]()
 
     def listen() -> None:
         told.append("back")
@@ -46,8 +46,7 @@ class TestTheWatch:
         return Retries("nodes", WatchOptions(), clock, random.Random(7), stop), stop
 
     @pytest.mark.row("K17")
-    def test_waits_a_moment_at_most_after_the_server_is_back(self) -> None:
-        clock = FakeClock()
+    def test_waits_a_moment_at_most_after_the_server_is_back(self, clock: FakeClock) -> None:
         server = Reachability(clock)
         retries, _ = self.retries(clock)
         call = Call(lambda: retries.pause(60.0, lost(server)))
@@ -59,8 +58,7 @@ class TestTheWatch:
         clock.advance(0.8)
         call.outcome()
 
-    def test_obeys_retry_after_all_the_same(self) -> None:
-        clock = FakeClock()
+    def test_obeys_retry_after_all_the_same(self, clock: FakeClock) -> None:
         server = Reachability(clock)
         retries, stop = self.retries(clock)
         call = Call(lambda: retries.pause(60.0, lost(server, ServerError("busy", status=503, retry_after=60.0))))
@@ -82,8 +80,7 @@ class TestTheWatch:
         retries.start_over()
         assert [*seen, retries.was_away] == [False, True, False]
 
-    def test_stops_at_once(self) -> None:
-        clock = FakeClock()
+    def test_stops_at_once(self, clock: FakeClock) -> None:
         retries, stop = self.retries(clock)
         call = Call(lambda: retries.pause(60.0, lost(Reachability(clock))))
         clock.wait_for_timeout(60.0)
@@ -94,8 +91,8 @@ class TestTheWatch:
 
 class TestKeys:
     @pytest.mark.row("K17")
-    def test_that_failed_in_an_outage_return_soon_after_it(self) -> None:
-        clock, metrics = FakeClock(), Metrics()
+    def test_that_failed_in_an_outage_return_soon_after_it(self, clock: FakeClock) -> None:
+        metrics = Metrics()
         server = Reachability(clock)
         queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics, backoff=Backoff(60.0, 60.0, 0.0))
         settler = Requeuer(queue, FailureHandling(), metrics=metrics, clock=clock)
@@ -122,9 +119,9 @@ class TestKeys:
         assert queue.num_requeues("lost") == 0
         assert queue.get(0) is None, "what failed otherwise backs off as ever, and what succeeded does not run again"
 
-    def test_that_are_settled_after_the_servers_return_do_so_too(self) -> None:
+    def test_that_are_settled_after_the_servers_return_do_so_too(self, clock: FakeClock) -> None:
         """Their failure is older than the answer, but its thread came to settle them only now."""
-        clock, metrics = FakeClock(), Metrics()
+        metrics = Metrics()
         server = Reachability(clock)
         queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics, backoff=Backoff(60.0, 60.0, 0.0))
         settler = Requeuer(queue, FailureHandling(), metrics=metrics, clock=clock)

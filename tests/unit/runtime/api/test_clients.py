@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -119,7 +119,7 @@ class TestRequests:
         headers = (("Impersonate-User", "jane"), ("Impersonate-Group", "dev"))
         with Server() as server, builder_for(server, headers=headers) as clients:
             clients.rest("x").get("/a")
-            with clients.rest("x").stream("/b", read_timeout=LIMIT) as stream:
+            with closing(clients.rest("x").stream("/b", read_timeout=LIMIT)) as stream:
                 stream.open()
             CoreV1Api(clients.client("v")).list_namespace()
             assert [request.headers["impersonate-user"] for request in server.requests] == ["jane"] * 3
@@ -260,8 +260,7 @@ class TestRepetition:
                 write(clients.rest("x"))
             assert write(clients.rest("x")) == 200
 
-    def test_closing_ends_the_wait(self) -> None:
-        clock = FakeClock()
+    def test_closing_ends_the_wait(self, clock: FakeClock) -> None:
         with serving((429, {"Retry_After": "5"}), clock=clock) as (_, clients):
             call = Call(lambda: write(clients.rest("x")))
             clock.wait_for_timeout(5)
@@ -294,9 +293,8 @@ class TestGuard:
             assert [request.method for request in server.requests] == ["GET", "HEAD"]
             assert refused == [(method, "/p") for method in ("POST", "PUT", "PATCH", "DELETE")]
 
-    def test_it_is_asked_again_before_a_repetition(self) -> None:
+    def test_it_is_asked_again_before_a_repetition(self, clock: FakeClock) -> None:
         """The lease may have been lost while the client waited as the server had asked."""
-        clock = FakeClock()
         with serving((429, {"Retry_After": "5"}), clock=clock) as (server, clients):
             call = Call(lambda: write(clients.rest("x")))
             clock.wait_for_timeout(5)
@@ -320,14 +318,13 @@ class TestGuard:
 
 
 class TestLimit:
-    def test_off_by_default(self) -> None:
-        clock = FakeClock()
+    def test_off_by_default(self, clock: FakeClock) -> None:
         with Server() as server, builder_for(server, clock=clock) as clients:
             for _ in range(50):
                 clients.rest("x").get("/")  # a wait would never end, for the clock stands still
 
-    def test_the_burst_then_the_rate(self) -> None:
-        clock, metrics = FakeClock(), Metrics()
+    def test_the_burst_then_the_rate(self, clock: FakeClock) -> None:
+        metrics = Metrics()
         with Server() as server, builder_for(server, clock=clock, qps=2, burst=3, metrics=metrics) as clients:
             rest = clients.rest("x")
             for _ in range(3):
@@ -342,8 +339,7 @@ class TestLimit:
             counted = metrics.value("rest_client_rate_limiter_duration_seconds_count", verb="GET", host=_host(server))
             assert counted == 1
 
-    def test_a_vendor_shares_the_limit_of_its_name(self) -> None:
-        clock = FakeClock()
+    def test_a_vendor_shares_the_limit_of_its_name(self, clock: FakeClock) -> None:
         with Server() as server, builder_for(server, clock=clock, qps=1, burst=1) as clients:
             clients.rest("acme").get("/")
             call = Call(lambda: CoreV1Api(clients.client("acme")).list_namespace())
@@ -351,9 +347,8 @@ class TestLimit:
             clock.advance(1)
             call.outcome()
 
-    def test_it_holds_while_we_hurry(self) -> None:
+    def test_it_holds_while_we_hurry(self, clock: FakeClock) -> None:
         """Stopping is no reason to flood the server of an operator who set a limit."""
-        clock = FakeClock()
         with Server() as server, builder_for(server, clock=clock, qps=1, burst=1) as clients:
             clients.hurry()
             clients.rest("x").get("/")
@@ -362,8 +357,7 @@ class TestLimit:
             clock.advance(1)
             call.outcome()
 
-    def test_the_timeout_begins_after_the_wait(self) -> None:
-        clock = FakeClock()
+    def test_the_timeout_begins_after_the_wait(self, clock: FakeClock) -> None:
         with Server() as server, builder_for(server, clock=clock, qps=0.01, burst=1) as clients:
             clients.rest("x").get("/")
             call = Call(lambda: clients.rest("x").get("/", timeout=5))
@@ -373,8 +367,7 @@ class TestLimit:
 
 
 class TestCredentials:
-    def test_a_rotated_token_is_used_and_a_rejected_one_read_again(self, tmp_path: Path) -> None:
-        clock = FakeClock()
+    def test_a_rotated_token_is_used_and_a_rejected_one_read_again(self, tmp_path: Path, clock: FakeClock) -> None:
         token = tmp_path / "token"
         token.write_text("one\n")
         with serving((200, {}), (401, {}), source=TokenFile(str(token)), clock=clock) as (server, clients):
@@ -387,8 +380,7 @@ class TestCredentials:
             rest.get("/")
             assert [r.headers["authorization"] for r in server.requests] == ["Bearer one", "Bearer one", "Bearer two"]
 
-    def test_an_empty_token_file_is_waited_out(self, tmp_path: Path) -> None:
-        clock = FakeClock()
+    def test_an_empty_token_file_is_waited_out(self, tmp_path: Path, clock: FakeClock) -> None:
         token = tmp_path / "token"
         token.touch()
         with Server() as server, builder_for(server, source=TokenFile(str(token)), clock=clock) as clients:
@@ -404,8 +396,7 @@ class TestCredentials:
             clients.rest("x").get("/")
             assert [r.headers["authorization"] for r in server.requests] == ["Bearer late"] * 2
 
-    def test_vendors_get_the_fresh_token(self, tmp_path: Path) -> None:
-        clock = FakeClock()
+    def test_vendors_get_the_fresh_token(self, tmp_path: Path, clock: FakeClock) -> None:
         token = tmp_path / "token"
         token.write_text("one")
         with Server() as server, builder_for(server, source=TokenFile(str(token)), clock=clock) as clients:
@@ -582,8 +573,7 @@ class TestClosing:
             with pytest.raises(ClientClosed):
                 rest.get("/")
 
-    def test_a_wait_for_the_limit_ends_too(self) -> None:
-        clock = FakeClock()
+    def test_a_wait_for_the_limit_ends_too(self, clock: FakeClock) -> None:
         with Server() as server:
             clients = builder_for(server, clock=clock, qps=0.001, burst=1)
             clients.rest("x").get("/")
@@ -618,8 +608,7 @@ class TestProtobuf:
 
 
 @pytest.mark.row("K4")
-def test_the_election_finds_it_for_all_clients_of_the_server() -> None:
-    clock = FakeClock()
+def test_the_election_finds_it_for_all_clients_of_the_server(clock: FakeClock) -> None:
 
     def handler(peer: Peer) -> None:
         while request := peer.request():
@@ -630,7 +619,7 @@ def test_the_election_finds_it_for_all_clients_of_the_server() -> None:
 
     with Server(handler) as server, builder_for(server, clock=clock) as clients:
         election, stream = clients.rest("lease", apart=True), clients.rest("nodes").stream("/watch", read_timeout=9e9)
-        with stream:
+        with closing(stream):
             assert next(stream) == b"first"
             clock.advance(1)
             lost = Call(lambda: election.request("GET", "/lost", timeout=0.05))

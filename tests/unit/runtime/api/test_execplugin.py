@@ -126,8 +126,7 @@ class TestHanging:
         for pid in pids(tmp_path):
             eventually(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
 
-    def test_it_is_run_again(self, tmp_path: Path, late: Late) -> None:
-        clock = FakeClock()
+    def test_it_is_run_again(self, tmp_path: Path, late: Late, clock: FakeClock) -> None:
         found = Credentials(hanging(tmp_path, limit=600, first_only=True), Waits(clock))
         assert isinstance(Call(found.authorization).outcome(), CredentialsUnavailable)
         late.stands = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 
 import pytest
 
@@ -15,8 +16,8 @@ from tests.unit.runtime.loopback import Peer, Server
 
 class TestReachability:
     @pytest.mark.row("K17")
-    def test_the_first_answer_after_an_outage_is_told_once(self) -> None:
-        clock, told = FakeClock(), list[str]()
+    def test_the_first_answer_after_an_outage_is_told_once(self, clock: FakeClock) -> None:
+        told = list[str]()
         reachability = Reachability(clock)
         reachability.answered(200)
         recovery = reachability.failed("connection refused")
@@ -31,8 +32,7 @@ class TestReachability:
         assert not reachability.recovery.done()
 
     @pytest.mark.row("K17")
-    def test_a_failure_among_answers_is_no_outage(self) -> None:
-        clock = FakeClock()
+    def test_a_failure_among_answers_is_no_outage(self, clock: FakeClock) -> None:
         reachability = Reachability(clock)
         recovery = reachability.failed("timed out")
         clock.advance(OUTAGE - 0.1)
@@ -40,8 +40,7 @@ class TestReachability:
         assert not recovery.done()
         assert reachability.failed("timed out") is recovery
 
-    def test_the_time_of_the_first_failure_is_kept(self) -> None:
-        clock = FakeClock()
+    def test_the_time_of_the_first_failure_is_kept(self, clock: FakeClock) -> None:
         reachability = Reachability(clock)
         reachability.failed("refused")
         began = clock.monotonic()
@@ -77,7 +76,7 @@ class TestReachability:
 
 
 class TestReports:
-    def test_any_clients_answer_ends_the_wait_of_all(self) -> None:
+    def test_any_clients_answer_ends_the_wait_of_all(self, clock: FakeClock) -> None:
         answers = iter((False, True))
 
         def sometimes(peer: Peer) -> None:
@@ -85,7 +84,6 @@ class TestReports:
                 peer.answer()
 
         told: list[str] = []
-        clock = FakeClock()
         with Server(sometimes) as server, builder_for(server, clock=clock) as builder:
             one, other = builder.rest("one"), builder.rest("other")
             with pytest.raises(Unreachable) as lost:
@@ -105,7 +103,7 @@ class TestReports:
 
         with Server(broken_off) as server, builder_for(server) as builder:
             builder.reachability.failed("refused")
-            with builder.rest("watcher").stream("/a", read_timeout=5) as stream:
+            with closing(builder.rest("watcher").stream("/a", read_timeout=5)) as stream:
                 stream.open()
                 assert builder.reachability.down_since is None
                 with pytest.raises(ApiError):

@@ -81,8 +81,8 @@ def source(clients: ClientBuilder, clock: FakeClock, chance: float = 0.0) -> Tok
 
 
 class TestTokens:
-    def test_what_is_asked_and_when_it_is_renewed(self) -> None:
-        clock, accounts = FakeClock(), Accounts("node-controller")
+    def test_what_is_asked_and_when_it_is_renewed(self, clock: FakeClock) -> None:
+        accounts = Accounts("node-controller")
         accounts.answer = lambda token: {"spec": {"expirationSeconds": 1000}, "status": {"token": token}}
         with accounts.server as server, accounts.builder() as clients:
             for chance, share in ((0.0, 0.7), (1.0, 0.8)):
@@ -96,8 +96,8 @@ class TestTokens:
                 "spec": {"expirationSeconds": 3600},
             }
 
-    def test_a_missing_account_is_created_and_one_made_meanwhile_is_fine(self) -> None:
-        clock, accounts = FakeClock(), Accounts()
+    def test_a_missing_account_is_created_and_one_made_meanwhile_is_fine(self, clock: FakeClock) -> None:
+        accounts = Accounts()
         with accounts.server as server, accounts.builder() as clients:
             assert source(clients, clock).fetch().authorization == "Bearer node-controller-0"
             assert [request.target.partition("?")[0].rpartition("/")[2] for request in server.requests] == [
@@ -164,8 +164,8 @@ class TestIdentities:
             lease.get("/apis/coordination.k8s.io/v1/leases")
             assert server.requests[-1].headers["authorization"] == "Bearer manager"
 
-    def test_a_token_that_is_refused_is_renewed_at_once(self) -> None:
-        clock, accounts = FakeClock(), Accounts("node-controller")
+    def test_a_token_that_is_refused_is_renewed_at_once(self, clock: FakeClock) -> None:
+        accounts = Accounts("node-controller")
         with accounts.server, accounts.builder(clock) as clients:
             rest = clients.rest("node-controller")
             rest.get("/api/v1/nodes")

@@ -144,8 +144,7 @@ class TestPool:
             assert [call.outcome() for call in calls] == [200] * 4
             assert transport.connections() == (2, 2)
 
-    def test_a_connection_idle_for_too_long_is_not_reused(self) -> None:
-        clock = FakeClock()
+    def test_a_connection_idle_for_too_long_is_not_reused(self, clock: FakeClock) -> None:
         with Server() as server, closing(transport_to(server.url, waits=Waits(clock))) as transport:
             send(transport)
             clock.advance(IDLE_SECONDS - 1)
@@ -300,7 +299,7 @@ class TestTime:
             with pytest.raises(Unreachable, match="timed out"):
                 send(transport, seconds=0.05)
 
-    def test_a_dripping_server_does_not_stretch_it(self) -> None:
+    def test_a_dripping_server_does_not_stretch_it(self, clock: FakeClock) -> None:
         """Each byte comes well within the timeout, which bounds the whole all the same."""
 
         def drip(peer: Peer) -> None:
@@ -310,7 +309,6 @@ class TestTime:
                 clock.advance(1)
                 peer.send(b"x")
 
-        clock = FakeClock()
         with (
             Server(drip) as server,
             closing(transport_to(server.url, waits=Waits(clock))) as transport,
@@ -502,8 +500,7 @@ class TestTLS:
         ):
             assert send(transport) == 200
 
-    def test_a_rotated_ca_is_loaded(self, authority: Authority, tmp_path: Path) -> None:
-        clock = FakeClock()
+    def test_a_rotated_ca_is_loaded(self, authority: Authority, tmp_path: Path, clock: FakeClock) -> None:
         bundle = tmp_path / "bundle.crt"
         bundle.write_bytes(Authority(tmp_path, "former").pem)
         files = TLSFiles(TLSSettings(ca_file=str(bundle)), clock=clock)

@@ -18,8 +18,8 @@ def made(born: float | None) -> Any:
 
 
 @pytest.mark.row("O2")
-def test_the_number_and_the_age_of_the_oldest() -> None:
-    metrics, clock = Metrics(), FakeClock()
+def test_the_number_and_the_age_of_the_oldest(clock: FakeClock) -> None:
+    metrics = Metrics()
     now = clock.time()
     objects = [made(now - 30), made(now - 5), made(None), made(now - 1000)]
     looks = []
@@ -36,7 +36,7 @@ def test_the_number_and_the_age_of_the_oldest() -> None:
     assert (metrics.value("a"), metrics.value("b")) == (0, 0)
 
 
-def test_a_clock_that_was_set_back_makes_nobody_younger_than_nothing() -> None:
-    metrics, clock = Metrics(), FakeClock()
+def test_a_clock_that_was_set_back_makes_nobody_younger_than_nothing(clock: FakeClock) -> None:
+    metrics = Metrics()
     watch_waiting(metrics, ("a", "A."), ("b", "B."), lambda: [made(clock.time() + 60)], lambda obj: True, clock)
     assert (metrics.value("a"), metrics.value("b")) == (1, 0)

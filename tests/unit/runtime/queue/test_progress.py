@@ -19,8 +19,8 @@ pytestmark = pytest.mark.row("K1")
 ANSWER: Any = "a call that ended"
 
 
-def test_a_wait_for_the_cloud_is_no_stall_and_what_follows_it_is() -> None:
-    clock, metrics = FakeClock(), Metrics()
+def test_a_wait_for_the_cloud_is_no_stall_and_what_follows_it_is(clock: FakeClock) -> None:
+    metrics = Metrics()
     queue: WorkQueue[str] = WorkQueue("service", clock=clock, metrics=metrics)
     inbox, answered = Inbox(), Inbox()
 
@@ -50,8 +50,7 @@ def test_a_wait_for_the_cloud_is_no_stall_and_what_follows_it_is() -> None:
     queue.shut_down(drain=False)
 
 
-def test_a_batch_is_a_piece_of_work_and_the_longest_counts() -> None:
-    clock = FakeClock()
+def test_a_batch_is_a_piece_of_work_and_the_longest_counts(clock: FakeClock) -> None:
     progress = Progress(clock)
     assert progress.longest() == (0.0, None)
     with progress.work("a"):

@@ -334,8 +334,7 @@ class TestLog:
         assert all(record.levelno == logging.WARNING and not record.exc_info for record in lines)
 
     @pytest.mark.row("K16")
-    def test_the_delay_told_is_the_true_one(self, caplog: pytest.LogCaptureFixture) -> None:
-        clock = FakeClock()
+    def test_the_delay_told_is_the_true_one(self, caplog: pytest.LogCaptureFixture, clock: FakeClock) -> None:
         queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=Metrics(), floor=1.0)
         settler = Requeuer(queue, FailureHandling(), metrics=Metrics(), clock=clock)
         queue.add("a")

@@ -162,8 +162,7 @@ class TestLooking:
         assert queue.oldest_running() == (1.0, "b")
 
 
-def test_a_delay_can_be_ended_early_and_the_floor_holds_still() -> None:
-    clock = FakeClock()
+def test_a_delay_can_be_ended_early_and_the_floor_holds_still(clock: FakeClock) -> None:
     queue: WorkQueue[str] = WorkQueue("q", clock=clock, metrics=Metrics(), floor=1.0)
     assert not queue.hasten("a"), "a key never seen"
     queue.add("a")
