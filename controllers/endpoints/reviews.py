@@ -111,9 +111,8 @@ class Reviewer:
 class Remembered(Generic[K, V]):
     """Answers for a while, bounded in number: the oldest one goes first. Thread-safe."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, size: int = REMEMBERED) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self._size = size
         self._lock = threading.Lock()
         self._known: OrderedDict[K, tuple[float, V]] = OrderedDict()
 
@@ -138,7 +137,7 @@ class Remembered(Generic[K, V]):
         with self._lock:
             self._known[key] = (self._clock.monotonic() + seconds, value)
             self._known.move_to_end(key)
-            while len(self._known) > self._size:
+            while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
 
 

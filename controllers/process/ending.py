@@ -55,15 +55,14 @@ def within(seconds: float, act: Callable[[], object]) -> bool:
     return done.acquire(timeout=seconds)
 
 
-def exit_at_once(code: int, words: Callable[[], object] = lambda: None) -> None:
+def exit_at_once(code: int) -> None:
     """End the process without waiting for any thread: hung provider calls cannot be joined.
 
-    `words` says why, if that takes no longer than `LAST_WORDS`: standard error may be a pipe that
-    has no reader, and a provider's own log handler may hang. A credential plugin that hangs is a
-    process of its own, which would outlive this one."""
+    What was logged is written if that takes no longer than `LAST_WORDS`: standard error may be a
+    pipe that has no reader, and a provider's own log handler may hang. A credential plugin that
+    hangs is a process of its own, which would outlive this one."""
 
     def say() -> None:
-        words()
         logs.flush(LAST_WORDS)
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):  # closed or broken: nothing is left to write to
