@@ -11,38 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cloudprovider.host import InformerUser
-from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
-from cloudprovider.interface import Clusters, Interface
+from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import Problem, nearest
-from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
+from cloudprovider.loading.contract import ACCESSORS, EXTENSIONS
 from cloudprovider.loading.diagnostics import code_place, home_of, raised_at, told_of
-from cloudprovider.localinstance import LocalInstance
-from cloudprovider.podcidrs import PodCIDRs
-from cloudprovider.routes import Routes
-from cloudprovider.sshkeys import SSHKeys
-from cloudprovider.volumes import PVLabeler
-from cloudprovider.zones import Zones
-
-ACCESSORS: Final[Mapping[str, type]] = {
-    "instances_v2": InstancesV2,
-    "instances_batch": InstancesBatch,
-    "instances": Instances,
-    "zones": Zones,
-    "load_balancer": LoadBalancer,
-    "routes": Routes,
-    "pod_cidrs": PodCIDRs,
-    "clusters": Clusters,
-    "pv_labeler": PVLabeler,
-    "local_instance": LocalInstance,
-}
-"""The accessors of `Interface`, and what each returns."""
-
-EXTENSIONS: Final[Mapping[type, tuple[str, ...]]] = {
-    OwnedLoadBalancers: ("load_balancer",),
-    SSHKeys: ("instances_v2", "instances_batch"),
-}
-"""Capabilities without an accessor of their own, and the accessors of which one returns an object
-that has them too."""
 
 _NEWER: Final = ("instances_v2", "instances_batch")
 _OLDER: Final = ("instances", "zones")

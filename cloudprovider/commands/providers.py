@@ -14,11 +14,12 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from cloudprovider.checks.provider import ACCESSORS, capabilities_of
+from cloudprovider.checks.provider import capabilities_of
 from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import Problem
+from cloudprovider.loading.contract import ACCESSORS
 from cloudprovider.loading.diagnostics import code_place
 from cloudprovider.loading.loader import Factory, load_factory, start_provider
 from cloudprovider.loading.plugins import Plugin, find_plugins

@@ -15,39 +15,18 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
-from cloudprovider.interface import Clusters, Interface
+from cloudprovider.interface import Interface
 from cloudprovider.internal.cleaning import LONGEST_ERROR, Cleaner
 from cloudprovider.internal.masking import config_values
 from cloudprovider.internal.problem import Problem, did_you_mean, nearest
 from cloudprovider.internal.redaction import redact
-from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
+from cloudprovider.loading.contract import ACCESSORS, EXTENSIONS
 from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Plugin
-from cloudprovider.localinstance import LocalInstance
-from cloudprovider.podcidrs import PodCIDRs
-from cloudprovider.routes import Routes
-from cloudprovider.sshkeys import SSHKeys
-from cloudprovider.volumes import PVLabeler
-from cloudprovider.zones import Zones
 
 if TYPE_CHECKING:
     from cloudprovider.cloudconfig import CloudConfig
 
-CONTRACT: tuple[type, ...] = (
-    Interface,
-    InstancesV2,
-    InstancesBatch,
-    Instances,
-    SSHKeys,
-    LoadBalancer,
-    OwnedLoadBalancers,
-    Routes,
-    PodCIDRs,
-    Zones,
-    Clusters,
-    PVLabeler,
-    LocalInstance,
-)
+CONTRACT: tuple[type, ...] = (Interface, *ACCESSORS.values(), *EXTENSIONS)
 """The classes that a vendor implements."""
 
 FACTORY = "def new_provider(config: CloudConfig | None) -> Interface"

@@ -11,16 +11,10 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cloudprovider.checks.provider import EXTENSIONS
-from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
-from cloudprovider.interface import Clusters, Interface
-from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
-from cloudprovider.localinstance import LocalInstance
-from cloudprovider.podcidrs import PodCIDRs
-from cloudprovider.routes import Routes
+from cloudprovider.interface import Interface
+from cloudprovider.loadbalancer import OwnedLoadBalancers
+from cloudprovider.loading.contract import ACCESSORS, EXTENSIONS
 from cloudprovider.sshkeys import SSHKeys
-from cloudprovider.volumes import PVLabeler
-from cloudprovider.zones import Zones
 
 
 class Feature(enum.Flag):
@@ -49,16 +43,7 @@ class Feature(enum.Flag):
 
 
 CAPABILITIES: Mapping[Feature, tuple[str, type[Any]]] = {
-    Feature.INSTANCES_V2: ("instances_v2", InstancesV2),
-    Feature.INSTANCES_BATCH: ("instances_batch", InstancesBatch),
-    Feature.INSTANCES: ("instances", Instances),
-    Feature.ZONES: ("zones", Zones),
-    Feature.LOAD_BALANCER: ("load_balancer", LoadBalancer),
-    Feature.ROUTES: ("routes", Routes),
-    Feature.PV_LABELER: ("pv_labeler", PVLabeler),
-    Feature.CLUSTERS: ("clusters", Clusters),
-    Feature.LOCAL_INSTANCE: ("local_instance", LocalInstance),
-    Feature.POD_CIDRS: ("pod_cidrs", PodCIDRs),
+    Feature[accessor.upper()]: (accessor, kind) for accessor, kind in ACCESSORS.items()
 }
 """By feature, the accessor of `Interface` that offers it, and the class of what the accessor
 returns."""

@@ -124,15 +124,9 @@ def test_a_run_writes_its_report(run: tuple[subprocess.CompletedProcess[str], Pa
 def test_of_several_classes_for_one_provider_the_gravest_result_counts() -> None:
     collector = Collector(None)
 
-    def tell(scenario: str, outcome: Any, *features: str) -> None:
-        facts = {
-            "scenario": scenario,
-            "provider": "acme",
-            "features": features,
-            "class": "",
-            "left_behind": [],
-            "reason": "",
-        }
+    def tell(scenario: str, outcome: Any, *features: str, reason: str = "") -> None:
+        facts = {"scenario": scenario, "provider": "acme", "features": features, "class": "", "left_behind": []}
+        facts["reason"] = reason
         report = pytest.TestReport("id", ("f", 1, "d"), {}, outcome, None, "call")
         report.user_properties.append(("conformance", json.dumps(facts)))
         collector.pytest_runtest_logreport(report)
@@ -142,8 +136,10 @@ def test_of_several_classes_for_one_provider_the_gravest_result_counts() -> None
         tell(f"L{len(first)}", second, "zones")
     tell("R1", "failed")
     tell("R1", "passed")
+    tell("R2", "skipped", reason="not run: the provider cannot be made")
     found = {id: result.outcome for id, result in collector.results("acme").items()}
-    assert found == {"L6": "passed", "L7": "passed", "R1": "failed"}
+    assert found == {"L6": "passed", "L7": "passed", "R1": "failed", "R2": "not run"}
+    assert collector.results("acme")["R2"].reason == "the provider cannot be made"
 
 
 def report_of(*results: Result, left_behind: tuple[str, ...] = ()) -> dict[str, Any]:

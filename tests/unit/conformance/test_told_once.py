@@ -11,7 +11,6 @@ import pytest
 from cloudprovider import Interface
 from cloudprovider.testing.conformance import EndToEndConformance, Lab
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.plugin import Collector
 from controllers.testing.handles import Event
 
 
@@ -31,18 +30,6 @@ def test_a_provider_that_cannot_be_made_is_one_error() -> None:
     for _ in range(2):
         with pytest.raises(pytest.skip.Exception, match="not run: the provider cannot be made"):
             Unmade()._bench(request, Lab())
-
-
-def test_the_report_counts_what_was_not_run() -> None:
-    collector = Collector(None)
-    facts = {"scenario": "L1", "provider": "acme", "features": (), "class": "", "left_behind": [],
-             "reason": "not run: the provider cannot be made"}  # fmt: skip
-    report = cast(pytest.TestReport, SimpleNamespace(duration=0.1, outcome="skipped", when="setup", passed=False))
-    collector._add(dict(facts), report)
-    collector._add({**facts, "scenario": "L2", "reason": "not declared: LOAD_BALANCER"}, report)
-    found = collector.results("acme")
-    assert (found["L1"].outcome, found["L1"].reason) == ("not run", "the provider cannot be made")
-    assert found["L2"].outcome == "skipped"
 
 
 class OneLook:

@@ -17,8 +17,8 @@ from libcloud_provider.profiles import profile_of
 
 import cloudprovider
 from cloudprovider import Interface
-from cloudprovider.checks.provider import ACCESSORS
 from cloudprovider.commands.cli import parser
+from cloudprovider.loading.contract import ACCESSORS
 from controllers.catalog import CATALOG
 from controllers.flags.parse import parse
 from tests.support.blocks import blocks
