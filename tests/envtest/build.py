@@ -74,7 +74,7 @@ def assets(*, build: bool = False) -> Path:
     )
     for name in PROGRAMS:
         package = "./" if name == "etcd" else f"./{name}"
-        _have(folder / name, own[name], package, without_go, build=build)
+        _have(folder / name, own[name], package, without_go=without_go, build=build)
     return folder
 
 
@@ -87,14 +87,15 @@ def kubelet(*, build: bool = False) -> Path:
     given = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull, "kubelet")
     if given.is_file():
         return given
-    return _of_kubernetes(
-        "kubelet", "the kubelet needs a Go toolchain to build it, or one in KUBEBUILDER_ASSETS", build
-    )
+    target = cache() / _pins(KUBERNETES, KUBERNETES / "kubelet") / "kubelet"
+    without_go = "the kubelet needs a Go toolchain to build it, or one in KUBEBUILDER_ASSETS"
+    return _have(target, KUBERNETES, "./kubelet", build=build, without_go=without_go)
 
 
 def cluster_program(name: str, *, build: bool = False) -> Path:
     """One of ``CLUSTER_PROGRAMS``. Raises as `assets`; may be called from many processes."""
-    return _of_kubernetes(name, f"{name} is built by a Go toolchain, and there is none", build)
+    target = cache() / _pins(KUBERNETES, KUBERNETES / name) / name
+    return _have(target, KUBERNETES, f"./{name}", build=build)
 
 
 def kubernetes_version() -> str:
@@ -102,12 +103,6 @@ def kubernetes_version() -> str:
     found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", (KUBERNETES / "go.mod").read_text(), re.MULTILINE)
     assert found is not None, "kubernetes/go.mod does not pin k8s.io/kubernetes"
     return found[1]
-
-
-def _of_kubernetes(name: str, without_go: str, build: bool) -> Path:
-    target = cache() / _pins(KUBERNETES, KUBERNETES / name) / name
-    _have(target, KUBERNETES, f"./{name}", without_go, build=build)
-    return target
 
 
 def go_manager(*, build: bool = False) -> Path:
@@ -123,19 +118,14 @@ def trial_manager(*, build: bool = False) -> Path:
     """Go's cloud-controller-manager over the local cloud. Raises as `assets`; may be called from
     many processes."""
     source = HERE.parent / "cluster" / "trials" / "goccm"
-    target = cache() / _pins(source) / "goccm"
-    without_go = "the Go manager of the trials is built by a Go toolchain, and there is none"
-    _have(target, source, "./", without_go, build=build, by="make trials")
-    return target
+    return _have(cache() / _pins(source) / "goccm", source, build=build, by="make trials")
 
 
 def bench_program(name: str, *, build: bool = False) -> Path:
     """One of the Go programs of tests/bench. Raises as `assets`; may be called from many
     processes."""
     source = HERE.parent / "bench" / name
-    target = cache() / _pins(source) / name
-    _have(target, source, "./", f"{name} is built by a Go toolchain, and there is none", build=build)
-    return target
+    return _have(cache() / _pins(source) / name, source, build=build)
 
 
 def tool(name: str, *, build: bool = False, always: bool = False) -> Path:
@@ -148,17 +138,13 @@ def tool(name: str, *, build: bool = False, always: bool = False) -> Path:
     target = cache() / f"tools-{_pins(source)}" / name
     if name == "helm" and not target.is_file() and not (always or os.environ.get("REQUIRE_HELM")):
         raise AssetsMissing(f"helm {NOT_BUILT}`make envtest REQUIRE_HELM=1`, many minutes")
-    _have(target, source, TOOLS[name], f"{name} is built by a Go toolchain, and there is none", build=build)
-    return target
+    return _have(target, source, TOOLS[name], build=build)
 
 
 def e2e_program(name: str, *, build: bool = False) -> Path:
     """A program of ``E2E``: Kubernetes' end-to-end tests, and what they need (many minutes, once).
     Raises as `assets`; may be called from many processes at once."""
-    target = cache() / f"e2e-{_pins(SUITE)}" / name
-    without_go = f"{name} is built by a Go toolchain, and there is none"
-    _have(target, SUITE, E2E[name], without_go, build=build, by="make e2e")
-    return target
+    return _have(cache() / f"e2e-{_pins(SUITE)}" / name, SUITE, E2E[name], build=build, by="make e2e")
 
 
 def e2e_sources() -> Path:
@@ -190,26 +176,29 @@ def _module(name: str, source: Path, needed_for: str) -> Path:
     return Path(json.loads(answer.stdout)["Dir"])
 
 
-def _have(target: Path, source: Path, package: str, without_go: str, *, build: bool, by: str = "make envtest") -> None:
+def _have(
+    target: Path, source: Path, package: str = "./", *, build: bool, by: str = "make envtest", without_go: str = ""
+) -> Path:
     """Build `package` in the module at `source` into `target`, unless it is there; `by` is the
-    command that does it."""
+    command that does it. `without_go`: what is said where Go is missing. Returns `target`."""
     if target.is_file():
-        return
+        return target
     if not build:
         raise AssetsMissing(f"{target.name} {NOT_BUILT}`{by}`")
     go = shutil.which("go")
     if go is None:
-        raise AssetsMissing(without_go)
+        raise AssetsMissing(without_go or f"{target.name} is built by a Go toolchain, and there is none")
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if target.is_file():
-            return
+            return target
         print(f"building {target.name} into {target.parent} (once; this can take some minutes)", flush=True)
         partial = target.with_suffix(".partial")
         command = [go, "build", "-trimpath", "-ldflags", _link_flags(source), "-o", str(partial), package]
         subprocess.run(command, cwd=source, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
         partial.rename(target)
+    return target
 
 
 def _link_flags(source: Path) -> str:

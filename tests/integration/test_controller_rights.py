@@ -25,7 +25,7 @@ from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster, Share
 from tests.support.api import MERGE, NODES
 from tests.support.failover.audit import AuditLog, rights_used, username
-from tests.support.https import ask, free_port
+from tests.support.https import ask, free_port, status
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
 from tests.support.rights import bound
@@ -169,7 +169,7 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
         own = ("--cluster-cidr=10.244.0.0/22",) if controller == "node-ipam-controller" else ()
         flags = (*FLAGS, *own, *files, f"--kubeconfig={kubeconfig}")
         process = start(*flags, f"--controllers={controller}", f"--secure-port={port}", command=MODULE)
-        eventually(lambda: is_ready(port), 60, lambda: process.log)
+        eventually(lambda: status(port, "/readyz") == 200, 60, lambda: process.log)
         # A second one stands by, and watches the Lease.
         start(*flags, f"--controllers={controller}", "--secure-port=0", command=MODULE)
         # Who has this token, and what they may see here: asked by the manager.
@@ -188,13 +188,6 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
         assert sorted(used() - wanted) == []
         assert [one.uri for one in audit.by(RESTRICTED_USER) if one.code == 403] == []
         assert "missing permission" not in process.log
-
-
-def is_ready(port: int) -> bool:
-    try:
-        return ask(port, "/readyz")[0] == 200
-    except OSError:
-        return False
 
 
 GO_RULES = [
@@ -230,8 +223,8 @@ def test_with_the_rules_of_a_go_manager_it_runs_and_names_what_it_misses(
         eventually(lambda: len(cloud.console.load_balancers()) == 1, 60, lambda: process.log)
         eventually(lambda: "node-0000" in {route.target_node for route in cloud.console.routes()}, 60)
         assert "Services never show their load balancer's address" in process.log
-        status, text = ask(port, "/healthz")
-        assert status == 500
+        code, text = ask(port, "/healthz")
+        assert code == 500
         assert "[-]rights-services/status failed" in text
         assert ask(port, "/livez")[0] == 200
         assert ask(port, "/metrics", token=api.server.token)[0] == 401  # nobody can be asked who has this token

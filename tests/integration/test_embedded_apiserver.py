@@ -88,8 +88,7 @@ def label(server: EmbeddedAPIServer, value: str) -> None:
     server.patch("nodes", "a", {"metadata": {"labels": {"v": value}}})
 
 
-# -- HTTP
-# ------------------------------------------------------------------------------------------------------------
+# ---- HTTP
 
 
 def test_one_connection_serves_many_requests_and_a_watch_between(
@@ -139,8 +138,7 @@ def test_a_large_list_arrives_whole(server: EmbeddedAPIServer, connection: http.
     assert len(json.loads(data)["items"]) == 301
 
 
-# -- faults on requests
-# ------------------------------------------------------------------------------------------------
+# ---- faults on requests
 
 
 def test_errors_with_headers_and_latency(server: EmbeddedAPIServer, connection: http.client.HTTPConnection) -> None:
@@ -175,8 +173,7 @@ def test_a_truncated_answer_ends_early(server: EmbeddedAPIServer, connection: ht
         send(connection, "GET", NODES).read()
 
 
-# -- faults on watches
-# -------------------------------------------------------------------------------------------------
+# ---- faults on watches
 
 
 @pytest.mark.parametrize("when", ["rule", "now"])
@@ -236,8 +233,7 @@ def test_a_watcher_that_leaves_is_forgotten(server: EmbeddedAPIServer, watch: Ca
     eventually(lambda: server.faults.open_watches() == 0 and server.store.subscriptions() == [])
 
 
-# -- life
-# --------------------------------------------------------------------------------------------------------------
+# ---- life
 
 
 def test_a_restart_keeps_port_and_data_and_breaks_connections(

@@ -76,30 +76,6 @@ class Kubelet:
         return f"fake://{found}"
 
 
-def made_up_id(kubelet: Kubelet) -> None:
-    kubelet.register()
-
-
-def provider_id_of_a_machine_that_runs(kubelet: Kubelet) -> None:
-    kubelet.register(kubelet.id_of("n2"))
-
-
-def provider_id_of_the_machine_that_ends(kubelet: Kubelet) -> None:
-    kubelet.register(kubelet.id_of("n1"))
-
-
-def id_of_another_cloud(kubelet: Kubelet) -> None:
-    kubelet.register("other://i-1")
-
-
-def nothing_after_the_prefix(kubelet: Kubelet) -> None:
-    kubelet.register("fake://")
-
-
-def a_path_in_the_id(kubelet: Kubelet) -> None:
-    kubelet.register(f"fake:///../{kubelet.id_of('n2').removeprefix('fake://')}")
-
-
 def moves_from_zone_to_zone(kubelet: Kubelet) -> None:
     kubelet.register(zone="zone-b")
     for zone in ("zone-a", "zone-b", "", "zone-a"):
@@ -127,13 +103,6 @@ def taints_of_its_own(kubelet: Kubelet) -> None:
     )
 
 
-def waits_for_initialisation_as_somebody_else(kubelet: Kubelet) -> None:
-    kubelet.register(
-        kubelet.id_of("n3"),
-        taints=[UNINITIALIZED],
-    )
-
-
 def names_and_addresses_of_somebody_else(kubelet: Kubelet) -> None:
     (address,) = [
         one["address"] for one in kubelet.admin.get(f"{NODES}/n2")["status"]["addresses"] if one["type"] == "InternalIP"
@@ -152,21 +121,23 @@ def registers_again_and_again(kubelet: Kubelet) -> None:
     kubelet.register(kubelet.id_of("n1"))
 
 
-ATTACKS: list[Callable[[Kubelet], None]] = [
-    made_up_id,
-    provider_id_of_a_machine_that_runs,
-    provider_id_of_the_machine_that_ends,
-    id_of_another_cloud,
-    nothing_after_the_prefix,
-    a_path_in_the_id,
-    moves_from_zone_to_zone,
-    turns_ready_and_not_ready,
-    annotations_that_we_write,
-    taints_of_its_own,
-    waits_for_initialisation_as_somebody_else,
-    names_and_addresses_of_somebody_else,
-    registers_again_and_again,
-]
+ATTACKS: dict[str, Callable[[Kubelet], None]] = {
+    "a made-up ID": lambda kubelet: kubelet.register(),
+    "the ID of a machine that runs": lambda kubelet: kubelet.register(kubelet.id_of("n2")),
+    "the ID of the machine that ends": lambda kubelet: kubelet.register(kubelet.id_of("n1")),
+    "an ID of another cloud": lambda kubelet: kubelet.register("other://i-1"),
+    "nothing after the prefix": lambda kubelet: kubelet.register("fake://"),
+    "a path in the ID": lambda kubelet: kubelet.register(f"fake:///../{kubelet.id_of('n2').removeprefix('fake://')}"),
+    "from zone to zone": moves_from_zone_to_zone,
+    "Ready and not Ready": turns_ready_and_not_ready,
+    "annotations that we write": annotations_that_we_write,
+    "taints of its own": taints_of_its_own,
+    "waits for its initialisation as somebody else": lambda kubelet: kubelet.register(
+        kubelet.id_of("n3"), taints=[UNINITIALIZED]
+    ),
+    "names and addresses of somebody else": names_and_addresses_of_somebody_else,
+    "registers again and again": registers_again_and_again,
+}
 
 
 @contextmanager
@@ -225,7 +196,7 @@ def _cloud_objects(cloud: FakeCloud, but: str = "") -> list[object]:
 
 
 @pytest.mark.row("N28")
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
 @pytest.mark.parametrize(
     ("api", "when"),
     [("embedded", "before the start"), pytest.param("real", "at work", marks=REAL.marks)],

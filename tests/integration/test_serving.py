@@ -21,7 +21,7 @@ from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import LEASE, LEASES, NODES
-from tests.support.https import ask, context, free_port
+from tests.support.https import ask, context, free_port, status
 from tests.support.nodes import small_node
 from tests.support.pki import Authority
 from tests.support.process import Process, Start
@@ -78,18 +78,11 @@ def serving(api: Cluster, start: Start, *flags: str) -> Iterator[Secure]:
             *(flags or ["--leader-elect=false"]),
         )
         made = Secure(process, port, reader, stranger, authority)
-        eventually(lambda: _answer(made, "/readyz") == 200, 60, lambda: process.log)
+        eventually(lambda: status(port, "/readyz") == 200, 60, lambda: process.log)
         eventually(lambda: made.ask("/metrics", reader)[0] == 200, 60, lambda: process.log)
         yield made
         for secret in (reader, stranger):
             assert secret not in process.log
-
-
-def _answer(secure: Secure, path: str, token: str | None = None) -> int:
-    try:
-        return secure.ask(path, token)[0]
-    except OSError:  # it does not listen yet
-        return 0
 
 
 def test_who_may_read_what(api: Cluster, start: Start, tmp_path: Path) -> None:
@@ -105,8 +98,8 @@ def test_who_may_read_what(api: Cluster, start: Start, tmp_path: Path) -> None:
         assert secure.ask("/healthz", "wrong")[0] == 401, "wrong credentials count on open paths too, as in Go"
         assert secure.ask("/livez", secure.stranger) == (200, "ok")
         assert secure.ask("/nothing")[0] == 403
-        status, text = secure.ask("/nothing", secure.reader)
-        assert status == 404
+        code, text = secure.ask("/nothing", secure.reader)
+        assert code == 404
         assert text.splitlines()[2:] == sorted([*PATHS, "/healthz", "/livez", "/readyz"])
         assert secure.ask("/metrics", secure.reader, method="POST")[0] == 405
         _certificates(secure, tmp_path)
@@ -139,9 +132,9 @@ def _pages(secure: Secure) -> None:
     config = json.loads(secure.ask("/configz", secure.reader)[1])
     assert config["cloudcontrollermanager.config.k8s.io"]["KubeCloudShared"]["CloudProvider"]["Name"] == "fake"
     assert f"\nsecure-port={secure.port}\n" in secure.ask("/flagz", secure.reader)[1]
-    status = secure.ask("/statusz", secure.reader)[1]
-    assert status.startswith("\ncloud-controller-manager statusz\n")
-    assert re.search(r"^Up: 0 hr 0\d min \d\d sec$", status, re.MULTILINE)
+    page = secure.ask("/statusz", secure.reader)[1]
+    assert page.startswith("\ncloud-controller-manager statusz\n")
+    assert re.search(r"^Up: 0 hr 0\d min \d\d sec$", page, re.MULTILINE)
     threads = secure.ask("/debug/threads", secure.reader)[1]
     assert "\nhealth-watch (daemon)\n" in threads
     assert " in _current_frames" not in threads
@@ -210,7 +203,7 @@ def test_without_its_rights_it_runs_and_names_the_missing_ones(api: Cluster, sta
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
         )
-        eventually(lambda: _listens(port), 60, lambda: process.log)
+        eventually(lambda: status(port, "/livez") == 200, 60, lambda: process.log)
         assert ask(port, "/readyz")[0] in (200, 500)
         for _ in range(3):
             assert ask(port, "/metrics", token="some-token")[0] == 401
@@ -218,10 +211,3 @@ def test_without_its_rights_it_runs_and_names_the_missing_ones(api: Cluster, sta
         assert process.log.count(line) == 1
         assert "apiGroups ['authentication.k8s.io'], resources [tokenreviews], verbs [create]" in process.log
         eventually(lambda: ask(port, "/healthz") == (200, "ok"), 60, lambda: process.log)
-
-
-def _listens(port: int) -> bool:
-    try:
-        return ask(port, "/livez")[0] == 200
-    except OSError:
-        return False

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +22,7 @@ from cloudprovider.testing.waiting import eventually
 from controllers.testing.managerrun import ManagerRun
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
-from tests.support.https import free_port
+from tests.support.https import context, free_port
 from tests.support.nodes import small_node
 
 STRANGERS = 8
@@ -73,9 +72,7 @@ class Stranger:
     """A client without credentials on one connection; for one thread."""
 
     def __init__(self, port: int) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        self._connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
+        self._connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context())
 
     def ask(self, created: dict[str, Any]) -> int:
         """The status of the answer to a review of this volume's creation."""

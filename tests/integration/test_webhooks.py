@@ -10,7 +10,6 @@ import base64
 import http.client
 import json
 import socket
-import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -37,7 +36,7 @@ from controllers.webhooks.rbac_rules import SECRET as EMPTY_SECRET
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import Cluster
 from tests.support.api import API, MERGE, STRATEGIC
-from tests.support.https import free_port
+from tests.support.https import context, free_port
 from tests.support.rights import POLICIES, created, user
 
 pytestmark = pytest.mark.real
@@ -240,8 +239,7 @@ def is_labelled(found: Mapping[str, Any]) -> bool:
 def first_event(api: Cluster, name: str, since: str) -> tuple[str, dict[str, Any]]:
     """The first change of this volume that a watch from that version on shows."""
     host, _, port = api.url.rpartition("//")[2].rpartition(":")
-    context = ssl.create_default_context(cafile=str(api.ca_file))
-    connection = http.client.HTTPSConnection(host, int(port), timeout=30, context=context)
+    connection = http.client.HTTPSConnection(host, int(port), timeout=30, context=context(api.ca_file))
     path = f"{VOLUMES}?watch=1&resourceVersion={since}&fieldSelector=metadata.name={name}&timeoutSeconds=20"
     connection.request("GET", path, headers={"Authorization": f"Bearer {api.token}"})
     try:
@@ -350,10 +348,8 @@ def data_of(pair: str) -> dict[str, str]:
 
 def served_certificate(port: int) -> bytes:
     """What the webhook server shows to whoever asks for our Service."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     plain = socket.create_connection(("127.0.0.1", port), timeout=20)
-    with context.wrap_socket(plain, server_hostname=SERVER_NAME) as tls:
+    with context().wrap_socket(plain, server_hostname=SERVER_NAME) as tls:
         found = tls.getpeercert(binary_form=True)
     assert found is not None
     return found

@@ -39,6 +39,14 @@ def context(ca_file: Path | None = None, certificate: tuple[Path, Path] | None =
     return made
 
 
+def status(port: int, path: str, token: str | None = None) -> int:
+    """The status of one answer; 0 where nobody listens yet."""
+    try:
+        return ask(port, path, token=token)[0]
+    except OSError:
+        return 0
+
+
 def ask(
     port: int,
     path: str,

@@ -3,13 +3,13 @@ themselves."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.cluster.cluster import MANAGER, Cluster
 from tests.cluster.trials.result import Result
 from tests.support.api import EVENTS, NODES
+from tests.support.failover.audit import seconds_of
 
 TITLE = "Bootstrapping"
 METHOD = (
@@ -35,7 +35,7 @@ def order(nodes: Sequence[JSON], pods: Sequence[JSON], events: Sequence[JSON]) -
     """Who came when, and whether in the only order that can work."""
     result = Result()
     names = {node["metadata"]["name"] for node in nodes}
-    begun = min(_time(node["metadata"]["creationTimestamp"]) for node in nodes)
+    begun = min(seconds_of(node["metadata"]["creationTimestamp"]) for node in nodes)
     own = [pod for pod in pods if pod["metadata"]["name"].startswith(f"{MANAGER}-")]
     others = [pod for pod in pods if not pod["spec"].get("hostNetwork") and pod["status"].get("podIP")]
     started = [_started(pod) for pod in own]
@@ -49,8 +49,8 @@ def order(nodes: Sequence[JSON], pods: Sequence[JSON], events: Sequence[JSON]) -
     hosts = [synced[pod["spec"]["nodeName"]] for pod in own]
     first_other = min(_started(pod) for pod in others)
     steps = [
-        ("the last node registers", max(_time(node["metadata"]["creationTimestamp"]) for node in nodes)),
-        ("the manager's pods are created", min(_time(pod["metadata"]["creationTimestamp"]) for pod in own)),
+        ("the last node registers", max(seconds_of(node["metadata"]["creationTimestamp"]) for node in nodes)),
+        ("the manager's pods are created", min(seconds_of(pod["metadata"]["creationTimestamp"]) for pod in own)),
         (_OF_MANAGER, min(started)),
         ("the manager's own node is initialised", min(at for at in hosts if at is not None)),
         ("all nodes are initialised", max(initialised)),
@@ -72,20 +72,16 @@ def order(nodes: Sequence[JSON], pods: Sequence[JSON], events: Sequence[JSON]) -
 
 def _started(pod: JSON) -> float:
     state = pod["status"]["containerStatuses"][0]["state"]
-    return _time(state["running"]["startedAt"])
+    return seconds_of(state["running"]["startedAt"])
 
 
 def _event(events: Sequence[JSON], name: str, reason: str) -> float | None:
     found = [one for one in events if one["involvedObject"].get("name") == name and one["reason"] == reason]
-    return min((_time(one["firstTimestamp"] or one["eventTime"]) for one in found), default=None)
+    return min((seconds_of(one["firstTimestamp"] or one["eventTime"]) for one in found), default=None)
 
 
 def _ready(node: JSON) -> float | None:
     for condition in node["status"].get("conditions", ()):
         if condition["type"] == "Ready" and condition["status"] == "True":
-            return _time(condition["lastTransitionTime"])
+            return seconds_of(condition["lastTransitionTime"])
     return None
-
-
-def _time(stamp: str) -> float:
-    return datetime.datetime.fromisoformat(stamp).timestamp()

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from tests.cluster.cluster import MANAGER, Cluster
 from tests.cluster.traffic import Lost, Report
-from tests.cluster.trials.manager import holder, kill, leader
+from tests.cluster.trials.manager import await_another, await_leader, holder, kill
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.web import Pair, pair
 from tests.image.archives import ManagerImage
@@ -40,10 +40,7 @@ def run(cluster: Cluster) -> Result:
     with pair(cluster) as both:
         for step in STEPS:
             _step(cluster, both, step, result)
-    for name, report in (("ours", both.ours.report), ("beside", both.beside.report)):
-        counted = f"{report.sent} requests, {len(report.lost)} lost, slowest answer {1000 * report.slowest:.0f} ms"
-        result.add(f"all steps, {name}", counted)
-        result.check(report.answered > 0, f"{name}: no request was answered")
+    both.tell(result)
     return result
 
 
@@ -73,8 +70,7 @@ def lost_in(report: Report, begun: float, ended: float) -> list[Lost]:
 
 def _drain(cluster: Cluster) -> None:
     """The leader's node is drained; another replica leads, and the drained one comes back."""
-    before = leader(cluster)
-    assert before is not None, "checked by the wait before"
+    before = await_leader(cluster)
     cluster.kubectl("drain", before.node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
     _await_other(cluster, before.node)
     cluster.kubectl("uncordon", before.node)
@@ -105,10 +101,9 @@ def _restart(cluster: Cluster) -> None:
 
 
 def _kill_leader(cluster: Cluster) -> None:
-    replica, before = leader(cluster), holder(cluster)
-    assert replica is not None
+    replica, before = await_leader(cluster), holder(cluster)
     kill(cluster, replica)
-    cluster.wait("another leader", lambda: "" if holder(cluster) not in ("", before) else "the Lease is the dead one's")
+    await_another(cluster, before)
     _await_whole(cluster)
 
 
@@ -140,7 +135,7 @@ def _await_renewed(cluster: Cluster) -> None:
 
 def _await_whole(cluster: Cluster) -> None:
     cluster.wait_for_deployment("kube-system", MANAGER)
-    cluster.wait("a leader", lambda: "" if leader(cluster) is not None else "nobody leads")
+    await_leader(cluster)
 
 
 STEPS: Sequence[Step] = (

@@ -7,7 +7,7 @@ import time
 
 from tests.cluster.cluster import MANAGER, Cluster
 from tests.cluster.trials.kills import MachineChurn, agree, clean
-from tests.cluster.trials.manager import holder, leader, processes
+from tests.cluster.trials.manager import await_leader, holder, processes
 from tests.cluster.trials.result import Result
 from tests.support.sampling import Life, Sampler
 
@@ -27,7 +27,7 @@ RATE = 1.0
 def run(cluster: Cluster, sampler: Sampler, seconds: float = SECONDS, seed: int = 22) -> Result:
     result = Result()
     cluster.wait_for_deployment("kube-system", MANAGER)
-    cluster.wait("a leader", lambda: "" if leader(cluster) else "nobody leads")
+    await_leader(cluster)
     led, begun = holder(cluster), time.time()
     with MachineChurn(cluster, seed=seed, rate=RATE) as churn:
         time.sleep(seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -12,13 +11,13 @@ from typing_extensions import override
 
 from tests.cluster.cluster import MANAGER, Cluster, ClusterError
 from tests.cluster.options import MachineSpec
-from tests.cluster.trials.manager import holder, kill, leader, replicas
+from tests.cluster.trials.manager import await_another, await_leader, holder, kill, replicas
 from tests.cluster.trials.operator import Operator
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.witness import CloudState, Kill, calls, pod_of, process_at
 from tests.support.api import API, NODES
 from tests.support.failover.agreement import disagreement
-from tests.support.failover.audit import AuditLog, Tail
+from tests.support.failover.audit import AuditLog, Tail, seconds_of
 from tests.support.failover.churn import ServiceChurn
 from tests.support.failover.fencing import judge
 from tests.support.services import SERVICES
@@ -99,7 +98,7 @@ def run(cluster: Cluster, count: int = KILLS, seed: int = 22) -> Result:
     result = Result()
     cluster.install_manager(flags=LEASE_FLAGS)
     cluster.wait_for_deployment("kube-system", MANAGER)
-    cluster.wait("a leader", lambda: "" if leader(cluster) else "nobody leads")
+    await_leader(cluster)
     kills: list[Kill] = []
     addresses = {_address(node): node["metadata"]["name"] for node in cluster.api.items(NODES)}
     pods = {one.node: one.pod for one in replicas(cluster)}
@@ -155,23 +154,17 @@ def agree(cluster: Cluster, churn: MachineChurn, result: Result) -> None:
 
 def _kill_one(cluster: Cluster, kills: list[Kill]) -> float:
     """Kill the leader; seconds until another process leads."""
-    cluster.wait("a leader to kill", lambda: "" if leader(cluster) is not None else "nobody leads")
-    replica, before = leader(cluster), holder(cluster)
-    assert replica is not None
+    replica, before = await_leader(cluster), holder(cluster)
     kill(cluster, replica)
     kills.append(Kill(replica.pod, time.time()))
     begun = time.monotonic()
-    cluster.wait("another leader", lambda: "" if holder(cluster) not in ("", before) else "the Lease is the dead one's")
+    await_another(cluster, before)
     return time.monotonic() - begun
 
 
 def _process(event: Mapping[str, Any], kills: Sequence[Kill]) -> str:
     pod = pod_of(event)
-    return (
-        process_at(pod, datetime.datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp(), kills)
-        if pod
-        else ""
-    )
+    return process_at(pod, seconds_of(event["requestReceivedTimestamp"]), kills) if pod else ""
 
 
 def _address(node: Mapping[str, Any]) -> str:

@@ -3,7 +3,6 @@ their name: how long until the cluster and its cloud follow."""
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from tests.cluster.state import node_lacks
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.web import MOVES_AFTER, NAME, pair
 from tests.support.api import NODES, Refused
+from tests.support.failover.audit import seconds_of
 
 TITLE = "Machines that change"
 METHOD = (
@@ -75,7 +75,7 @@ class World:
         """Whether the kubelet has said since that it is Ready. Its stamps are whole seconds."""
         conditions = self.node(name).get("status", {}).get("conditions", [])
         stamps = [one["lastHeartbeatTime"] for one in conditions if one["type"] == "Ready"]
-        return any(datetime.datetime.fromisoformat(stamp).timestamp() >= at for stamp in stamps)
+        return any(seconds_of(stamp) >= at for stamp in stamps)
 
     def routed_to(self, name: str) -> str:
         """The gateway of the route to the node's pods, "" without one."""
@@ -263,7 +263,7 @@ def _taints(node: JSON) -> set[str]:
 
 def _started(pod: JSON) -> float:
     running = pod["status"]["containerStatuses"][0]["state"].get("running")
-    return datetime.datetime.fromisoformat(running["startedAt"]).timestamp() if running else 0.0
+    return seconds_of(running["startedAt"]) if running else 0.0
 
 
 def _pod_ready(pod: JSON) -> bool:

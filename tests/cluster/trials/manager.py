@@ -53,6 +53,21 @@ def leader(cluster: Cluster) -> Replica | None:
     return next((one for one in replicas(cluster) if one.node == node), None)
 
 
+def await_leader(cluster: Cluster) -> Replica:
+    """The leader, once there is one. Raises ClusterError."""
+    cluster.wait("a leader", lambda: "" if leader(cluster) is not None else "nobody leads")
+    found = leader(cluster)
+    assert found is not None
+    return found
+
+
+def await_another(cluster: Cluster, before: str) -> None:
+    """Wait until another one than `before` holds the Lease. Raises ClusterError."""
+    cluster.wait(
+        "another leader", lambda: "" if holder(cluster) not in ("", before) else "the Lease is the former one's"
+    )
+
+
 def kill(cluster: Cluster, replica: Replica) -> None:
     """SIGKILL for its container's process. Raises ClusterError."""
     cluster.run(replica.node, "ctr", "-n", "k8s.io", "tasks", "kill", "-s", "SIGKILL", replica.container)

@@ -15,7 +15,7 @@ from attrs import frozen
 from tests.cluster.cluster import MANAGER, Cluster
 from tests.cluster.staticimages import static_image
 from tests.cluster.trials.flow import is_more, lost_in
-from tests.cluster.trials.manager import holder
+from tests.cluster.trials.manager import await_another, holder
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.web import Pair, pair
 from tests.cluster.trials.witness import ACCOUNT
@@ -23,7 +23,7 @@ from tests.envtest.build import trial_manager
 from tests.support.api import EVENTS, NODES
 from tests.support.failover.audit import AuditLog, Tail
 from tests.support.failover.fencing import judge
-from tests.support.services import SERVICES, ingress
+from tests.support.services import SERVICES, addresses
 
 TITLE = "From the Go manager to ours and back"
 METHOD = (
@@ -87,10 +87,7 @@ def run(cluster: Cluster) -> Result:
         requests = audit.read()
         made = changes(line.decode(errors="replace") for line in journal.read())
         after = State.of(cluster)
-    for name, report in (("ours", both.ours.report), ("beside", both.beside.report)):
-        counted = f"{report.sent} requests, {len(report.lost)} lost, slowest answer {1000 * report.slowest:.0f} ms"
-        result.add(f"all steps, {name}", counted)
-        result.check(report.answered > 0, f"{name}: no request was answered")
+    both.tell(result)
     managers = {one.who: one.who for one in requests if one.who}
     verdict = judge(requests, (), managers, MANAGER, SLACK)
     result.add("processes of both managers that asked the API server", len(managers))
@@ -108,7 +105,7 @@ def run(cluster: Cluster) -> Result:
 def _take_turn(cluster: Cluster, both: Pair, turn: Turn, spare: Any, result: Result) -> None:
     begun, sent, led = time.time(), both.ours.report.sent, holder(cluster)
     turn.take_over(cluster)
-    cluster.wait("another leader", lambda: "" if holder(cluster) not in ("", led) else "the Lease is the former one's")
+    await_another(cluster, led)
     took = time.time() - begun
     turn.service(cluster, result)
     joined, alone = "", math.inf
@@ -275,8 +272,7 @@ def _no_service(cluster: Cluster, result: Result) -> None:
 
 
 def _address(cluster: Cluster) -> str:
-    points = ingress(cluster.api.get(f"{SERVICES}/{MOVED}"))
-    return str(points[0]["ip"]) if points else ""
+    return next(iter(addresses(cluster.api.get(f"{SERVICES}/{MOVED}"))), "")
 
 
 TURNS: Sequence[Turn] = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from attrs import frozen
 from tests.cluster.cluster import MANAGER, Cluster
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.witness import ACCOUNT
+from tests.support.failover.audit import seconds_of
 
 TITLE = "Rights: granted and used"
 METHOD = (
@@ -109,7 +109,7 @@ def _code(event: Mapping[str, Any]) -> int:
 
 
 def _time(event: Mapping[str, Any]) -> float:
-    return datetime.datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
+    return seconds_of(event["requestReceivedTimestamp"])
 
 
 def granted(roles: Iterable[Mapping[str, Any]]) -> list[Right]:

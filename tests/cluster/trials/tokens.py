@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.cluster.cluster import MANAGER, Cluster, ClusterError
-from tests.cluster.trials.manager import holder, leader, replicas
+from tests.cluster.trials.manager import await_leader, holder, replicas
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.witness import ACCOUNT, pod_of
 from tests.support.api import JSON_PATCH
@@ -33,7 +33,7 @@ def run(cluster: Cluster) -> Result:
     change = [{"op": "replace", "path": place, "value": LIFETIME}]
     cluster.api.patch(_DEPLOYMENT, change, JSON_PATCH)
     cluster.wait_for_deployment("kube-system", MANAGER)
-    cluster.wait("a leader", lambda: "" if leader(cluster) else "nobody leads")
+    await_leader(cluster)
     server = cluster.control_plane.server
     offset, begun, led = server.audit_log.stat().st_size, time.monotonic(), holder(cluster)
     pods = {one.pod for one in replicas(cluster)}

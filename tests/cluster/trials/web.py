@@ -16,7 +16,8 @@ from attrs import frozen
 from tests.cluster.cluster import Cluster
 from tests.cluster.staticimages import BUSYBOX
 from tests.cluster.traffic import Traffic
-from tests.support.services import SERVICES, ingress
+from tests.cluster.trials.result import Result
+from tests.support.services import SERVICES, addresses
 
 NAME = "trial-web"
 BESIDE = "trial-beside"
@@ -30,6 +31,13 @@ class Pair:
 
     ours: Traffic
     beside: Traffic
+
+    def tell(self, result: Result) -> None:
+        """Note what became of all requests."""
+        for name, report in (("ours", self.ours.report), ("beside", self.beside.report)):
+            counted = f"{report.sent} requests, {len(report.lost)} lost, slowest answer {1000 * report.slowest:.0f} ms"
+            result.add(f"all steps, {name}", counted)
+            result.check(report.answered > 0, f"{name}: no request was answered")
 
 
 def pages() -> list[dict[str, Any]]:
@@ -112,8 +120,7 @@ def _unanswered(traffic: Traffic) -> str:
 
 
 def _address(cluster: Cluster) -> str:
-    points = ingress(cluster.api.get(f"{SERVICES}/{NAME}"))
-    return str(points[0]["ip"]) if points else ""
+    return next(iter(addresses(cluster.api.get(f"{SERVICES}/{NAME}"))), "")
 
 
 def _object(version: str, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

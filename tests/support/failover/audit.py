@@ -113,8 +113,8 @@ def parse(lines: Iterable[bytes], who: Callable[[Mapping[str, Any]], str] = toke
             name=about.get("name", ""),
             namespace=about.get("namespace", ""),
             code=event.get("responseStatus", {}).get("code", 0),
-            began=_seconds(event["requestReceivedTimestamp"]),
-            ended=_seconds(event["stageTimestamp"]),
+            began=seconds_of(event["requestReceivedTimestamp"]),
+            ended=seconds_of(event["stageTimestamp"]),
             agent=event.get("userAgent", ""),
             uri=event.get("requestURI", ""),
             lists=event["verb"] == "list" or "sendInitialEvents=true" in event.get("requestURI", ""),
@@ -132,5 +132,6 @@ def rights_used(requests: Iterable[Request], named: Collection[str]) -> set[tupl
     }
 
 
-def _seconds(stamp: str) -> float:
+def seconds_of(stamp: str) -> float:
+    """A timestamp of the API server's, in Unix seconds."""
     return datetime.datetime.fromisoformat(stamp).timestamp()
