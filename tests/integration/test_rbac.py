@@ -9,6 +9,7 @@ same.
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,15 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
     def used() -> set[Right]:
         return rights_used(audit.by(MANAGER_USER), named)
 
+    # A Node is initialised by a PUT, if the cache has its bytes: not of a version that the manager
+    # itself has just written (a route's condition), which a busy machine may make of all of them.
+    for number in range(3, 13):
+        if ("update", "nodes", "") in used():
+            break
+        name = f"late-{number}"
+        cloud.console.add_instance(name)
+        api.create(NODES, small_node(name, cidrs=[f"10.244.{number}.0/24"]))
+        eventually(partial(initialised, name), 90, lambda: process.log)
     eventually(lambda: used() >= wanted, 90, lambda: (wanted - used(), process.log))
     assert sorted(used() - wanted) == []
     assert [one.uri for one in audit.by(MANAGER_USER) if one.code == 403] == []
