@@ -23,6 +23,14 @@ from tests.support.sshkeys import OTHER, PRIVATE, PUBLIC, SHOWN, leaks
 CLOUD = {"generate": [{"count": 2}]}
 
 
+def _replace(path: Path, text: str) -> None:
+    """As people do it whose file is read at any time: a file that is written in place is empty for
+    a moment."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
 def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_changes(
     api: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -41,10 +49,10 @@ def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_cha
             cloud.console.add_instance(f"late-{number}")
             api.create(NODES, small_node(f"late-{number}"))
         eventually(lambda: all(cloud.console.ssh_keys(f"late-{number}") for number in range(10)), 60)
-        keys.write_text(f"{PUBLIC}\n{OTHER}\n")
+        _replace(keys, f"{PUBLIC}\n{OTHER}\n")
         eventually(lambda: ("ada", OTHER) in cloud.console.ssh_keys("late-0"), 60)
         assert len(cloud.calls.log("add_ssh_key_to_all_instances")) <= 8, "ten nodes cost a call or two"
-        keys.write_text(PRIVATE)
+        _replace(keys, PRIVATE)
         eventually(lambda: "InvalidSSHKeyFile" in api.told("kube-system"), 60)
         assert "it is a private key" in api.told("kube-system")["InvalidSSHKeyFile"]
     assert leaks(caplog.text, *api.told("kube-system").values()) == []
