@@ -7,7 +7,6 @@ the second is started anew in it, the third stands by and takes over from the se
 from __future__ import annotations
 
 import signal
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -211,10 +210,14 @@ def _rolling(one: _Cluster, run: Trial) -> Figures:
         span.wait(lambda: new <= set(span.initialised()), f"batch {number + 1} was initialised")  # noqa: B023 - called at once
         one.say(f"{one.size.name}: {number + 1} of {ROLLS} batches, {len(span.calls(*BALANCING)):,} host lists")
     done = max(span.initialised().values())
+
+    def complete() -> bool:
+        # Not when the manager has been quiet for a while: between two rounds of updates it rests.
+        last = {call.keys[0]: call.nodes for call in span.calls(*BALANCING)}
+        return len(last) == one.size.services and set(last.values()) == {len(present)}
+
+    span.wait(complete, f"every load balancer had all {len(present)} hosts")
     span.settle()
-    last = {call.keys[0]: call.nodes for call in span.calls(*BALANCING)}
-    if set(last.values()) != {len(present)} or len(last) != one.size.services:
-        raise Unfinished(f"load balancers have {statistics.multimode(last.values())} hosts, not {len(present)}")
     return _with_hosts(span, span.figures(done - span.began), one.size)
 
 
