@@ -2,6 +2,7 @@
 
 import copy
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -230,6 +231,17 @@ def test_a_long_tuple_is_lent_as_a_whole_until_another_one_comes(monkeypatch: py
     third = snapshots.lend(((*many, node("late")),)).args[0]
     assert third[299] is first[299]
     assert third[300].metadata.name == "late"
+
+
+def test_two_long_tuples_in_turn_are_found_while_a_call_has_them_and_free_afterwards() -> None:
+    snapshots, old = Watched(), tuple(node(f"n{i}") for i in range(40))
+    new = (*old, node("late"))
+    under_way, last = snapshots.lend((old,)), snapshots.lend((new,))
+    assert snapshots.lend((old,)).lists[0] is under_way.lists[0]
+    assert snapshots.lend((new,)).lists[0] is last.lists[0]
+    kept = weakref.ref(under_way.lists[0])
+    del under_way
+    assert kept() is None, "it would keep the former versions of all nodes"
 
 
 def test_a_change_in_a_long_tuple_is_reported_and_dropped() -> None:
