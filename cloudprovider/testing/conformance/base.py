@@ -16,10 +16,11 @@ from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
 from cloudprovider.loading.diagnostics import raised_at, told_of
 from cloudprovider.loading.registry import get_cloud_provider
+from cloudprovider.testing.conformance.bench import Bench
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import Lab
 from cloudprovider.testing.conformance.registry import missing, scenario_of
-from cloudprovider.testing.conformance.trial import Bench, Trial
+from cloudprovider.testing.conformance.trial import Trial
 
 BENCH: pytest.StashKey[Bench] = pytest.StashKey()
 """Where the bench of a test class is kept, on its pytest node."""

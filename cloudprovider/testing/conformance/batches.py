@@ -14,11 +14,12 @@ from cloudprovider.errors import CloudProviderError, InstanceNotFound
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import InstanceMetadata, InstancesBatch, InstanceState
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.conformance.calls import Outcome, at_once, attempt, right
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared
 
 _BATCH = Feature.INSTANCES_BATCH
 _MACHINES = ("create_machine",)

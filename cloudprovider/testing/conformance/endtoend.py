@@ -19,10 +19,11 @@ from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.interface import Interface
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import BalancerFacts, Lab
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared
 from cloudprovider.wellknown import (
     LABEL_INSTANCE_TYPE,
     LABEL_TOPOLOGY_REGION,

@@ -12,11 +12,12 @@ from cloudprovider.errors import InstanceNotFound
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import InstanceMetadata, InstancesV2
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.conformance.calls import at_once, attempt, exists, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared
 
 _V2 = Feature.INSTANCES_V2
 _MACHINES = ("create_machine",)

@@ -9,10 +9,11 @@ from cloudprovider.helpers.kubelet import node_name_problems
 from cloudprovider.interface import Interface
 from cloudprovider.localinstance import LocalInstance
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.conformance.calls import right, told, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared
 
 _LOCAL = Feature.LOCAL_INSTANCE
 _MACHINE = ("local_machine",)

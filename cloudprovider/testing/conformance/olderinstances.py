@@ -11,10 +11,11 @@ from cloudprovider.errors import InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import Instances
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.conformance.calls import at_once, attempt, exists, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared
 from cloudprovider.zones import Zone, Zones
 
 _OLDER, _ZONES = Feature.INSTANCES, Feature.ZONES

@@ -16,11 +16,12 @@ from cloudprovider.errors import CloudProviderError
 from cloudprovider.helpers.ips import IPNetwork, parse_network
 from cloudprovider.podcidrs import PodCIDRs
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.conformance.calls import attempt, right
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared
 
 _CIDRS = Feature.POD_CIDRS
 _MACHINES = ("create_machine",)

@@ -11,11 +11,12 @@ from cloudprovider.checks import answers
 from cloudprovider.errors import ImplementedElsewhere, InstanceNotFound, NotImplementedByProvider
 from cloudprovider.routes import Route, Routes
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.conformance.calls import at_once, attempt, limited, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.loadbalancerfailures import interrupted
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared
 
 _ROUTES = Feature.ROUTES
 _SHOWN = 5  # of the routes that are listed

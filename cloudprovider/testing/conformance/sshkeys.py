@@ -10,10 +10,11 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider.errors import CloudProviderError
 from cloudprovider.sshkeys import SSHKeys
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.conformance.calls import TextLog, attempt, shown, unwell
 from cloudprovider.testing.conformance.features import Feature, extension_of
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, name_of
+from cloudprovider.testing.conformance.trial import Trial
 
 _KEYS = Feature.SSH_KEYS
 _MACHINES = ("create_machine", "ssh_keys")

@@ -1,22 +1,17 @@
-"""Bench and Trial: what all scenarios of a class share, and what one scenario has of its own.
+"""Trial: what one scenario has of its own.
 
-The `Bench` makes the provider and keeps machines that several scenarios use, because machines cost
-time and money. The `Trial` makes Services and routes for one scenario, waits for a cloud that
-settles slowly, and removes what it made. What cannot be removed is named in the report.
+It makes Services and routes for one scenario, waits for a cloud that settles slowly, and removes
+what it made. What cannot be removed is named in the report.
 """
 
 from __future__ import annotations
 
-import itertools
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import partial
-from ipaddress import ip_network
-from secrets import token_hex
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 import pytest
@@ -32,119 +27,12 @@ from cloudprovider.instances import InstanceMetadata
 from cloudprovider.interface import Interface
 from cloudprovider.loadbalancer import LoadBalancer
 from cloudprovider.routes import Route
+from cloudprovider.testing.conformance.bench import Bench, name_of
 from cloudprovider.testing.conformance.calls import Outcome, attempt, limited, mended, shown
-from cloudprovider.testing.conformance.cluster import NoCluster
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import Lab, can, new_node, new_service
 
 R = TypeVar("R")
-
-
-def name_of(node: V1Node) -> str:
-    """The node's name."""
-    return (node.metadata.name if node.metadata is not None else None) or ""
-
-
-class Bench:
-    """The provider of one test class, over one lab, and what its scenarios share. Used from one
-    thread."""
-
-    def __init__(
-        self, lab: Lab, features: Feature, make_provider: Callable[[], Interface], provider_name: str = ""
-    ) -> None:
-        self.lab = lab
-        self.features = features
-        self.provider_name = provider_name
-        self.left_behind: list[str] = []
-        """What could not be removed, for the report."""
-        self._make_provider = make_provider
-        self._stop = threading.Event()
-        self._made: list[V1Node] = []
-        self._running: list[V1Node] = []
-        self._states: dict[str, V1Node] = {}
-        self._token = token_hex(3)
-        self._numbers = itertools.count(1)
-        self._destinations: Iterator[Any] | None = None
-        self.provider = self.another_provider()
-        self._refused, self.metadata_checked = "", False  # whether it is known to be of the right type
-        self._standing: tuple[V1Service, list[V1Node]] | None = None
-
-    def another_provider(self, stop: threading.Event | None = None) -> Interface:
-        """A new provider over the same cloud, initialised: as after a restart of the program."""
-        provider = self.started_provider()
-        provider.initialize(NoCluster(), stop or self._stop)
-        return provider
-
-    def started_provider(self) -> Interface:
-        """The same from its factory alone: as on a machine that boots."""
-        return self._make_provider()
-
-    def pause(self, seconds: float) -> None:
-        """Let the cloud settle or build."""
-        self._stop.wait(seconds)
-
-    def name(self, what: str) -> str:
-        """A name that nothing in the cloud has yet."""
-        return f"{self.lab.cluster_name}-{self._token}-{what}-{next(self._numbers)}"
-
-    def destination(self) -> str:
-        """A CIDR for a route, another one each time."""
-        self._destinations = self._destinations or ip_network(self.lab.pod_network).subnets(new_prefix=24)
-        return str(next(self._destinations))
-
-    def new_machine(self) -> V1Node:
-        """A machine of its own for a scenario that stops or deletes it: its Node, as registered."""
-        name = self.name("node")
-        if can(self.lab, "create_machine"):
-            node = self.lab.create_machine(name)
-            self._made.append(node)
-            return node
-        prefix = [*self.provider.provider_id_prefixes(), ""][0]
-        return new_node(name, provider_id=f"{prefix}{name}")
-
-    def running(self, count: int) -> list[V1Node]:
-        """So many machines that run and stay, as registered."""
-        while len(self._running) < count:
-            self._running.append(self.new_machine())
-        return self._running[:count]
-
-    def kept(self, state: str, make: Callable[[], V1Node]) -> V1Node:
-        """The one machine that is kept in a state ("stopped", "deleted"), made at first."""
-        if state not in self._states:
-            self._states[state] = make()
-        return self._states[state]
-
-    def standing(self, make: Callable[[], tuple[V1Service, list[V1Node]]]) -> tuple[V1Service, list[V1Node]]:
-        """The Service and the nodes of the load balancer that scenarios share, made at first and
-        removed in the end."""
-        if self._standing is None:
-            self._standing = make()
-        return self._standing
-
-    def refuse(self, why: str) -> NoReturn:
-        """Fail this scenario for what would fail many more in odd ways: those are not run."""
-        self._refused = why
-        raise AssertionError(why)
-
-    def go_on(self) -> None:
-        """Skip this scenario where `refuse` was called before."""
-        if self._refused:
-            pytest.skip(f"not run: {self._refused}")
-
-    def forget(self, node: V1Node) -> None:
-        """The machine was deleted: nothing is left to be removed."""
-        self._made = [one for one in self._made if name_of(one) != name_of(node)]
-
-    def close(self) -> None:
-        """Remove the shared load balancer and every machine, and end the provider."""
-        if self._standing is not None:
-            with Trial(self) as trial:
-                trial.adopt(self._standing[0])
-        for node in self._made if can(self.lab, "delete_machine") else ():
-            deleted = attempt(partial(self.lab.delete_machine, node))
-            if deleted.error is not None:
-                self.left_behind.append(f"machine {name_of(node)}: {shown(deleted.error)}")
-        self._stop.set()
 
 
 class Trial:
@@ -240,7 +128,7 @@ class Trial:
     def standing(self) -> tuple[V1Service, list[V1Node]]:
         """A Service whose load balancer is built and in order, and its nodes. Shared, so that few
         are built."""
-        service, nodes = self.bench.standing(lambda: (self._new_service(), self.machines(2)))
+        service, nodes = self.bench.standing(self._new_standing)
         self.ensure(service, nodes)
         return deepcopy(service), list(nodes)
 
@@ -337,6 +225,10 @@ class Trial:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.remove_made()
+
+    def remove_made(self) -> None:
+        """Remove the load balancers and routes of this scenario."""
         for cluster_name, service in self._services:
             removed = attempt(partial(self.remove, service, cluster_name=cluster_name))
             if removed.error is not None:
@@ -357,6 +249,13 @@ class Trial:
         name = fields.pop("name", None) or self.bench.name("svc")
         annotations = {**self.lab.service_annotations, **(fields.pop("annotations", None) or {})}
         return new_service(name, fields.pop("uid", None) or str(uuid4()), annotations=annotations, **fields)
+
+    def _new_standing(self) -> tuple[V1Service, list[V1Node]]:
+        service, nodes = self._new_service(), self.machines(2)
+        last = Trial(self.bench)
+        last.adopt(service)
+        self.bench.at_end(last.remove_made)
+        return service, nodes
 
     def _new_stopped(self) -> V1Node:
         node = self.new_machine()

@@ -14,7 +14,7 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError, InstanceMetadata, Route
-from cloudprovider.testing.conformance.trial import name_of
+from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.fake import FakeCloud
 from cloudprovider.testing.fake.instances import FakeKeyedInstancesV2
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers

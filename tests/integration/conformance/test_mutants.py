@@ -16,7 +16,7 @@ import pytest
 from cloudprovider import Interface
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.conformance import SCENARIOS, EndToEndConformance, Feature, Lab, Scenario, Trial
-from cloudprovider.testing.conformance.trial import Bench
+from cloudprovider.testing.conformance.bench import Bench
 from cloudprovider.testing.fake import FakeCloud
 from controllers.testing import Cluster, ManagerRun
 from tests.integration.conformance.mutants import MUTANTS, broken

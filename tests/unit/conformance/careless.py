@@ -12,7 +12,7 @@ import pytest
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.testing.conformance import SCENARIOS, BalancerFacts, Feature, Lab, Trial, new_node
-from cloudprovider.testing.conformance.trial import Bench, name_of
+from cloudprovider.testing.conformance.bench import Bench, name_of
 
 __all__ = ["GOOD", "FEATURES", "CarelessLab", "said_by"]
 

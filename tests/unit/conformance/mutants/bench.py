@@ -14,9 +14,9 @@ from attrs import frozen
 
 from cloudprovider import Interface
 from cloudprovider.testing.conformance import SCENARIOS, Feature, Scenario, Trial
+from cloudprovider.testing.conformance.bench import Bench
 from cloudprovider.testing.conformance.features import CAPABILITIES, EXTENDING, feature_names
 from cloudprovider.testing.conformance.registry import missing
-from cloudprovider.testing.conformance.trial import Bench
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from tests.unit.conformance.fakelab import LOCAL, SECRET, ConsoleLab
 from tests.unit.conformance.mutants.ways import Way

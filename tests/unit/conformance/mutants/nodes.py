@@ -19,7 +19,7 @@ from cloudprovider import (
 )
 from cloudprovider.helpers import provider_id_of
 from cloudprovider.testing.conformance import Feature, new_node
-from cloudprovider.testing.conformance.trial import name_of
+from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.instances import (
     FakeInstances,

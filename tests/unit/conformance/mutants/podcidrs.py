@@ -8,7 +8,7 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import CloudProviderError, InstanceNotFound
 from cloudprovider.helpers import provider_id_of
-from cloudprovider.testing.conformance.trial import name_of
+from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.fake.instances import FakePodCIDRs
 from tests.unit.conformance.mutants.bench import breaks, broken
 from tests.unit.conformance.mutants.ways import answering_each, in_an_outage, unlimited
