@@ -17,13 +17,13 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import attrs
 from attrs import frozen
-from pydantic import BaseModel
+
+from controllers.runtime.models import fields_of, small_model
 
 _PLAIN = frozenset({str, type(None), bool, int, float, datetime})  # immutable, and most of what models hold
 _CHECKED = 32
@@ -39,13 +39,11 @@ def private_copy(value: Any) -> Any:
     kind = value.__class__
     if kind in _PLAIN:
         return value
-    if isinstance(value, BaseModel):
-        model = copy(value)
-        fields = model.__dict__
-        for name, each in fields.items():
-            if each.__class__ not in _PLAIN:
-                fields[name] = private_copy(each)
-        return model
+    if (fields := fields_of(kind)) is not None:
+        if value.__pydantic_extra__ is not None or value.__pydantic_private__ is not None:
+            return value.model_copy(deep=True)
+        copies = map(private_copy, fields.values(value))
+        return small_model(kind, zip(fields.names, copies, strict=True), set(value.__pydantic_fields_set__))
     if kind is list or kind is tuple:
         return kind(map(private_copy, value))
     if isinstance(value, Mapping):
@@ -68,8 +66,12 @@ def same(one: Any, other: Any) -> bool:
     kind = one.__class__
     if kind is not other.__class__:
         return False
-    if isinstance(one, BaseModel):
-        one, other = one.__dict__, other.__dict__
+    if (fields := fields_of(kind)) is not None:
+        try:
+            pairs = zip(fields.values(one), fields.values(other), strict=True)
+        except AttributeError:  # a field was deleted
+            return False
+        return all(mine is each or same(mine, each) for mine, each in pairs)
     if isinstance(one, dict):
         return len(one) == len(other) and all(
             key in other and ((mine := other[key]) is each or same(each, mine)) for key, each in one.items()
@@ -189,7 +191,7 @@ class Snapshots:
             lent = private_copy(arg)
             if lent is arg:
                 return arg
-            if isinstance(arg, BaseModel):
+            if fields_of(arg.__class__):
                 self._keep(arg, lent)
         pairs.append((arg, lent))
         return lent

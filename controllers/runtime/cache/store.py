@@ -206,10 +206,9 @@ class Cache(Generic[T]):
         if known is not None and not anew and version and version_of(known) == version and uid_of(known) == uid:
             return Item(key, uid, version, known)
         try:
-            obj = self.resource.parse(raw)
+            obj = self._compactor.compact(self.resource.parse(raw))
         except MalformedObject as error:
             return Item(key, uid, version, None, str(error))
-        self._compactor.compact(obj)
         keep = self.resource.keep
         kept = keep(obj, raw.data) if keep is not None and isinstance(raw, RawInBytes) else None
         return Item(key_of(obj), uid, version, obj, kept=kept)
