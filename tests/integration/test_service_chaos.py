@@ -113,6 +113,14 @@ def _disagreement(api: Cluster, cloud: FakeCloud) -> str:
     return "\n".join(wrong)
 
 
+def _history(api: Cluster, cloud: FakeCloud) -> str:
+    """What was asked of the cloud, and the Services as they are."""
+    calls = [
+        f"{one.sequence}-{one.finished} {one.method} {one.keys} {one.effect} {one.error}" for one in cloud.calls.log()
+    ]
+    return "\n".join([*calls, *(str(one) for one in api.items(SERVICES))])
+
+
 def _calls_while_a_marker_passes(api: Cluster, cloud: FakeCloud) -> list[object]:
     """What is still done for others; the last retries of the storm may come after all agree."""
     before = len(cloud.calls.log("ensure_load_balancer", "update_load_balancer"))
@@ -146,7 +154,9 @@ def test_cluster_and_cloud_agree_when_the_storm_is_over(api: Cluster, seed: int)
         cloud.faults.clear()
         with at_work(ServiceController, kubeconfig, cloud, options):
             eventually(
-                lambda: not _disagreement(api, cloud), 90, message=lambda: _disagreement(api, cloud) or "it agrees now"
+                lambda: not _disagreement(api, cloud),
+                90,
+                message=lambda: f"{_disagreement(api, cloud)}\n{_history(api, cloud)}",
             )
             eventually(lambda: not _calls_while_a_marker_passes(api, cloud), 60, message="no rest")
             assert not _disagreement(api, cloud)
