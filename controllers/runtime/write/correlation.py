@@ -174,7 +174,7 @@ class Correlator:
     def __init__(self, memory: EventMemory | None = None) -> None:
         memory = memory or EventMemory()
         self._entries: Share[Entry] = Share(memory, "event")
-        self._similar: Share[tuple[set[int], float]] = Share(memory, "group")
+        self._similar: Share[tuple[tuple[int, ...], float]] = Share(memory, "group")
         self._budgets: Share[tuple[float, float]] = Share(memory, "budget")
         self._last_stamp = 0
 
@@ -212,19 +212,21 @@ class Correlator:
             self._entries.drop(entry.key)
 
     def _combine(self, happening: Happening) -> tuple[Hashable, str]:
-        group = (happening.ref.identity, happening.type, happening.reason)
+        group = happening.key[:3]
         known = self._similar.get(group)
         now = happening.at
-        messages = known[0] if known is not None and now - known[1] <= SIMILAR_SECONDS else set()
-        messages.add(hash(happening.message))  # only their number counts
-        self._similar.put(group, (messages, now), now, now + SIMILAR_SECONDS)
-        if len(messages) < SIMILAR_LIMIT:
+        messages = known[0] if known is not None and now - known[1] <= SIMILAR_SECONDS else ()
+        message = hash(happening.message)  # only their number counts
+        if message not in messages:
+            messages = (*messages, message)
+        combined = len(messages) >= SIMILAR_LIMIT
+        self._similar.put(group, (messages[combined:], now), now, now + SIMILAR_SECONDS)
+        if not combined:
             return happening.key, happening.message
-        messages.pop()
         return group, (COMBINED_PREFIX + happening.message)[:MAX_MESSAGE]
 
     def _afford(self, happening: Happening) -> bool:
-        owner = (happening.ref.identity, happening.type)
+        owner = happening.key[:2]
         now = happening.at
         tokens, filled_at = self._budgets.get(owner) or (float(BURST), now)
         tokens = min(float(BURST), tokens + (now - filled_at) * REFILL_PER_SECOND)
