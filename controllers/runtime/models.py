@@ -2,7 +2,10 @@
 
 pydantic gives each model a dict. One that is built attribute by attribute shares its keys with all
 others of its class, and has no dict before somebody asks for `__dict__`: a trimmed node takes
-2.8 KB instead of 4.1. So fields are read here without asking. Models look and compare as before."""
+2.8 KB instead of 4.1. So fields are read here without asking. Models look and compare as before.
+
+CPython learns the shared keys from the first 30 objects of a class. Where a program made 30 in
+other ways before, they are not shared, and that is all."""
 
 from __future__ import annotations
 

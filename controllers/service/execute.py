@@ -108,8 +108,13 @@ class Executor:
         new = missing or not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
         keep_note = step.sweep and former.nodes == targets.digest
+        claim = changes.claim_patch(service, keep_note=keep_note)
         with self._cloud.reporting(service, "failed to add load balancer cleanup finalizer"):
-            service = self._api.write(key, service, changes.claim_patch(service, keep_note=keep_note))
+            if not (claim or former.version):
+                # A former process said so: no answer to a write shows if our cache is behind.
+                service = self._api.newest(key, service)
+                claim = changes.claim_patch(service, keep_note=keep_note)
+            service = self._api.write(key, service, claim)
         view = evolve(view, service=service)
         if not changes.wants_load_balancer_from_us(service):
             return evolve(view, over=True)  # changed on the server meanwhile; the event is on its way
@@ -164,6 +169,7 @@ class Executor:
             new_status=former.new_status,
             empty=former.empty if former.tried == fingerprint else 0,
             version=version_of(service),
+            written=service,
             asked=former.asking("ensure", fingerprint),
             tried=fingerprint,
             changes=pacing.CHANGES.next(former.changes, self._clock.monotonic()) if changed else former.changes,
@@ -218,7 +224,8 @@ class Executor:
         assert record is not None, "it was remembered before the call"
         if certain and not later:
             record = self._records.put(key, evolve(record, state=State.UNSURE, spec=""))
-        self._api.write(key, service, changes.claim_patch(service, keep_note=False))
+        service = self._api.write(key, service, changes.claim_patch(service, keep_note=False))
+        record = self._records.put(key, record.after(service))
         if certain and not later and self._cloud.look(service) is ObservedLoadBalancer.NONE:
             self._records.put(key, evolve(record, built=None))
 
@@ -248,7 +255,7 @@ class Executor:
         with self._cloud.reporting(service, "failed to write its status"):
             service = self._api.write(key, service, changes.status_patch(service, status, note))
         state = State.WRITTEN if state is State.CONFIRMED else state
-        record = evolve(record, state=state, version=version_of(service), new_status=False, restore_at=0.0)
+        record = evolve(record.after(service), state=state, new_status=False, restore_at=0.0)
         return evolve(view, service=service, record=self._records.put(key, record))
 
     def _put_back(self, key: str, view: ServiceView, step: Step) -> ServiceView:
@@ -260,11 +267,11 @@ class Executor:
             if OwnedField.ADDRESS in step.missing:
                 service = self._api.write(key, service, changes.status_patch(service, record.status, None))
             restores = pacing.RESTORED.next(record.restores, self._clock.monotonic())
-            record = self._records.put(key, evolve(record, restores=restores, version=version_of(service)))
+            record = self._records.put(key, evolve(record.after(service), restores=restores))
         if OwnedField.NOTE in step.missing:
             note = Note(record.uid, record.spec, record.nodes)
             service = self._api.write(key, service, changes.status_patch(service, None, note))
-            record = self._records.put(key, evolve(record, version=version_of(service), restore_at=math.inf))
+            record = self._records.put(key, evolve(record.after(service), restore_at=math.inf))
         return evolve(view, service=service, record=record, over=True)
 
     # ---- a load balancer that is to go
@@ -309,7 +316,7 @@ class Executor:
         with self._cloud.reporting(service, "failed to remove load balancer cleanup finalizer"):
             service = self._api.write(key, service, made(service))
         if step.action is Action.RELEASE:
-            record = evolve(_record(view), state=State.RELEASED, version=version_of(service))
+            record = evolve(_record(view).after(service), state=State.RELEASED)
             self._records.put(key, record)
         return evolve(view, service=service, record=record, over=True)
 

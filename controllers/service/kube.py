@@ -61,10 +61,16 @@ class ServiceAPI:
             raise ServiceGone(str(error)) from error
         return service if written is None else SERVICES.parse(written)
 
+    def newest(self, key: str, service: V1Service) -> V1Service:
+        """The Service as the API server has it now. Raises ServiceGone, and MalformedObject."""
+        for raw in self._named(key):
+            if raw.get("metadata", {}).get("uid") == uid_of(service):
+                return SERVICES.parse(raw)
+        raise ServiceGone(f"Service {key} with UID {uid_of(service)} is not there any more")
+
     def prove_gone(self, key: str, uid: str) -> None:
         """Return when the API server has no Service of this key with this UID; else CacheBehind."""
-        namespace, name = split_key(key)
-        for raw in self._list(SERVICES.path(namespace), {"fieldSelector": f"metadata.name={name}"}):
+        for raw in self._named(key):
             if raw.get("metadata", {}).get("uid") == uid:
                 raise CacheBehind(f"Service {key} is not in our cache, but the API server has it, with UID {uid}")
 
@@ -90,6 +96,10 @@ class ServiceAPI:
             raise CacheBehind(f"our cache has no target for load balancers, but the API server has {len(found)}")
         self._proved_empty = self._clock.monotonic()
         return present
+
+    def _named(self, key: str) -> list[dict[str, Any]]:
+        namespace, name = split_key(key)
+        return self._list(SERVICES.path(namespace), {"fieldSelector": f"metadata.name={name}"})
 
     def _list(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
         # Without a resourceVersion: etcd's quorum answers, and no more permissions are needed than

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from controllers.service.execute import Executor
     from controllers.service.nodesync import NodeSync
     from controllers.service.pacing import Schedule
-    from controllers.service.records import Records
+    from controllers.service.records import Record, Records
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class ServiceReconciler:
         """Take steps until there is none; returns the seconds until something is due again, inf if
         nothing is. A step that fails does not keep away the others; then its error is raised."""
         gathering = not self._sync.is_due(key)
-        service, record = self._services.get(key), self._records.get(key)
+        service, record = self._newest(key, self._services.get(key))
         view = ServiceView(service=service, record=record, scope=self._scope, gathering=gathering)
         failures: list[Exception] = []
         while True:
@@ -110,10 +110,22 @@ class ServiceReconciler:
                 raise  # no second call beside one that has not ended; none at all
             except (TooEarly, CacheBehind, ApiError, *CLOUD_ERRORS) as error:
                 failures.append(error)
-                view = evolve(view, record=self._records.get(key))
+                service, record = self._newest(key, view.service)
+                view = evolve(view, service=service, record=record)
             else:
                 if step.action is Action.ENSURE:
                     failures.clear()  # it repairs whatever failed before it
+
+    def _newest(self, key: str, service: V1Service | None) -> tuple[V1Service | None, Record | None]:
+        """The Service, and what is remembered of it; the answer to our last write goes when the
+        cache shows it."""
+        record = self._records.get(key)
+        if record is None or service is None or record.written is None:
+            return service, record
+        newest = record.newest(service)
+        if newest is service and service is not record.written:
+            record = self._records.put(key, evolve(record, written=None))
+        return newest, record
 
 
 def _soonest(key: str, failures: list[Exception], after: float) -> Exception:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve, field, frozen
 
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts
-from controllers.runtime.cache import uid_of
+from controllers.runtime.cache import is_newer, uid_of, version_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -78,6 +78,8 @@ class Record:
     """Time of the next call that repairs although nothing seems amiss."""
     version: str = ""
     """resourceVersion of the Service after our last write; a cache with an older one is behind."""
+    written: V1Service | None = None
+    """The Service as that write's answer showed it, for as long as the cache is behind."""
     asked: Mapping[str, Asked] = field(factory=dict)
     """By "ensure", "update" and "delete". Empty: this process has changed nothing."""
     looking: float | None = None
@@ -103,6 +105,16 @@ class Record:
     def is_untouched(self) -> bool:
         """Whether this process has neither built nor found anything."""
         return self.state is State.UNSURE and not self.asked
+
+    def after(self, service: V1Service) -> Record:
+        """The record after a write that was answered with this Service."""
+        return evolve(self, version=version_of(service), written=service)
+
+    def newest(self, cached: V1Service) -> V1Service:
+        """The Service as the cache shows it, or, while that is behind, as our last write did: what
+        is built of an older one would undo what its owner changed since."""
+        behind = is_newer(self.version, version_of(cached)) and uid_of(cached) == self.uid
+        return self.written if behind and self.written is not None else cached
 
     def asking(self, way: str, what: str = "") -> Mapping[str, Asked]:
         """`asked`, as the cloud is asked for this now."""
@@ -142,7 +154,8 @@ class Records:
             record = self._records.get(key)
             if record is not None:
                 state = _REWOUND.get(record.state, record.state)
-                self._records[key] = evolve(record, state=state, version="", new_status=True, restore_at=0.0)
+                record = evolve(record, state=state, version="", written=None)
+                self._records[key] = evolve(record, new_status=True, restore_at=0.0)
 
     def drop(self, key: str) -> None:
         """Forget it; does nothing where there is none."""

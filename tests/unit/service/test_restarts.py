@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from kubernetes.client.models.v1_service import V1Service
 
+from cloudprovider import CloudProviderError
+from cloudprovider.helpers import ports_of
 from controllers.cloudcalls import CallsClosed
 from controllers.runtime.api import ServerError
 from controllers.service.changes import APPLIED
 from tests.support.controllers import Fault, Raw
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import FINALIZER, raw_node
+from tests.unit.service.objects import FINALIZER, raw_node, raw_service
 
 
 def _web(bench: Bench) -> Raw:
@@ -79,3 +82,85 @@ def test_a_service_that_was_given_a_class_is_cleaned_up_also_by_a_new_process(be
     assert bench.cloud.methods() == ["delete"]
     assert FINALIZER not in _web(bench)["metadata"]["finalizers"]
     assert APPLIED not in _web(bench)["metadata"]["annotations"]
+
+
+@pytest.mark.row("S3")
+def test_a_cache_that_is_behind_our_own_write_has_no_older_service_built(bench: Bench) -> None:
+    """Once it had: the cache still showed our note without digest, so nothing was written before
+    the cloud was asked to build the former ports, and the next process trusted the note for the
+    latter."""
+    bench.server.put(raw_service())
+    bench.cloud.fail["ensure"] = CloudProviderError("not now")
+    bench.see()
+    bench.work()
+    bench.see()  # our note, without digest: from here on the watch is silent
+    bench.cloud.fail.clear()
+    bench.clock.advance(2.0)
+    bench.work()
+    bench.server.edit("default/web", lambda raw: raw["spec"].update(ports=[{"port": 99}]))
+    _show_a_new_node(bench)
+    assert _ports(bench) == [99]
+    bench.cloud.faults.append(Fault(CloudProviderError("it is built all the same"), after=True))
+    bench.queue.add("default/web")
+    bench.work()
+    bench.cloud.faults.clear()
+    bench.start()
+    bench.settle()
+    assert _ports(bench) == [99]
+
+
+def _show_a_new_node(bench: Bench) -> None:
+    """Of all changes since, the cache gets a new node alone."""
+    bench.server.log.clear()
+    bench.server.put(raw_node("n2", "10.0.0.2"))
+    for _ in range(4):
+        while bench.server.log and bench.server.log[0][0] == "nodes":
+            bench.see(1)
+        bench.work()
+        bench.clock.advance(1.0)
+    bench.server.log.clear()
+
+
+def _ports(bench: Bench) -> list[int]:
+    (balancer,) = bench.cloud.balancers.values()
+    return [port["port"] for port in balancer.content["ports"]]
+
+
+@pytest.mark.row("S3")
+def test_a_new_process_whose_cache_is_behind_asks_the_server_before_it_builds(bench: Bench) -> None:
+    """The former process failed half-way, so there is nothing to be written before the call. The
+    cache is behind what the former one wrote and the owner changed afterwards."""
+    bench.server.put(raw_service())
+    bench.cloud.fail["ensure"] = CloudProviderError("not now")
+    bench.see()
+    bench.work()
+    bench.start()  # its cache: the note without digest
+    bench.cloud.fail.clear()
+    bench.server.edit("default/web", lambda raw: raw["spec"].update(ports=[{"port": 99}]))
+    bench.work()
+    assert [_port(one) for one in bench.cloud.given[-1:]] == [99]
+    bench.settle()
+    assert _ports(bench) == [99]
+
+
+@pytest.mark.row("S3")
+@pytest.mark.parametrize("gone", ["deleted", "another one"])
+def test_a_service_that_went_meanwhile_is_not_built(bench: Bench, gone: str) -> None:
+    bench.server.put(raw_service())
+    bench.cloud.fail["ensure"] = CloudProviderError("not now")
+    bench.see()
+    bench.work()
+    bench.start()
+    bench.cloud.fail.clear()
+    bench.cloud.calls.clear()
+    del bench.server.services["default/web"]
+    if gone == "another one":
+        bench.server.put({**raw_service(), "metadata": {**raw_service()["metadata"], "uid": "uid-other"}})
+    bench.server.log.clear()
+    bench.work()
+    assert bench.cloud.methods() == []
+
+
+def _port(service: V1Service) -> int:
+    (port,) = ports_of(service)
+    return port.port
