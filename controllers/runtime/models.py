@@ -5,14 +5,19 @@ others of its class, and has no dict before somebody asks for `__dict__`: a trim
 2.8 KB instead of 4.1. So fields are read here without asking. Models look and compare as before.
 
 CPython learns the shared keys from the first 30 objects of a class. Where a program made 30 in
-other ways before, they are not shared, and that is all."""
+other ways before, they are not shared, and that is all. From 3.13 on only classes without slots
+share keys in less room than a dict takes, and pydantic's have some: there each model keeps one."""
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+SHARED: Final = sys.version_info < (3, 13)
+"""Whether models share the names of their fields."""
 
 _new, _set = object.__new__, object.__setattr__  # past pydantic's __setattr__, which would validate
 
@@ -41,8 +46,11 @@ def small_model(kind: type, values: Iterable[tuple[str, Any]], given: set[str]) 
     """A model of that class with all its fields, in their order. `given` are those that were given;
     the set is shared. Nothing is validated."""
     model: Any = _new(kind)
-    for name, value in values:
-        _set(model, name, value)
+    if SHARED:
+        for name, value in values:
+            _set(model, name, value)
+    else:
+        _set(model, "__dict__", dict(values))
     _set(model, "__pydantic_fields_set__", given)
     _set(model, "__pydantic_extra__", None)
     _set(model, "__pydantic_private__", None)
