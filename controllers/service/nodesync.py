@@ -29,7 +29,8 @@ _SHARE: Final = 3
 _LONGEST_ROUND: Final = 20.0
 """Seconds of a round that count for this."""
 _REST: Final = 10
-"""A round is over when one load balancer in so many is left: one that hangs holds no other one."""
+"""A round is over when one load balancer in so many is left, and one of fewer: one that hangs holds
+no other one."""
 
 
 class NodeSync:
@@ -89,7 +90,7 @@ class NodeSync:
             if not self._waiting:
                 self._began = first
             self._waiting.update(behind)
-            self._round, self._rest = set(behind), len(behind) // _REST
+            self._round, self._rest = set(behind), max(1, len(behind) // _REST)
             self._round_began = self._round_ended = now
         for service in behind:
             self._services.add(service, REFRESH)

@@ -303,7 +303,7 @@ def _rounds(bench: Bench, seconds: int, takes: int) -> list[int]:
         if bench.waiting():
             queued.append(second)
         if queued and second == queued[-1] + takes:
-            bench.sync.tried(KEY)
+            bench.sync.tried("default/s1")
         bench.clock.advance(1.0)
     return queued
 
@@ -315,7 +315,8 @@ def _rounds(bench: Bench, seconds: int, takes: int) -> list[int]:
 )
 def test_rounds_of_updates_leave_two_thirds_of_the_time_to_the_nodes(takes: int, pause: int) -> None:
     bench = Bench(window=2.0, longest=5.0)
-    _record(bench)
+    _record(bench, "s1")
+    _record(bench, "hangs")
     queued = _rounds(bench, 200, takes)
     assert {later - sooner for sooner, later in pairwise(queued)} == {pause}
 
@@ -327,10 +328,10 @@ def _one_change(bench: Bench) -> Result | None:
 
 
 @pytest.mark.row("S6")
-@pytest.mark.parametrize(("hanging", "held"), [(1, False), (2, True)])
-def test_one_load_balancer_in_ten_that_hangs_holds_no_other_one(hanging: int, held: bool) -> None:
+@pytest.mark.parametrize(("count", "hanging", "held"), [(1, 1, False), (10, 1, False), (10, 2, True), (20, 2, False)])
+def test_one_load_balancer_in_ten_that_hangs_holds_no_other_one(count: int, hanging: int, held: bool) -> None:
     bench = Bench(window=2.0, longest=5.0)
-    for number in range(10):
+    for number in range(count):
         _record(bench, f"s{number}")
     assert _one_change(bench) == DONE
     for key in bench.waiting()[hanging:]:
