@@ -18,8 +18,8 @@ import enum
 import math
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from attrs import field, frozen
 
@@ -221,10 +221,16 @@ def destination(route: Route) -> IPNetwork | None:
         return None
 
 
-@lru_cache(maxsize=32768)
 def network(text: str) -> IPNetwork:
-    """As `parse_network`, remembered: a sweep asks for thousands, always the same."""
-    return parse_network(text)
+    """As `parse_network`, remembered as long as somebody holds it, as the table does for each
+    route: a sweep asks for thousands, always the same."""
+    found = _NETWORKS.get(text)
+    if found is None:
+        found = _NETWORKS[text] = parse_network(text)
+    return found
+
+
+_NETWORKS: Final[WeakValueDictionary[str, IPNetwork]] = WeakValueDictionary()
 
 
 def could_be_node(name: str) -> bool:

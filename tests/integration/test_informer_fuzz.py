@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -315,6 +316,10 @@ def test_changes_made_while_watches_keep_breaking_arrive(tmp_path: Path, action:
         run.close()
 
 
+def _was_told(lie: Fault, times: int) -> bool:
+    return lie.hits == times
+
+
 def test_a_wrongly_empty_list_is_followed_only_if_a_quorum_list_agrees(tmp_path: Path) -> None:
     run = Run(tmp_path)
     try:
@@ -322,9 +327,10 @@ def test_a_wrongly_empty_list_is_followed_only_if_a_quorum_list_agrees(tmp_path:
         run.informer.start()
         eventually(run.informer.has_synced, CONVERGE, run._difference)
         for lies in (1, 2):
-            run.server.faults.empty_list(count=lies)
             eventually(lambda: run.server.faults.open_watches() == 1, CONVERGE, run._difference)
+            lie = run.server.faults.empty_list(count=lies)
             run.do(("break", Action.EXPIRE))
+            eventually(partial(_was_told, lie, lies), CONVERGE, run._difference)
             if lies == 2:
                 eventually(lambda: len(run.informer.lister) == 0, CONVERGE, run._difference)
                 eventually(lambda: run.server.faults.open_watches() == 1, CONVERGE, run._difference)
