@@ -99,7 +99,7 @@ class Interface(ABC):
 
     def has_cluster_id(self) -> bool:
         """Whether the cluster ID that the cloud needs is set. False keeps the manager from starting
-        unless it is told to allow untagged clouds. Default: True, for clouds that need none."""
+        unless a flag allows untagged clouds. Default: True, for clouds that need none."""
         return True
 
     def provider_id_prefixes(self) -> Sequence[str]:

@@ -2,7 +2,7 @@
 cloud call).
 
 Asked by node-ipam-controller with `--cidr-allocator-type=CloudAllocator`, through the gateway; an
-answer becomes a node's `spec.podCIDRs`, once. Where the cluster chooses the ranges itself nobody
+answer becomes a node's `spec.podCIDRs`, once. Where the cluster chooses the ranges itself, nothing
 asks.
 """
 
@@ -50,5 +50,5 @@ class PodCIDRs(ABC):
         exception concerns all nodes of the call, and the host then asks about fewer at once.
 
         No two machines may have ranges that overlap: the second node that is answered so gets none,
-        and is told why.
+        and gets the reason.
         """

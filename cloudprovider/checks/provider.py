@@ -14,7 +14,7 @@ from cloudprovider.host import InformerUser
 from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import Problem, nearest
 from cloudprovider.loading.contract import ACCESSORS, EXTENSIONS
-from cloudprovider.loading.diagnostics import code_place, home_of, raised_at, told_of
+from cloudprovider.loading.diagnostics import code_place, error_text, home_of, raised_at
 
 _NEWER: Final = ("instances_v2", "instances_batch")
 _OLDER: Final = ("instances", "zones")
@@ -120,7 +120,7 @@ def _called(provider: Interface, method: str, problems: list[Problem]) -> Any:
     try:
         return getattr(provider, method)()
     except Exception as error:  # noqa: BLE001 - vendor boundary: it becomes a problem
-        text, details = told_of(error)
+        text, details = error_text(error)
         where = raised_at(error, home_of(type(provider).__module__))
         problems.append(
             Problem(

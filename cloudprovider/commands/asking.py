@@ -24,7 +24,7 @@ from cloudprovider.errors import (
 )
 from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import Problem
-from cloudprovider.loading.diagnostics import home_of, raised_at, told_of
+from cloudprovider.loading.diagnostics import error_text, home_of, raised_at
 from cloudprovider.loading.loader import load_factory, start_provider
 from cloudprovider.loading.plugins import Plugin
 from cloudprovider.loading.registry import Registry
@@ -145,7 +145,7 @@ class Started:
             self._provider, self._initialized = provider, True
         return provider
 
-    def told(self, error: BaseException) -> str:
+    def described(self, error: BaseException) -> str:
         """What an exception says, in one line, with the values of the config masked."""
         if isinstance(error, TooLate | CallDeadlineExceeded):
             return "no answer in time"
@@ -153,7 +153,7 @@ class Started:
             return str(error)
         if isinstance(error, RegistryError):
             return str(error.problem.what)
-        text, details = told_of(error, self._config.data if self._config else None)
+        text, details = error_text(error, self._config.data if self._config else None)
         return "; ".join((text, *details))
 
     def where(self, error: BaseException) -> str:

@@ -121,7 +121,7 @@ def _result(given: argparse.Namespace) -> str:
                 provider = started.provider(limit.for_a_call)
                 return in_time(lambda: adapted(resolver, provider.scrub_dns), limit.for_a_call)
 
-            return limit.until_answered(scrubbed, started.told, started.where)
+            return limit.until_answered(scrubbed, started.described, started.where)
         info = node_info(started, kubelet_hostname(given.hostname or socket.gethostname()), limit)
     if given.without_additional_labels:
         info = evolve(info, metadata=evolve(info.metadata, additional_labels={}))
@@ -131,11 +131,11 @@ def _result(given: argparse.Namespace) -> str:
 
 
 def _warn(info: NodeInfo, ips: tuple[str, ...]) -> None:
-    told = [one.address for one in info.metadata.node_addresses if one.type == NODE_ADDRESS_INTERNAL_IP]
-    if told and not ips:
+    internal = [one.address for one in info.metadata.node_addresses if one.type == NODE_ADDRESS_INTERNAL_IP]
+    if internal and not ips:
         _tell(
-            f"warning: no --node-ip: no interface of this machine has the internal address that the cloud told "
-            f"({', '.join(told)}), and a kubelet would refuse it"
+            f"warning: no --node-ip: no interface of this machine has the internal address that the cloud has for it "
+            f"({', '.join(internal)}), and a kubelet would refuse it"
         )
 
     refused = sorted(key for key in info.metadata.additional_labels if not kubelet_may_set(key))

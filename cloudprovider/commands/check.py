@@ -24,7 +24,7 @@ from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
 from cloudprovider.internal.masking import safe_cause
 from cloudprovider.internal.problem import Problem
-from cloudprovider.loading.diagnostics import code_place, home_of, raised_at, signature_problem, told_of
+from cloudprovider.loading.diagnostics import code_place, error_text, home_of, raised_at, signature_problem
 from cloudprovider.loading.loader import Factory, load_factory, start_provider
 from cloudprovider.loading.plugins import Plugin, intruders
 from cloudprovider.loading.registry import Registry
@@ -313,12 +313,12 @@ class _Checked:
                 self.report.problem("node", Problem(what, fix))
                 return
         prefixes = tuple(self.provider.provider_id_prefixes())
-        told = self._ask(questions_about(node, capabilities, prefixes, self.provider.same_provider_id))
-        metadata = metadata_of(told, self.plugin.name, provider_id_of(node))
+        answers = self._ask(questions_about(node, capabilities, prefixes, self.provider.same_provider_id))
+        metadata = metadata_of(answers, self.plugin.name, provider_id_of(node))
         if metadata is None:
             self.report.skipped("node", "what it would get is not known without right metadata of its machine")
             return
-        off = told.get("instance_shutdown") is True or told.get("instances_state") is InstanceState.SHUTDOWN
+        off = answers.get("instance_shutdown") is True or answers.get("instances_state") is InstanceState.SHUTDOWN
         try:
             self.report.node = forecast(node, metadata, shut_down=off)
         except NodeIPError as error:
@@ -380,7 +380,7 @@ class _Checked:
 
     def _raised(self, step: str, what: str, error: BaseException) -> None:
         hidden = self.config.data if self.config else None
-        text, details = told_of(error, hidden)
+        text, details = error_text(error, hidden)
         where = raised_at(error, home_of(type(self.provider).__module__))
         source = f"the cloud config {self.config.path!r}" if self.config else "the credentials (there is no config)"
         problem = Problem(

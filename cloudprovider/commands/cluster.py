@@ -54,7 +54,7 @@ def add_cluster(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="start a small cluster on this machine, for your program, until Ctrl-C",
         description="Starts an API server on this machine, registers Nodes that wait for their cloud provider, and "
         "writes a kubeconfig. Then start your cloud-controller-manager with it, in another terminal. Each change of a "
-        "Node or Service is told in a line. All that the cluster holds is gone after Ctrl-C. There are no pods, no "
+        "Node or Service is shown in a line. All that the cluster holds is gone after Ctrl-C. There are no pods, no "
         "kubelets and no network.",
         epilog="Exit codes: 0 ended by Ctrl-C, 1 it could not be started, 2 wrong usage.",
     )
@@ -221,7 +221,7 @@ def _filled(server: EmbeddedAPIServer, joining: Sequence[_Joining], services: Se
 
 
 def _check_place(path: Path) -> None:
-    """Nobody's own kubeconfig is written over. Raises `Failure`."""
+    """A kubeconfig of somebody's own is not written over. Raises `Failure`."""
     if not path.absolute().parent.is_dir():
         raise Failure(Problem(f"there is no folder {path.absolute().parent}", "create it, or give another file"))
     if not path.exists() and not path.is_symlink():

@@ -1,8 +1,8 @@
 """The clusters of a cloud account and their control planes, as the provider's `Clusters` tells
 them.
 
-A provider's name and config come in; out go rows for the command line. A control plane that cannot
-be told costs its row alone.
+A provider's name and config come in; out go rows for the command line. A control plane that the
+provider cannot name costs its row alone.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _row(started: Started, clusters: Clusters, name: str, timeout: float) -> Clu
     try:
         address: object = in_time(lambda: clusters.master(name), timeout)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: shown in its row
-        return ClusterRow(name, problem=f"master of cluster {name}: {started.told(error)}")
+        return ClusterRow(name, problem=f"master of cluster {name}: {started.described(error)}")
     if not isinstance(address, str):
         return ClusterRow(name, problem=f"master of cluster {name} answered a {type(address).__name__}, not a text")
     return ClusterRow(name, address)
@@ -98,7 +98,7 @@ def _row(started: Started, clusters: Clusters, name: str, timeout: float) -> Clu
 def _failed(started: Started, what: str, error: BaseException) -> Failure:
     return Failure(
         Problem(
-            f"{what} of provider {started.name!r} failed: {started.told(error)}",
+            f"{what} of provider {started.name!r} failed: {started.described(error)}",
             f"check the credentials, and that the cloud can be reached from here: `python -m cloudprovider check "
             f"{started.name}` tells more",
         )

@@ -70,12 +70,12 @@ class TimeLimit:
         return max(0.01, min(_LONGEST_CALL, self._end - self.now()))
 
     def until_answered(
-        self, ask: Callable[[], T], told: Callable[[BaseException], str], where: Callable[[BaseException], str]
+        self, ask: Callable[[], T], described: Callable[[BaseException], str], where: Callable[[BaseException], str]
     ) -> T:
         """Ask until there is an answer. Raises `Failure`: at once where another try cannot help, or
         when time is up.
 
-        `told` makes a line of what was raised, `where` the place in the provider's code.
+        `described` makes a line of what was raised, `where` the place in the provider's code.
         """
         tries = 0
         while True:
@@ -85,21 +85,23 @@ class TimeLimit:
             except Failure:
                 raise
             except InstanceNotFound as error:
-                raise _no_instance(told(error)) from error
+                raise _no_instance(described(error)) from error
             except NotImplementedByProvider as error:
                 raise Failure(
-                    Problem(f"the provider cannot tell it: {told(error)}", "implement LocalInstance, or InstancesV2")
+                    Problem(
+                        f"the provider cannot tell it: {described(error)}", "implement LocalInstance, or InstancesV2"
+                    )
                 ) from error
             except _BUGS as error:
                 raise Failure(
                     Problem(
-                        f"the provider's code fails: {told(error)} ({where(error) or 'no line is known'})",
+                        f"the provider's code fails: {described(error)} ({where(error) or 'no line is known'})",
                         "correct that line; another try would not help, so there is none",
                     )
                 ) from error
             except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: reported, and tried again
                 cause = error.__cause__ if isinstance(error, _NotListed) and error.__cause__ is not None else error
-                self._wait(tries, told(cause), error)
+                self._wait(tries, described(cause), error)
 
     def _wait(self, tries: int, what: str, error: BaseException) -> None:
         delay = max(self.period, getattr(error, "retry_after", None) or 0.0)
@@ -135,7 +137,7 @@ def _no_instance(what: str) -> Failure:
 
 def node_info(started: Started, hostname: str, limit: TimeLimit) -> NodeInfo:
     """What the node of this machine is. `hostname` as a kubelet reads it. Raises `Failure`."""
-    return limit.until_answered(lambda: _asked(started, hostname, limit), started.told, started.where)
+    return limit.until_answered(lambda: _asked(started, hostname, limit), started.described, started.where)
 
 
 def _asked(started: Started, hostname: str, limit: TimeLimit) -> NodeInfo:

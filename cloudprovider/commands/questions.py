@@ -24,7 +24,7 @@ from cloudprovider.helpers.providerid import provider_id_of, same_provider_id
 from cloudprovider.instances import InstanceMetadata, InstanceState
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loadbalancer import OwnedLoadBalancers
-from cloudprovider.loading.diagnostics import told_of
+from cloudprovider.loading.diagnostics import error_text
 from cloudprovider.zones import Zone
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def questions_about(
             if name not in found:
                 raise answers.WrongAnswer([f"it says nothing about {name}; it has {sorted(answer)[:3]}"])
             if isinstance(answer := found[name], BaseException) and not isinstance(answer, InstanceNotFound):
-                raise answer if isinstance(answer, answers.WrongAnswer) else answers.WrongAnswer([_told(answer)])
+                raise answer if isinstance(answer, answers.WrongAnswer) else answers.WrongAnswer([_text(answer)])
             return answer
 
         return about(what, lambda: method([node]), value, (InstanceState.GONE,))
@@ -187,7 +187,7 @@ def _known(name: str, gone: Sequence[object], answer: object) -> str | Problem:
     """What is reported of a node whose machine runs. `gone`: the answers that say that it is not
     there."""
     if answer in gone or isinstance(answer, InstanceNotFound):
-        said = f": {_told(answer)}" if isinstance(answer, Exception) else ""
+        said = f": {_text(answer)}" if isinstance(answer, Exception) else ""
         return NoMachine(f"the cloud has no machine of node {name}{said}", "give the name of a node whose machine runs")
     if isinstance(answer, InstanceMetadata):
         parts = (answer.provider_id, answer.instance_type, answer.zone, answer.region)
@@ -214,7 +214,7 @@ def _states(answer: Any) -> str | Problem:
             f"instances_state says nothing about {NODE}, a node that the cloud does not have: that means unknown",
             "answer InstanceState.GONE for a node that is in no page of the cloud's complete list",
         )
-    return Problem(f"instances_state answers {_told(state)}", "answer GONE for what is not there")
+    return Problem(f"instances_state answers {_text(state)}", "answer GONE for what is not there")
 
 
 def _id(answer: object) -> str:
@@ -225,7 +225,7 @@ def _balancer(answer: object) -> str | Problem:
     if answer is None:
         return "None, which is right"
     if isinstance(answer, Exception):
-        return _told(answer)
+        return _text(answer)
     return Problem(
         "get_load_balancer returns a status for a Service that nobody has",
         "return None where the cloud has no load balancer with the Service's name or mark",
@@ -233,31 +233,31 @@ def _balancer(answer: object) -> str | Problem:
 
 
 def _count(answer: Any) -> str:
-    return _told(answer) if isinstance(answer, Exception) else f"answered, {len(answer)} found"
+    return _text(answer) if isinstance(answer, Exception) else f"answered, {len(answer)} found"
 
 
 def _other(answer: object) -> str:
     """For answers that need no more words. A secret could be in a text, so it is not shown."""
     if isinstance(answer, BaseException):
-        return _told(answer)
+        return _text(answer)
     return f"answered {answer}" if isinstance(answer, bool) else "answered"
 
 
-def _told(error: BaseException) -> str:
-    text, details = told_of(error)
+def _text(error: BaseException) -> str:
+    text, details = error_text(error)
     return "; ".join((text, *details))
 
 
-def metadata_of(told: Mapping[str, Any], provider: str, own: str) -> InstanceMetadata | None:
+def metadata_of(given: Mapping[str, Any], provider: str, own: str) -> InstanceMetadata | None:
     """What the right answers about a Node, by method, say about it together; None where they say
     too little."""
-    found = told.get("instances_metadata") or told.get("instance_metadata")
-    if found is None and "node_addresses" in told:
-        zone = told.get("get_zone_by_node_name") or Zone()
+    found = given.get("instances_metadata") or given.get("instance_metadata")
+    if found is None and "node_addresses" in given:
+        zone = given.get("get_zone_by_node_name") or Zone()
         found = InstanceMetadata(
-            provider_id=own or (f"{provider}://{told['instance_id']}" if told.get("instance_id") else ""),
-            instance_type=told.get("instance_type") or "",
-            node_addresses=told["node_addresses"],
+            provider_id=own or (f"{provider}://{given['instance_id']}" if given.get("instance_id") else ""),
+            instance_type=given.get("instance_type") or "",
+            node_addresses=given["node_addresses"],
             zone=zone.failure_domain,
             region=zone.region,
         )

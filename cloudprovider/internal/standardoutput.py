@@ -1,6 +1,6 @@
 """A program's result on standard output, and nothing else there: not what plugins print.
 
-Whoever prints a result for machines (a plan, a report as JSON) does its work inside
+A command that prints a result for machines (a plan, a report as JSON) does its work inside
 :func:`results_only`. Meanwhile whatever else writes to standard output lands on standard error:
 `print`, C code that writes to the descriptor, child processes, which inherit it.
 """

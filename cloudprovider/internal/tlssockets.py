@@ -14,7 +14,7 @@ from typing import Any
 
 class TLSSocket(ssl.SSLSocket):
     """As the base class, which leaks: `wrap_socket` takes the file descriptor from the given socket
-    and then raises, so that nobody is left who could close it."""
+    and then raises, so that nothing is left that could close it."""
 
     def getpeername(self) -> Any:
         """The peer's address; raises OSError. `wrap_socket` asks for it."""

@@ -1,5 +1,5 @@
-"""The classes that a vendor implements, and where the host finds them: for the checks, for what is
-told of a class that lacks a method, and for the features of the conformance suite."""
+"""The classes that a vendor implements, and where the host finds them: for the checks, for the
+message about a class that lacks a method, and for the features of the conformance suite."""
 
 from __future__ import annotations
 

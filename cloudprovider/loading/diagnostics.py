@@ -61,7 +61,7 @@ def import_problem(plugin: Plugin, error: BaseException) -> Problem:
             f"install what {plugin.project} needs (pip does, if its pyproject.toml lists it under dependencies), or "
             "correct that line",
         )
-    text, details = told_of(error)
+    text, details = error_text(error)
     hint = ""
     if (match := _NOT_IN_CONTRACT.match(str(error))) is not None:
         import cloudprovider
@@ -155,7 +155,7 @@ def factory_problem(error: BaseException, config: CloudConfig | None, home: str,
         for one in reversed(list(_subclasses(CONTRACT))):  # the newest first: a module may have been loaded again
             if one.__name__ == match[1] and _is_about(error, _lacking(one)):
                 return _abstract(one, where)
-    text, details = told_of(error, config.data if config is not None else None)
+    text, details = error_text(error, config.data if config is not None else None)
     there = f"that line of {whose}" if whose else "that line"
     if config is not None and config.path:
         fix = f"correct the cloud config {config.path!r}; if it is right, correct {there}"
@@ -211,7 +211,7 @@ def _subclasses(kinds: Iterable[type]) -> Iterator[type]:
 # What was raised, and where
 
 
-def told_of(error: BaseException, hidden: bytes | None = None) -> tuple[str, tuple[str, ...]]:
+def error_text(error: BaseException, hidden: bytes | None = None) -> tuple[str, tuple[str, ...]]:
     """What an exception says: one line with its class; or its class, and what it says line by line.
 
     Line by line: several lines of text; the `problems` of an exception that has them, as an

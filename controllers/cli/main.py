@@ -188,7 +188,7 @@ def _built(
     try:
         provider, config = load_provider(given.cloud_provider, given.cloud_config, [options.of(kind) for kind in flags])
         if clients is None:
-            pass  # what is wrong with both is told at once
+            pass  # what is wrong with both is logged together
         elif given.plan.enabled:
             from controllers.manager.provider_host import warn_of_intruders
             from controllers.plan.run import PlanRun

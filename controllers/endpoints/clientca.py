@@ -37,7 +37,7 @@ class ClusterCA:
         self._clock = clock
         self._known = b""
         self._next = float("-inf")
-        self._told = ""
+        self._logged = ""
         self._refusals = 0
 
     def read(self) -> bytes:
@@ -62,14 +62,14 @@ class ClusterCA:
             return self._known
         else:
             self._next = now + REFRESH_SECONDS
-            self._told = ""
+            self._logged = ""
             self._refusals = 0
         return self._known
 
     def _tell(self, problem: str) -> None:
         self._next = self._clock.monotonic() + REFRESH_SECONDS
-        if problem != self._told:
-            self._told = problem
+        if problem != self._logged:
+            self._logged = problem
             log.log(
                 logging.INFO if self._quiet else logging.WARNING,
                 "client certificates are not accepted: %s: %s. Other ways: --client-ca-file, "

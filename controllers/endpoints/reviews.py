@@ -47,7 +47,7 @@ class Reviewer:
         self._rule = rule
         self._kind = kind
         self._clock = clock
-        self._told = False
+        self._logged = False
         self._lock = threading.Lock()
         self._failed = 0
         self._complain_at = float("-inf")
@@ -100,8 +100,8 @@ class Reviewer:
         )  # fmt: skip
 
     def _tell(self) -> None:
-        if not self._told:
-            self._told = True
+        if not self._logged:
+            self._logged = True
             log.warning(
                 "missing permission: create on %s. Without it %s. Fix: %s",
                 self._rule.resource, self._rule.consequence, self._rule.fix(),

@@ -288,7 +288,7 @@ class Manager:
         began = logged = clock.monotonic()
         stands_by = False
         while not leadership.leading:
-            # A lease that nobody holds is won in a moment.
+            # A lease without a holder is won in a moment.
             if ending.wait(LISTEN if stands_by else _LISTEN_AT_FIRST):
                 return False
             if not leadership.leader and clock.monotonic() - began < _FRESH:

@@ -102,7 +102,7 @@ class Witnesses:
         self._zones: dict[str, _Zone] = {}
         self._known: dict[str, Identity] = {}  # by node name
         self._first: frozenset[Identity] | None = None  # what was there when this process began
-        self._looked: dict[str, Identity] = {}  # what `look` was last told
+        self._looked: dict[str, Identity] = {}  # what `look` was last given
         self._shared: set[str] = set()  # provider IDs that stand, or stood, on two Nodes
 
     # ---- who is a witness

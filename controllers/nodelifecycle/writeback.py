@@ -254,7 +254,7 @@ class NodeWriter:
             cached = self._shared.lister.get(key)
             if cached is not None and is_newer(version_of(cached), one.version):
                 # The deletion was of an earlier version, so it was not applied and cannot be any
-                # more: whoever deletes the node from now on means it.
+                # more: if somebody deletes the node from now on, it is meant.
                 self._unfinished.pop(key, None)
                 continue
             if now - one.began <= _FINISHED_WITHIN:

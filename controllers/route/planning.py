@@ -197,7 +197,7 @@ class Planner:
                 self._own.add((net, name))
 
     def take_recreated(self, name: str, node: V1Node) -> bool:
-        """Whether another Node had this name before; told once."""
+        """Whether another Node had this name before; logged once."""
         before, self._known[name] = self._known.get(name), uid_of(node)
         return before not in (None, uid_of(node))
 

@@ -16,7 +16,7 @@ FAIR_SHARE = 8
 
 
 class Waiting(Protocol):
-    """What may wait in a lane; told apart by identity."""
+    """What may wait in a lane; compared by identity."""
 
     priority: int
     added: float

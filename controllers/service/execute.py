@@ -41,7 +41,8 @@ _VISIBLE: Final = OwnedField.FINALIZER | OwnedField.ADDRESS
 class Executor:
     """Carries steps out. Thread-safe: the work queue keeps two threads off one key.
 
-    `targets` gives what load balancers get now; `deleted` is told of each that the cloud deleted.
+    `targets` gives what load balancers get now; `deleted` is called with each that the cloud
+    deleted.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class CABundle:
         self._written: dict[str, tuple[str, bytes]] = {}  # by kind: the object's UID, and what it was given
         self._undone = NO_ATTEMPTS  # what was written, and replaced
         self._next = float("-inf")
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     def look(self, bundle: bytes) -> None:
         """Have the configurations hold these certificates, when that is due. Never raises."""
@@ -84,8 +84,8 @@ class CABundle:
         log.info("%s/%s: wrote the CA of the webhook server into the caBundle of %s", kind, NAME, names)
 
     def _tell(self, kind: str, text: str) -> None:
-        if text != self._told.get(kind):
-            self._told[kind] = text
+        if text != self._logged.get(kind):
+            self._logged[kind] = text
             log.warning("%s/%s: %s", kind, NAME, text)
 
 

@@ -70,7 +70,7 @@ class SharedPair:
         self._own: MemoryPair | None = None  # where Secrets may not be read
         self._successor: Pair | None = None  # made, and not stored yet
         self._next = float("-inf")
-        self._told = ""
+        self._logged = ""
 
     @property
     def authorities(self) -> bytes:
@@ -123,7 +123,7 @@ class SharedPair:
         self._held = held
         if found.self_signed and self._leads() and found.ends - self._clock.time() < RENEW_BEFORE:
             self._renew(held)
-        self._told = ""
+        self._logged = ""
 
     def _store(self, pair: Pair, authorities: bytes, version: str) -> _Held:
         body = {"metadata": {"resourceVersion": version}, "data": _data(pair, authorities)}
@@ -144,8 +144,8 @@ class SharedPair:
         return Pair.of(self._make(DNS_NAMES[0], [*DNS_NAMES, "localhost", "127.0.0.1", "::1"]))
 
     def _tell(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
+        if text != self._logged:
+            self._logged = text
             log.warning("%s", text)
 
 

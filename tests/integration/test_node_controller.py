@@ -66,7 +66,7 @@ def test_a_node_gets_everything_in_two_writes(api: Cluster, capabilities: list[s
     assert labels["topology.kubernetes.io/zone"] == labels["failure-domain.beta.kubernetes.io/zone"] == "zone-b"
     assert labels["topology.kubernetes.io/region"] == "region-1"
     assert node["metadata"]["uid"] == before["metadata"]["uid"]
-    assert api.told("node-0001") == {"Synced": "Node synced successfully"}
+    assert api.event_messages("node-0001") == {"Synced": "Node synced successfully"}
 
 
 def cloud_id(node: dict[str, Any]) -> str:
@@ -104,7 +104,7 @@ def test_a_node_waits_for_the_ip_that_it_wishes_for_and_is_told(
     cloud.console.change_instance("node-0000", addresses=[("InternalIP", address) for address in offered])
     api.create(NODES, small_node("node-0000", annotations={ANNOTATION_PROVIDED_NODE_IP: "10.99.0.1"}))
     with node_controller(api.kubeconfig, cloud, options=NEVER):
-        message = eventually(lambda: api.told("node-0000").get("ProvidedNodeIPMismatch", ""))
+        message = eventually(lambda: api.event_messages("node-0000").get("ProvidedNodeIPMismatch", ""))
         assert all(part in message for part in ("10.99.0.1", *(offered or ["no addresses"])))
         assert is_tainted(_node(api))
         cloud.console.change_instance("node-0000", addresses=[("InternalIP", "10.0.0.9"), ("InternalIP", "10.99.0.1")])
@@ -124,7 +124,7 @@ def test_an_initialised_node_without_provider_id_is_adopted_or_told(api: Cluster
         eventually(lambda: "providerID" in _node(api)["spec"])
         eventually(lambda: all("NodeWithoutProviderID" in api.reasons(name) for name in ("node-0001", "stranger")))
         for name, said in (("node-0001", "10.66.0.1"), ("stranger", "no instance of this name")):
-            assert said in api.told(name)["NodeWithoutProviderID"]
+            assert said in api.event_messages(name)["NodeWithoutProviderID"]
             assert "providerID" not in _node(api, name)["spec"]
             assert "topology.kubernetes.io/zone" not in _node(api, name)["metadata"].get("labels", {})
         assert running.metrics.value("node_controller_nodes_without_provider_id") == 2
@@ -138,7 +138,7 @@ def test_a_foreign_node_is_left_alone_and_told_once(api: Cluster, cloud: FakeClo
     api.create(NODES, small_node("node-0001"))
     with node_controller(api.kubeconfig, cloud, options=OFTEN):
         eventually(lambda: "Synced" in api.reasons("node-0001"))
-        message = eventually(lambda: api.told("node-0000").get("ForeignProviderID", ""))
+        message = eventually(lambda: api.event_messages("node-0000").get("ForeignProviderID", ""))
         for number in range(3):
             api.patch(f"{NODES}/node-0000", {"metadata": {"annotations": {ANNOTATION_PROVIDED_NODE_IP: str(number)}}})
         api.create(NODES, small_node("node-0002"))

@@ -55,13 +55,15 @@ def _sick(cloud: FakeCloud) -> None:
 def _see_the_three(api: Cluster, process: Process, method: str, counter: str) -> None:
     """All others are initialised at once, and of the three tell Events, health and metrics."""
     eventually(lambda: _ready(api) == set(EARLY) - set(SICK), 60, lambda: (_ready(api), process.log))
-    eventually(lambda: "CloudCallOverdue" in api.told(HUNG), 60, lambda: process.log)
-    eventually(lambda: "FailedToInitializeNode" in api.told(RAISING), 60, lambda: process.log)
-    eventually(lambda: "InvalidInstanceMetadata" in api.told(JUNK), 60, lambda: process.log)
-    assert "no such luck" in api.told(RAISING)["FailedToInitializeNode"]
-    assert "not-an-address" in api.told(JUNK)["InvalidInstanceMetadata"]
+    eventually(lambda: "CloudCallOverdue" in api.event_messages(HUNG), 60, lambda: process.log)
+    eventually(lambda: "FailedToInitializeNode" in api.event_messages(RAISING), 60, lambda: process.log)
+    eventually(lambda: "InvalidInstanceMetadata" in api.event_messages(JUNK), 60, lambda: process.log)
+    assert "no such luck" in api.event_messages(RAISING)["FailedToInitializeNode"]
+    assert "not-an-address" in api.event_messages(JUNK)["InvalidInstanceMetadata"]
     assert not [event for event in api.items(EVENTS) if "not answered for a batch" in event["message"]], "no one else's"
-    assert all("the node stays tainted until this succeeds" in " ".join(api.told(name).values()) for name in SICK)
+    assert all(
+        "the node stays tainted until this succeeds" in " ".join(api.event_messages(name).values()) for name in SICK
+    )
     status, text = process.ask("/healthz")
     assert status == 500
     assert "[-]cloud-calls failed: overdue: " in text

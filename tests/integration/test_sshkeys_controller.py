@@ -53,9 +53,9 @@ def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_cha
         eventually(lambda: ("ada", OTHER) in cloud.console.ssh_keys("late-0"), 60)
         assert len(cloud.calls.log("add_ssh_key_to_all_instances")) <= 8, "ten nodes cost a call or two"
         _replace(keys, PRIVATE)
-        eventually(lambda: "InvalidSSHKeyFile" in api.told("kube-system"), 60)
-        assert "it is a private key" in api.told("kube-system")["InvalidSSHKeyFile"]
-    assert leaks(caplog.text, *api.told("kube-system").values()) == []
+        eventually(lambda: "InvalidSSHKeyFile" in api.event_messages("kube-system"), 60)
+        assert "it is a private key" in api.event_messages("kube-system")["InvalidSSHKeyFile"]
+    assert leaks(caplog.text, *api.event_messages("kube-system").values()) == []
 
 
 @pytest.mark.parametrize("api", ["embedded"], indirect=True)
@@ -76,10 +76,10 @@ def test_the_manager_shows_no_key_even_if_the_provider_does(
         f"--secure-port={port}",
         "--v=6",
     )
-    eventually(lambda: "FailedToInstallSSHKey" in api.told("kube-system"), 60, lambda: process.log)
+    eventually(lambda: "FailedToInstallSSHKey" in api.event_messages("kube-system"), 60, lambda: process.log)
     assert (
         f"The SSH key ssh-ed25519 {SHOWN} of user ada may be missing"
-        in api.told("kube-system")["FailedToInstallSSHKey"]
+        in api.event_messages("kube-system")["FailedToInstallSSHKey"]
     )
     eventually(lambda: cloud.console.ssh_keys("node-0001") == [("ada", PUBLIC)], 60, lambda: process.log)
     told = f"installed the SSH key ssh-ed25519 {SHOWN} of user ada on all instances"
@@ -87,4 +87,4 @@ def test_the_manager_shows_no_key_even_if_the_provider_does(
     pages = [ask(port, path, token=api.server.token)[1] for path in ("/configz", "/flagz", "/metrics", "/statusz")]
     assert 'ssh_key_controller_keys{state="installed"} 1.0' in pages[2]
     assert str(keys) in pages[0]
-    assert leaks(process.log, *api.told("kube-system").values(), *pages) == []
+    assert leaks(process.log, *api.event_messages("kube-system").values(), *pages) == []

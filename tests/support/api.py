@@ -145,7 +145,7 @@ class API:
         """The reasons of the Events about the object of that name, oldest first."""
         return [event["reason"] for event in self.events_of(name)]
 
-    def told(self, name: str) -> dict[str, str]:
+    def event_messages(self, name: str) -> dict[str, str]:
         """The messages of these Events, by reason."""
         return {event["reason"]: event["message"] for event in self.events_of(name)}
 

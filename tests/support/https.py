@@ -3,26 +3,36 @@ token or a certificate."""
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import random
 import socket
 import ssl
+import sys
 from pathlib import Path
 
 _RANDOM = random.SystemRandom()  # Hypothesis seeds the shared one
+_CLAIMS: list[socket.socket] = []  # names that end with the process
 
 
 def free_port() -> int:
     """A port of the loopback that is free now, for a program that starts in a moment.
 
     It is below the kernel's range for outgoing connections: one of those would otherwise take it
-    meanwhile, now and then. Other workers choose at random from 20,000 ports, too.
+    meanwhile, now and then. No other process gets it from here as long as this one lives, although
+    the program may take seconds to listen.
     """
     while True:
         port = _RANDOM.randrange(11_000, 31_000)
-        with socket.socket() as sock, contextlib.suppress(OSError):
-            sock.bind(("127.0.0.1", port))
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            if sys.platform == "linux":  # elsewhere there are no names without a file
+                claim.bind(f"\0port {port} of a test")
+            with socket.socket() as sock:
+                sock.bind(("127.0.0.1", port))
+        except OSError:
+            claim.close()
+        else:
+            _CLAIMS.append(claim)
             return port
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
-from cloudprovider.loading.diagnostics import raised_at, told_of
+from cloudprovider.loading.diagnostics import error_text, raised_at
 from cloudprovider.loading.registry import get_cloud_provider
 from cloudprovider.testing.conformance.bench import Bench
 from cloudprovider.testing.conformance.features import Feature
@@ -65,16 +65,16 @@ class ConformanceBase:
                 bench = Bench(lab, self.features, lambda: self.make_provider(lab), self.provider_name)
             except Exception as error:  # noqa: BLE001 - vendor boundary: reported once, for the whole class
                 node.stash[UNMADE] = True
-                pytest.fail(f"the provider cannot be made: {_told(error)}", pytrace=False)
+                pytest.fail(f"the provider cannot be made: {_text(error)}", pytrace=False)
             node.stash[BENCH] = bench
             node.addfinalizer(bench.close)
         assert bench.lab is lab, 'the fixture lab was made twice for one class: give it scope="module"'
         return bench
 
 
-def _told(error: Exception) -> str:
+def _text(error: Exception) -> str:
     """What is wrong, where, and what to do."""
     if isinstance(error, RegistryError):
         return str(error)
-    text, details = told_of(error)
+    text, details = error_text(error)
     return "\n  ".join([f"{text} ({raised_at(error)})", *details])

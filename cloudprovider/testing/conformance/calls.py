@@ -56,7 +56,7 @@ def attempt(call: Callable[[], R]) -> Outcome[R]:
         return Outcome(error=error)
 
 
-def told(problems: Iterable[str]) -> str:
+def one_a_line(problems: Iterable[str]) -> str:
     """All problems, one a line."""
     return "\n  ".join(["", *problems])
 
@@ -67,7 +67,7 @@ def right(what: str, check: Callable[..., R], answer: object, **facts: Any) -> R
     try:
         return check(answer, **facts)
     except WrongAnswer as wrong:
-        raise AssertionError(f"{what}:{told(wrong.problems)}") from None
+        raise AssertionError(f"{what}:{one_a_line(wrong.problems)}") from None
 
 
 def exists(method: Callable[[K], object], about: K) -> bool:

@@ -10,7 +10,7 @@ from cloudprovider.interface import Interface
 from cloudprovider.localinstance import LocalInstance
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.bench import name_of
-from cloudprovider.testing.conformance.calls import right, told, unwell
+from cloudprovider.testing.conformance.calls import one_a_line, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared
@@ -45,7 +45,7 @@ class LocalInstanceScenarios(ConformanceBase):
         answer: object = _local(trial.provider).local_node_name(name)
         assert isinstance(answer, str), f"local_node_name answered {answer!r}, not a text"
         problems = node_name_problems(answer)
-        assert not problems, f"local_node_name:{told(problems)}"
+        assert not problems, f"local_node_name:{one_a_line(problems)}"
         assert answer == name, f"local_node_name answered {answer!r}; the node's name is {name!r}"
 
     @scenario("M3", _LOCAL, hooks=_MACHINE)
@@ -69,7 +69,7 @@ class LocalInstanceScenarios(ConformanceBase):
             for field in _COMPARED
             if (mine := getattr(local, field)) and mine != (theirs := getattr(cloud, field))
         ]
-        assert not problems, f"the kubelet would write what the node controller corrects:{told(problems)}"
+        assert not problems, f"the kubelet would write what the node controller corrects:{one_a_line(problems)}"
 
     @scenario("M5", _LOCAL, hooks=(*_MACHINE, "outage"))
     def test_m5_an_outage_is_unknown(self, trial: Trial) -> None:

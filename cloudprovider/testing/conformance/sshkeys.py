@@ -118,7 +118,7 @@ class SSHKeyScenarios(ConformanceBase):
 
     @scenario("K8", _KEYS)
     def test_k8_no_key_is_shown(self, trial: Trial) -> None:
-        """No part of a key, public or not, is logged or told in an error."""
+        """No part of a key, public or not, is logged or part of an error."""
         with TextLog() as log:
             for data in (_ONE, *_JUNK):
                 outcome = attempt(partial(_keys(trial).add_ssh_key_to_all_instances, _USER, data))

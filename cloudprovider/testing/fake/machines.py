@@ -2,7 +2,7 @@
 appear.
 
 Shared by instances, zones, load balancers and routes. A node with a provider ID is looked up by
-that alone. Whoever calls holds the world's lock.
+that alone. The caller holds the world's lock.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Machines:
         if not provider_id.startswith(self._prefix):
             raise BadRequest(f"{provider_id} is not of this cloud: whether it exists is unknown here")
         instance_id = provider_id.removeprefix(self._prefix)
-        # Of an ID alone, the name can only be told where the ID was made from it.
+        # Of an ID alone, the name is only known where the ID was made from it.
         self._appear(instance_id.removeprefix("i-") if instance_id.startswith("i-") else "", provider_id, None)
         instance = self.world.by_id(instance_id)
         if instance is None:
@@ -118,7 +118,7 @@ class Machines:
 
 
 def _brought(node: V1Node) -> tuple[Address, ...]:
-    """The IPs that a node brings along: those that its kubelet was told, or else those that it
+    """The IPs that a node brings along: those that its kubelet was given, or else those that it
     has."""
     provided = provided_node_ip(node)
     if provided:

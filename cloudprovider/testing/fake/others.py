@@ -130,7 +130,7 @@ def _deleted(_: Any, cluster_name: str, route: Route) -> list[Key]:
 
 
 class FakeRoutes(Part, Routes):
-    """Routes of one fake cloud. There is one rule for a destination, whoever made it."""
+    """Routes of one fake cloud. There is one rule for a destination, no matter who made it."""
 
     @override
     @carried()

@@ -128,7 +128,7 @@ class Cluster:
 
 
 class World:
-    """All that is in one cloud. Whoever reads or changes it holds `lock`."""
+    """All that is in one cloud. A caller that reads or changes it holds `lock`."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()

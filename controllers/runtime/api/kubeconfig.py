@@ -210,7 +210,7 @@ class _KubeConfig:
         source: Source
         if "auth-provider" in user:
             document = document_for_loader(cluster_seen, user_seen)
-            self._provider_token(document)  # where it cannot give one, that is told at the start
+            self._provider_token(document)  # where it cannot give one, the start says so
             source = AuthProvider(lambda: self._provider_token(document))
         elif "tokenFile" in user:
             source = TokenFile(user["tokenFile"], user.get("token", ""))

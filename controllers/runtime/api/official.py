@@ -1,4 +1,4 @@
-"""What the official client is told of our server, for vendors, and what it makes of a kubeconfig
+"""How the official client is set up for our server, for vendors, and what it makes of a kubeconfig
 (before stage 1).
 
 Only kubeconfigs with an auth provider are read by the official client, as it alone knows how to

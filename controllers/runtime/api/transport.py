@@ -169,8 +169,8 @@ class Transport:
     def discard_idle(self, since: float) -> None:
         """Close what is idle, and was then."""
         with self._lock:
-            old = [connection for connection in self._idle if connection.heard <= since]
-            self._idle = deque(connection for connection in self._idle if connection.heard > since)
+            old = [connection for connection in self._idle if connection.last_received <= since]
+            self._idle = deque(connection for connection in self._idle if connection.last_received > since)
         for connection in old:
             self.discard(connection)
 
@@ -178,7 +178,7 @@ class Transport:
         """End what waits on a connection on which nothing came since then: streams, and
         requests."""
         with self._lock:
-            silent = [connection for connection in self._live if connection.heard <= since]
+            silent = [connection for connection in self._live if connection.last_received <= since]
         for connection in silent:
             connection.life.interrupt()
 
@@ -228,7 +228,7 @@ class Transport:
                 if self.closed or not self._idle:
                     return None
                 connection = self._idle.pop()
-            idle = now - connection.heard
+            idle = now - connection.last_received
             # Looked at however short it was idle: a server may close right after an answer, and a
             # write that is sent into the closing connection fails without telling whether it was
             # applied.
@@ -252,7 +252,7 @@ class Transport:
                 surplus.append(connection)
             else:
                 self._idle.append(connection)
-                while len(self._idle) > MAX_IDLE or now - self._idle[0].heard >= IDLE_SECONDS:
+                while len(self._idle) > MAX_IDLE or now - self._idle[0].last_received >= IDLE_SECONDS:
                     surplus.append(self._idle.popleft())
         for old in surplus:
             self.discard(old)

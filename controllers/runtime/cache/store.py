@@ -345,7 +345,7 @@ class Derived(Generic[A, R]):
     """Remembers what `make` returned for each object of the last call, for sweeps that look at all
     objects again and again. For one thread at a time.
 
-    Objects are told apart by their identity: a cache never changes one, it replaces it.
+    Objects are distinguished by their identity: a cache never changes one, it replaces it.
     """
 
     def __init__(self, make: Callable[[A], R]) -> None:

@@ -37,7 +37,7 @@ _NODE_LEFT_OUT: Final = {
 _LONGEST_SHARED: Final = 128
 _MOST_SHARED: Final = 2048
 """Most strings come once (versions, UIDs, times), few in many objects. A small table is emptied
-often, which costs a copy of those few; a large one keeps what nobody else does any more."""
+often, which costs a copy of those few; a large one keeps what nothing else does any more."""
 _MOST_FIELD_SETS: Final = 8
 _PLAIN: Final = frozenset({type(None), bool, int, float, datetime})
 

@@ -80,7 +80,7 @@ class Elector:
         self._error: Exception | None = None  # why the last try failed
         self._races = 0
         self._watch = LeaseWatch(
-            self._api, settings, see=self._told, changed=self._wake, pause=self._jittered, clock=clock
+            self._api, settings, see=self._see_and_wake, changed=self._wake, pause=self._jittered, clock=clock
         )
         self._said_lost = threading.Lock()  # held for good once `on_lost` is called
         self._thread = threading.Thread(target=self._run, name="leader-election", daemon=True)
@@ -265,7 +265,7 @@ class Elector:
         if holder and holder not in (before, self.settings.identity):
             log.info("the leader of %s is %s; this process stands by", self.settings.lease, holder)
 
-    def _told(self, lease: Lease | None) -> None:
+    def _see_and_wake(self, lease: Lease | None) -> None:
         self._see(lease)
         self._wake()
 

@@ -35,7 +35,7 @@ class Connection:
         "_stream",
         "_tls",
         "context",
-        "heard",
+        "last_received",
         "life",
         "opened",
         "reader",
@@ -51,7 +51,7 @@ class Connection:
         self._poll_write = select.poll()
         self.context = context
         self.opened = clock.monotonic()
-        self.heard = self.opened  # when the last byte came
+        self.last_received = self.opened  # when the last byte came
         self.requests = 0
         self.reader = Reader(self.recv)
 
@@ -110,7 +110,7 @@ class Connection:
                 continue
             if not data and self.life.interrupted:
                 raise Interrupted
-            self.heard = self.life.clock.monotonic()
+            self.last_received = self.life.clock.monotonic()
             return data
 
     def quiet(self) -> bool:

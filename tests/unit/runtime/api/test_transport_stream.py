@@ -400,7 +400,7 @@ class TestHalfOpen:
             doubts.unanswered(clock.monotonic())
             clock.advance(1)
             go_on.set()
-            eventually(lambda: connection.heard == clock.monotonic())
+            eventually(lambda: connection.last_received == clock.monotonic())
             self.answered(transport, clock)
             went.set()
             assert slow.outcome()[2] == b"ab"
