@@ -35,6 +35,7 @@ class RouteTable:
         self._claimed: set[IPNetwork] = set()
         self.listed_at = -math.inf
         """When the last listing began."""
+        self._taken_in = -math.inf
         self._with_addresses: bool | None = None
         self.version = 0
         """How many listings there were; 0 means that nothing is known."""
@@ -63,8 +64,9 @@ class RouteTable:
 
     @property
     def age(self) -> float:
-        """Seconds since the last listing began; inf without one."""
-        return self._clock.monotonic() - self.listed_at
+        """Seconds since the last listing was taken in, as it may take long itself; inf without
+        one."""
+        return self._clock.monotonic() - self._taken_in
 
     @property
     def addresses_count(self) -> bool:
@@ -97,7 +99,7 @@ class RouteTable:
                     self._index(net, entry)
             if routes:
                 self._with_addresses = any(route.enable_node_addresses for route in routes)
-            self.listed_at = started
+            self.listed_at, self._taken_in = started, self._clock.monotonic()
             self.version += 1
 
     @contextmanager

@@ -181,6 +181,23 @@ def test_nothing_is_deleted_on_an_old_listing() -> None:
 
 
 @pytest.mark.row("R3")
+def test_a_listing_that_takes_longer_than_the_interval_is_fresh_when_it_ends() -> None:
+    def slow() -> None:
+        assert bench.cloud.count("list") <= 2
+        bench.clock.advance(15)
+
+    bench = with_n1(route("10.244.1.0/24", "n1"))
+    bench.cloud.while_listing = slow
+    bench.start()
+    bench.clock.advance(60)
+    bench.remove("n1")
+    bench.add("n2", "10.244.1.0/24")
+    bench.work("n2")
+    assert [call for call, _ in bench.cloud.calls] == ["list", "list", "delete", "create"]
+    assert bench.conditions() == [("n2", *CREATED)]
+
+
+@pytest.mark.row("R3")
 def test_the_same_range_passes_on_only_when_its_holder_is_gone_for_good() -> None:
     bench = Bench(route("10.244.1.0/24", "old"))
     bench.add("old", "10.244.1.0/24")
