@@ -82,6 +82,7 @@ class ServiceReconciler:
         """Take steps until there is none; returns the seconds until something is due again, inf if
         nothing is. A step that fails does not keep away the others; then its error is raised."""
         gathering = not self._sync.is_due(key)
+        self._records.begin(key)
         service, record = self._newest(key, self._services.get(key))
         view = ServiceView(service=service, record=record, scope=self._scope, gathering=gathering)
         failures: list[Exception] = []

@@ -130,6 +130,7 @@ class Records:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._records: dict[str, Record] = {}
+        self._rewound: set[str] = set()
 
     def get(self, key: str) -> Record | None:
         """The record of a Service."""
@@ -148,14 +149,22 @@ class Records:
             self._records.setdefault(key, record)
 
     def rewind(self, key: str) -> None:
-        """The API server was restored from a backup: what we wrote counts as not written. The
-        cloud's word stays."""
+        """The API server was restored from a backup: what we wrote counts as not written, from the
+        key's next run on. The cloud's word stays."""
+        with self._lock:
+            if key in self._records:
+                self._rewound.add(key)
+
+    def begin(self, key: str) -> None:
+        """A run of the key begins. One under way meanwhile would have put its own record over what
+        was rewound."""
         with self._lock:
             record = self._records.get(key)
-            if record is not None:
+            if key in self._rewound and record is not None:
                 state = _REWOUND.get(record.state, record.state)
                 record = evolve(record, state=state, version="", written=None)
                 self._records[key] = evolve(record, new_status=True, restore_at=0.0)
+            self._rewound.discard(key)
 
     def drop(self, key: str) -> None:
         """Forget it; does nothing where there is none."""

@@ -122,6 +122,26 @@ def test_a_status_lost_in_a_restored_server_is_written_again_without_asking_the_
     assert _web(bench)["status"]["loadBalancer"]["ingress"]
 
 
+@pytest.mark.row("K2")
+def test_nor_is_it_lost_when_the_cloud_is_looked_at_in_that_moment(bench: Bench) -> None:
+    def restore(*_: object) -> None:
+        bench.cloud.during = lambda *_: None
+        bench.server.version = 10
+        bench.server.edit("default/web", lambda raw: raw.update(status={"loadBalancer": {}}))
+        bench.server.edit("default/web", lambda raw: raw["metadata"].update(finalizers=[], annotations={}))
+        bench.see()
+
+    bench.serve()
+    written = _web(bench)
+    bench.cloud.during = restore
+    bench.clock.advance(1800.0)
+    bench.settle()
+    assert bench.cloud.methods() == ["get"]
+    for part in ("finalizers", "annotations"):
+        assert _web(bench)["metadata"][part] == written["metadata"][part]
+    assert _web(bench)["status"] == written["status"]
+
+
 def test_targets_that_vanish_from_the_cache_alone_are_not_taken_out(bench: Bench) -> None:
     bench.serve()
     lost = bench.nodes.objects.pop("n1")
