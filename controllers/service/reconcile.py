@@ -70,7 +70,7 @@ class ServiceReconciler:
             if after < math.inf:
                 result = Result(requeue_after=after, priority=DRIFT, routine=True)
         except TooEarly as pause:
-            return Result(requeue_after=pause.seconds)
+            return Result(requeue_after=pause.seconds, early=True)
         except ServiceGone as gone:
             log.debug("%s; its event is on the way, and brings what is left to do", gone)
         finally:

@@ -10,7 +10,8 @@ the run ended with                   then                                       
 ===================================  ================================================  ==================
 None or ``DONE``                     backoff forgotten                                 success
 ``Result(requeue_after=s)``          backoff forgotten, again in s seconds, with       requeue_after
-                                     `priority`, or that of this run if it is None
+                                     `priority`, or that of this run if it is None;
+                                     if `early`, the backoff stays
 exception with `retry_after` over 0  again in that many seconds, at least, and         retry_after
                                      an ApiError no sooner than with backoff
 ``TerminalError``                    backoff forgotten, not again                      terminal
@@ -221,9 +222,10 @@ class Requeuer(Generic[K]):
                 self._queue.done(key)
 
     def _succeeded(self, key: K, result: Result) -> None:
-        self._queue.forget(key)
-        self._failures.succeeded(key)
-        self._awaiting_server.discard(key)
+        if not result.early:
+            self._queue.forget(key)
+            self._failures.succeeded(key)
+            self._awaiting_server.discard(key)
         if self._outage is not None:
             self._outage.settled((self._name, key))
         if result.requeue_after is None:

@@ -23,6 +23,8 @@ class Result:
     priority: int | None = None
     routine: bool = False
     """Nothing is left to do: it runs again only because time passes."""
+    early: bool = False
+    """What failed before was not tried again, as it is not time yet: it counts as failing still."""
 
 
 DONE = Result()

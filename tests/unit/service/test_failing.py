@@ -5,6 +5,7 @@ test_sequences.py; over the decision alone: test_starving.py.
 from __future__ import annotations
 
 import gc
+import logging
 import weakref
 from contextlib import suppress
 
@@ -135,6 +136,19 @@ def test_a_cloud_that_says_later_is_asked_the_same_again_then_and_ensured_in_its
     bench.settle(rounds=50, step=900.0)
     [balancer] = bench.cloud.balancers.values()
     assert balancer.nodes == bench.wanted_nodes(), "the ensure period is over"
+
+
+def test_what_was_not_asked_again_yet_is_not_called_over(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    bench.cloud.fail["ensure"] = RetryError("still building", 30.0)
+    _move(bench, "192.0.2.77")
+    bench.settle(rounds=75)
+    _join(bench)
+    bench.settle()
+    assert "over after" not in caplog.text
+    bench.cloud.fail.clear()
+    bench.settle(rounds=40)
+    assert "RetryError, 3 failures of key default/web; the last one succeeded" in caplog.text
 
 
 @pytest.mark.row("S22")
