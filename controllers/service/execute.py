@@ -283,6 +283,8 @@ class Executor:
         if view.service is None or uid_of(view.service) != record.uid:
             self._api.prove_gone(key, record.uid)
             failure = "DeleteLoadBalancerFailed", "Error deleting load balancer"
+        else:
+            self._api.prove_unwanted(key, view.service)
         self._cloud.not_too_early(record, "delete")
         service, unseen = record.service, record.state is State.UNSEEN
         state = State.UNSEEN if unseen else State.UNSURE

@@ -12,6 +12,7 @@ from controllers.runtime.api import ApiError, NotFound, RestClient
 from controllers.runtime.cache import NODES, SERVICES, MalformedObject, split_key, uid_of
 from controllers.runtime.clock import Clock, wait_for
 from controllers.runtime.write import ObjectReplaced, Patch, patch
+from controllers.service.changes import wants_load_balancer_from_us
 from controllers.service.cloud import TooEarly
 from controllers.service.targets import Targets, targets
 
@@ -73,6 +74,14 @@ class ServiceAPI:
         for raw in self._named(key):
             if raw.get("metadata", {}).get("uid") == uid:
                 raise CacheBehind(f"Service {key} is not in our cache, but the API server has it, with UID {uid}")
+
+    def prove_unwanted(self, key: str, service: V1Service) -> None:
+        """Return when the Service is being deleted, or the API server too shows that no load
+        balancer of ours is wanted; else CacheBehind. Raises ServiceGone, and MalformedObject."""
+        if service.metadata is not None and service.metadata.deletion_timestamp is not None:
+            return
+        if wants_load_balancer_from_us(self.newest(key, service)):
+            raise CacheBehind(f"Service {key} wants a load balancer again, but our cache does not show it yet")
 
     def confirmed(self, present: Targets, *, may_be_empty: bool) -> Targets:
         """The targets, after the API server confirmed it should there be none; raise CacheBehind

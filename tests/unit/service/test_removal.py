@@ -138,8 +138,9 @@ def _warnings(bench: Bench) -> set[str]:
 def test_a_wish_that_comes_back_before_the_cache_shows_our_release_is_built_with_the_finalizer_on(bench: Bench) -> None:
     bench.server.set_type(KEY, "ClusterIP")
     bench.see()
-    bench.server.set_type(KEY, "LoadBalancer")  # while the cloud deletes; our release comes after it
+    bench.cloud.during = lambda *_: bench.server.set_type(KEY, "LoadBalancer")  # our release comes after it
     bench.work()
+    bench.cloud.during = lambda *_: None
     assert bench.cloud.methods() == ["delete"]
     assert not bench.server.services[KEY]["metadata"].get("finalizers")
     bench.see(1)  # the wish, with the finalizer as it was before our release

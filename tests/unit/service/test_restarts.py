@@ -161,6 +161,19 @@ def test_a_service_that_went_meanwhile_is_not_built(bench: Bench, gone: str) -> 
     assert bench.cloud.methods() == []
 
 
+@pytest.mark.row("S3")
+def test_a_new_process_whose_cache_is_behind_deletes_nothing_that_is_wanted_again(bench: Bench) -> None:
+    bench.serve()
+    bench.server.set_type("default/web", "ClusterIP")
+    bench.start()  # from here on the watch is silent
+    bench.server.set_type("default/web", "LoadBalancer")
+    bench.work()
+    assert bench.cloud.methods() == []
+    bench.settle()
+    assert bench.cloud.methods() == ["ensure"]
+    assert bench.server.services["default/web"]["status"]["loadBalancer"]["ingress"]
+
+
 def _port(service: V1Service) -> int:
     (port,) = ports_of(service)
     return port.port
