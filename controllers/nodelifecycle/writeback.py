@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from cloudprovider.helpers import provider_id_of
+from cloudprovider.helpers import is_ready, provider_id_of
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.nodelifecycle import changes
 from controllers.nodelifecycle.changes import Attention
@@ -131,7 +131,7 @@ class NodeWriter:
         version is checked first."""
         path = NODES.key_path(key)
         provider_id, uid = provider_id_of(node), uid_of(node)
-        announced = changes.is_announced(node)
+        announced, moved = changes.is_announced(node), self._shared.machines.moved(node)
         attempts = _DELETE_ATTEMPTS
         try:
             while True:
@@ -146,6 +146,8 @@ class NodeWriter:
                 node = NODES.parse(self._rest.get(path))
                 same = (uid_of(node), provider_id_of(node)) == (uid, provider_id)
                 same = same and (changes.is_announced(node) or not announced)  # the announcement was the only evidence
+                # A kubelet that is on another machine by now would not register again.
+                same = same and not is_ready(node) and self._shared.machines.moved(node) == moved
                 if not same or self._attention(node) is not Attention.ASK:
                     log.info("node %s is not deleted: it has changed since the cloud was asked", key)
                     self._shared.votes.forget(key)

@@ -228,6 +228,27 @@ def test_what_changed_since_the_cloud_was_asked_is_left_alone(change: Callable[[
     assert not bench.server.created
 
 
+@pytest.mark.row("N16")
+@pytest.mark.parametrize("ready", ["True", "False"])
+def test_a_node_whose_new_machine_reports_while_it_is_deleted_is_created_anew(ready: str) -> None:
+    bench = _bench(moves=False)
+    bench.put("witness", provider_id="fake://witness", ready="True")
+    bench.put("n0", provider_id=OLD, ready="False", machine="first", version="8")
+    _asked(bench)
+    bench.sweep()
+    reported = raw_node("n0", provider_id=OLD, ready=ready, machine="second", version="9")
+    bench.server.before = lambda *_: bench.server.nodes.update(n0=reported)  # the cache does not show it yet
+    _asked(bench)
+    assert len(bench.server.deletes) == 1
+    assert not bench.server.deleted, "its kubelet goes on with this Node, and would not register again"
+    bench.server.before = nothing
+    before = bench.lister.objects["n0"]
+    bench.triggers.on_update(before, bench.put("n0", provider_id=OLD, ready=ready, machine="second", version="9"))
+    _asked(bench)
+    _asked(bench)
+    assert bench.server.created == [("n0", True), ("n0", False)]
+
+
 def test_a_node_with_finalizers_is_not_deleted() -> None:
     bench = _bench()
     _asked(bench)
