@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from cloudprovider import InstanceMetadata, InstanceState
+from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, NotImplementedByProvider
 from cloudprovider.helpers import provider_id_of
+from controllers.cloudcalls import InvalidAnswer
 from controllers.nodelifecycle import changes
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from controllers.nodelifecycle.shared import Shared
 
 log = logging.getLogger(__name__)
+
+_NONE: Final = (InstanceNotFound, NotImplementedByProvider, InvalidAnswer)
+"""There is no other instance of the name, or none that this provider can name. After any other
+failure it is unknown."""
 
 Successor = tuple["V1Node", InstanceMetadata | Exception] | None
 """A node whose instance is gone, and what the cloud says of its name; None when not asked."""
@@ -56,10 +61,13 @@ class OwnerEvents:
             return
         node, found = answer
         known, machines = provider_id_of(node), self._shared.machines
-        machines.succeeded(node, "")
         if isinstance(found, Exception):
             log.debug("node %s: no instance is known by its name: %s", key, found)
-        elif found.provider_id and not self._cloud.same_provider_id(known, found.provider_id):
+            if isinstance(found, _NONE):
+                machines.succeeded(node, "")
+        elif not found.provider_id or self._cloud.same_provider_id(known, found.provider_id):
+            machines.succeeded(node, "")
+        else:
             machines.succeeded(node, found.provider_id)
             log.warning("node %s: instance %s is gone and instance %s now has its name", key, known, found.provider_id)
             what = (

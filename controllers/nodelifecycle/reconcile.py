@@ -185,6 +185,8 @@ class NodeLifecycleReconciler:
         if moved:
             successor = self._shared.machines.successor(node)
             if successor is None:
+                why = "its kubelet runs on another machine, and the cloud has not said which instance has its name"
+                votes = self._why(key, votes, why)
                 return self._look_again(key, votes, self._options.answer_period / 2)
             why = "its kubelet runs on another machine, and the cloud has no other instance of its name"
             if successor:

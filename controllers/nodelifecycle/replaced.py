@@ -43,6 +43,10 @@ def machine_of(node: V1Node) -> tuple[str, str]:
     return ("", "") if info is None else (info.machine_id or "", info.system_uuid or "")
 
 
+def _speaker(node: V1Node) -> object:
+    return uid_of(node), machine_of(node)
+
+
 def registration(raw: dict[str, Any], *, keep_pod_cidrs: bool) -> dict[str, Any]:
     """The Node to be created in place of this one, both as the API has them. Pure.
 
@@ -84,7 +88,7 @@ class Machines:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
-        self._successors: dict[str, tuple[str, str]] = {}
+        self._successors: dict[str, tuple[object, str]] = {}
 
     def exists(self, node: V1Node, now: float) -> None:
         """The cloud calls the instance of this version of the node existing."""
@@ -107,15 +111,15 @@ class Machines:
         return known is not None and any(machine) and machine != known.machine
 
     def succeeded(self, node: V1Node, provider_id: str) -> None:
-        """The cloud knows this instance by the node's name; "": none, or it does not say."""
+        """The cloud knows this instance by the node's name; "": none, or it cannot say."""
         with self._lock:
-            self._successors[key_of(node)] = (uid_of(node), provider_id)
+            self._successors[key_of(node)] = (_speaker(node), provider_id)
 
     def successor(self, node: V1Node) -> str | None:
         """The provider ID of the instance that has the node's name now; "" without one, None where
-        the cloud has not answered yet."""
-        uid, found = self._successors.get(key_of(node), ("", ""))
-        return found if uid == uid_of(node) else None
+        the cloud has not answered since the kubelet reports this machine."""
+        speaker, found = self._successors.get(key_of(node), (None, ""))
+        return found if speaker == _speaker(node) else None
 
     def keep(self, names: Collection[str]) -> None:
         """Forget all but these nodes."""

@@ -4,11 +4,13 @@ Node."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState
+from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Throttled
+from controllers.cloudcalls import CallFailed
 from controllers.nodelifecycle.replaced import SETTLED, Machines, registration
 from controllers.runtime.api import AlreadyExists, Forbidden, ServerError
 from tests.support.controllers import nothing, parsed_node, refuse
@@ -247,6 +249,46 @@ def test_a_node_whose_new_machine_reports_while_it_is_deleted_is_created_anew(re
     _asked(bench)
     _asked(bench)
     assert bench.server.created == [("n0", True), ("n0", False)]
+
+
+@pytest.mark.row("N16")
+@pytest.mark.parametrize(
+    "trouble", ["before it moved", "comparison", CallFailed("the cloud is on fire"), Throttled("slower")], ids=str
+)
+def test_a_node_is_not_deleted_before_the_cloud_has_said_who_has_the_name_now(trouble: str | Exception) -> None:
+    bench = _bench(moves=False)
+    bench.put("witness", provider_id="fake://witness", ready="True")
+    before = bench.put("n0", provider_id=OLD, ready="False", machine="first", version="8")
+    compares = bench.cloud.same_provider_id
+    if trouble == "before it moved":  # the new machine was not there yet
+        bench.cloud.by_name["n0"] = InstanceNotFound("no such name")
+        _asked(bench)
+        bench.cloud.by_name["n0"] = InstanceMetadata(provider_id=NEW)
+    moved = bench.put("n0", provider_id=OLD, ready="False", machine="second", version="9")
+    bench.triggers.on_update(before, moved)
+    if isinstance(trouble, Exception):
+        bench.cloud.by_name["n0"] = trouble
+    elif trouble == "comparison":
+        bench.cloud.same_provider_id = _fails  # type: ignore[method-assign]
+    for _ in range(20):
+        bench.clock.advance(PERIOD)
+        bench.sweep()
+        bench.run("n0")
+        if trouble != "before it moved":
+            for name in bench.take_successors():
+                with suppress(CallFailed):
+                    bench.events.fetch_successors([name], bench.events.report_successor)
+    assert not bench.server.deletes
+    assert [m for m in bench.recorder.messages() if "has not said which instance has its name" in m]
+    bench.cloud.by_name["n0"] = InstanceMetadata(provider_id=NEW)
+    bench.cloud.same_provider_id = compares  # type: ignore[method-assign]
+    _asked(bench)
+    _asked(bench)
+    assert bench.server.created == [("n0", True), ("n0", False)]
+
+
+def _fails(one: str, other: str) -> bool:
+    raise CallFailed("the provider's same_provider_id failed")
 
 
 def test_a_node_with_finalizers_is_not_deleted() -> None:
