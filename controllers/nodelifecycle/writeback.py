@@ -23,6 +23,8 @@ from controllers.runtime.api import (
     NotFound,
     RestClient,
     ServerError,
+    TooManyRequests,
+    Unauthorized,
     Unreachable,
 )
 from controllers.runtime.cache import NODES, is_newer, key_of, uid_of, version_of
@@ -217,7 +219,7 @@ class NodeWriter:
             self._rest.request("POST", NODES.path(), query={"dryRun": "All"}, body=new)
         except AlreadyExists:
             return ""  # the last thing that it checks
-        except (Unreachable, ServerError):
+        except (Unreachable, ServerError, TooManyRequests, Unauthorized):
             raise
         except ApiError as error:
             missing = "missing permission: create on nodes: " if isinstance(error, Forbidden) else ""
@@ -225,7 +227,8 @@ class NodeWriter:
         return ""
 
     def finish(self, key: str) -> None:
-        """Create the node that was deleted to be registered again, if any. Raises ApiError."""
+        """Create the node that was deleted to be registered again, if any. Raises ApiError: then it
+        is tried again, by the queue and by each sweep."""
         unfinished = self._unfinished.get(key)
         if unfinished is None:
             return
@@ -234,12 +237,6 @@ class NodeWriter:
         except AlreadyExists:  # its kubelet was faster, or the answer got lost
             self._unfinished.pop(key, None)
             return
-        except (Unreachable, ServerError):
-            raise  # tried again by the queue, and by each sweep
-        except ApiError:
-            self._unfinished.pop(key, None)
-            log.exception("node %s was deleted and cannot be created anew: restart its kubelet", key)
-            raise
         self._unfinished.pop(key, None)  # a sweep may have seen the new node already
         self._shared.recorder.event(
             made,

@@ -12,7 +12,7 @@ import pytest
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Throttled
 from controllers.cloudcalls import CallFailed
 from controllers.nodelifecycle.replaced import SETTLED, Machines, registration
-from controllers.runtime.api import AlreadyExists, Forbidden, ServerError
+from controllers.runtime.api import AlreadyExists, ApiError, Forbidden, ServerError, TooManyRequests, Unauthorized
 from tests.support.controllers import nothing, parsed_node, refuse
 from tests.unit.nodelifecycle.support import OTHER, PERIOD, SHUTDOWN, UNINITIALIZED, Bench, node, raw_node
 
@@ -289,6 +289,45 @@ def test_a_node_is_not_deleted_before_the_cloud_has_said_who_has_the_name_now(tr
 
 def _fails(one: str, other: str) -> bool:
     raise CallFailed("the provider's same_provider_id failed")
+
+
+@pytest.mark.row("N16")
+@pytest.mark.parametrize("busy", [TooManyRequests("busy", status=429), Unauthorized("token expired", status=401)])
+def test_a_server_that_takes_no_request_for_a_moment_does_not_cost_the_node(busy: ApiError) -> None:
+    bench = _bench()
+    _asked(bench)
+
+    def broken(name: str, body: dict[str, Any]) -> None:
+        if "spec" in body and ("n0", False) in bench.server.created:
+            raise busy
+
+    bench.server.before = broken
+    bench.clock.advance(PERIOD)
+    [result] = bench.run("n0").values()
+    assert result is busy
+    bench.server.before = nothing
+    assert "n0" in bench.sweep()
+    bench.run("n0")
+    assert bench.server.nodes["n0"]["spec"] == {"taints": [UNINITIALIZED]}
+
+
+@pytest.mark.row("N16")
+def test_a_dry_run_that_a_busy_server_does_not_take_says_nothing_of_the_new_node() -> None:
+    bench = _bench(ready="False")
+    bench.put("witness", provider_id="fake://witness", ready="True")
+    _asked(bench)
+    bench.sweep()
+    busy = TooManyRequests("busy", status=429)
+
+    def broken(name: str, body: dict[str, Any]) -> None:
+        if "spec" in body:
+            raise busy
+
+    bench.server.before = broken
+    bench.clock.advance(PERIOD)
+    [result] = bench.run("n0").values()
+    assert result is busy
+    assert not bench.server.deletes
 
 
 def test_a_node_with_finalizers_is_not_deleted() -> None:
