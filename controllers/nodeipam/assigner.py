@@ -181,11 +181,11 @@ class Assigner:
         return found
 
     def gone(self, uid: str, name: str) -> None:
-        """The node with this UID is proved gone: what it had is free."""
+        """The node with this UID is proved gone: what it had is free, unless another one has it."""
         self.barrier.settle(name, uid)
         held = self.ledger.get(uid)
         if self.ledger.release(uid) and held is not None:
-            log.info("node %s is gone: %s can be given again", name, _text(held.kept) or "nothing")
+            log.info("node %s is gone, which had %s", name, _text(held.kept) or "nothing")
         self.pending.wake(self._room())
 
     def report(self, name: str, reason: str, text: str) -> None:
@@ -198,22 +198,21 @@ class Assigner:
         """Free what a node has that the cache does not show, once a quorum read says it is gone."""
         raw = self.read(held.name)
         facts = None if raw is None else facts_of_raw(raw)
+        if facts is not None and facts.ranges:
+            self.saw(facts, raw)  # first: a Node that was created anew may have its former one's
         if facts is None or facts.uid != held.uid:
             self.gone(held.uid, held.name)
-        elif facts.ranges:
-            self.saw(facts, raw)
 
     def again(self, facts: NodeFacts) -> NodeFacts | None:
         """The node as it is now, by quorum read; None when this one is gone, or has ranges."""
         raw = self.read(facts.name)
         found = None if raw is None else facts_of_raw(raw)
+        if found is not None and found.ranges:
+            self.saw(found, raw)
         if found is None or found.uid != facts.uid:
             self.gone(facts.uid, facts.name)
             return None
-        if found.ranges:
-            self.saw(found, raw)
-            return None
-        return found
+        return None if found.ranges else found
 
     def _written(self, facts: NodeFacts, ranges: Sequence[IPNetwork]) -> None:
         self.ledger.saw(facts.name, facts.uid, tuple(ranges))

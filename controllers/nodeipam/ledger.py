@@ -88,7 +88,7 @@ class Ledger:
             # has put it onto another node meanwhile, a new one: the first stays kept (`doubted`)
             # until the API server has one of them.
             held = self._holdings.get(uid)
-            if held is not None and held.counts and (held.written or not self._overlapping(uid, held.ranges)):
+            if held is not None and held.counts and (held.written or not self._overlapping(name, held.ranges)):
                 return held.ranges
             if not all(pool.free for pool in self.pools):
                 return None
@@ -102,7 +102,7 @@ class Ledger:
         Returns the names of those others; with any, nothing was given.
         """
         with self._lock:
-            others = self._overlapping(uid, ranges)
+            others = self._overlapping(name, ranges)
             held = self._holdings.get(uid)
             if not others and (held is None or not held.written):
                 self._replace(held, Holding(name, uid, ranges, written=False))
@@ -122,7 +122,7 @@ class Ledger:
             else:
                 self._drop(uid)
                 self._put(Holding(name, uid, ranges, written=True, counts=counts))
-            return self._overlapping(uid, ranges) if counts else ()
+            return self._overlapping(name, ranges) if counts else ()
 
     def too_wide(self, ranges: Ranges) -> str:
         """Which ranges take more than one block of a pool, and how many; "" when none does."""
@@ -198,13 +198,15 @@ class Ledger:
                 self._count(pool, net, pool.give_back)
         return True
 
-    def _overlapping(self, uid: str, ranges: Ranges) -> tuple[str, ...]:
+    def _overlapping(self, name: str, ranges: Ranges) -> tuple[str, ...]:
+        """The other nodes with ranges that overlap with these, by name: of two Nodes of one name
+        one is gone."""
         found: dict[str, None] = {}
         for net in ranges:
             intervals, own = self._ranges[net.version], _interval(net)
             for interval in (own, *intervals.around(own), *intervals.inside(own)):
                 found |= self._holders.get((net.version, interval), {})
-        return tuple(self._holdings[other].name for other in found if other != uid)
+        return tuple(other for uid in found if (other := self._holdings[uid].name) != name)
 
     def _count(self, pool: CIDRSet, net: IPNetwork, change: Callable[[IPNetwork], None]) -> None:
         before = pool.used

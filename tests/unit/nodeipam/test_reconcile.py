@@ -4,11 +4,13 @@ nodes, others."""
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from controllers.nodeipam.changes import SEAL
+from controllers.nodeipam.reconcile import NoRangeLeft
 from controllers.nodeipam.triggers import START
 from controllers.runtime.api import Conflict, Forbidden, Unreachable
 from tests.unit.nodeipam.objects import PREFIX, Leader, Server, leads, lost, started
@@ -195,6 +197,34 @@ def test_a_node_recreated_under_its_name_is_another_one() -> None:
     leader.see("a")
     assert server.ranges() == {"a": ["10.0.0.64/26"]}
     assert leader.ledger.pools[0].used == 1
+
+
+@pytest.mark.parametrize("cached", [False, True], ids=["the cache lacks it yet", "the cache has it"])
+def test_a_node_created_anew_with_its_range_keeps_it_from_those_that_wait(cached: bool) -> None:
+    server = Server()
+    for number in range(4):
+        server.create(f"n{number}", f"10.0.0.{number * 64}/26")
+    leader = leads(server)
+    leader.join("late")
+    server.delete("n1")
+    server.create("n1", "10.0.0.64/26")
+    leader.sync()
+    if not cached:
+        leader.cache.pop("n1")
+
+    def at_once(name: str) -> None:
+        with suppress(NoRangeLeft):
+            leader.reconciler.reconcile(name)
+
+    leader.assigner.pending._bring_back = at_once  # another worker is free
+    assert leader.run("n1") == []
+    assert server.ranges()["late"] == []
+    assert "PodCIDRConflict" not in leader.events.reasons()
+    leader.see("n1")
+    server.judge()
+    server.delete("n1")
+    leader.see("n1")
+    assert server.ranges()["late"] == ["10.0.0.64/26"]
 
 
 def test_a_node_that_goes_while_it_is_written_gives_its_range_back() -> None:
