@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cloudprovider import InstanceMetadata, InstanceNotFound
-from cloudprovider.helpers.providerid import provider_id_of
+from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, Answer, InvalidAnswer
@@ -88,6 +88,8 @@ class NodeReconciler:
         if node is None:
             self._memory.forget(key)
             return None
+        if self._is_foreign(node):
+            return None
         if isinstance(answer, Exception):
             raise answer
         entry = self._memory.of(node)
@@ -115,6 +117,10 @@ class NodeReconciler:
         else:
             self._report_late(key, latest, entry)
         return None
+
+    def _is_foreign(self, node: V1Node) -> bool:
+        # The triggers look at that, too, but another cloud's manager may give a node its ID later.
+        return ownership(provider_id_of(node), self._cloud.provider_id_prefixes) is Ownership.FOREIGN
 
     def _too_early(self, node: V1Node) -> float:
         """Seconds for which an initialised node keeps the taint that was set again."""
@@ -247,7 +253,7 @@ class NodeReconciler:
         nodes = []
         for key in keys:
             node = self._lister.get(key)
-            if node is not None and wanted(node):
+            if node is not None and wanted(node) and not self._is_foreign(node):
                 nodes.append(node)
             else:
                 deliver(key, None)

@@ -101,6 +101,31 @@ def test_what_was_computed_for_a_node_is_not_written_on_its_successor(tainted: b
     assert world.labels() == {}
 
 
+@pytest.mark.row("N3")
+@pytest.mark.parametrize("tainted", [True, False])
+def test_a_node_to_which_another_clouds_manager_gives_its_id_meanwhile_is_left_alone(tainted: bool) -> None:
+    world = World()
+    world.cloud.says["n1"] = InstanceNotFound("no instance of this name")
+    world.create(taints=[UNINITIALIZED] if tainted else [])
+    work = world.reconciler.initialize if tainted else world.reconciler.refresh
+    if tainted:
+        with pytest.raises(InstanceNotFound):
+            work("n1", world.answer())
+    else:
+        with pytest.raises(Throttled):
+            work("n1", Throttled())
+    world.edit(providerID="other://n1", labels={"topology.kubernetes.io/zone": "z9"})
+    asked = len(world.cloud.asked)
+    (world.nodes if tainted else world.refreshes).add("n1")  # its back-off ends
+    world.work()
+    world.edit(taints=[])
+    world.nodes.add("n1")
+    world.work()
+    assert len(world.cloud.asked) == asked, "its own cloud is another one: the failure would come for ever"
+    assert not world.server.applied
+    assert not world.nodes.later
+
+
 def test_a_label_that_somebody_sets_at_the_same_moment_is_not_overwritten() -> None:
     """Labels are written onto the version that they were computed from: what stands there
     decides."""
