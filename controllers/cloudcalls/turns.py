@@ -51,7 +51,7 @@ def flow_of(method: str, key: str) -> Flow:
         return Flow(ROUTES)
     if "volume" in method:
         return Flow(VOLUMES)
-    if method.startswith(("instance", "get_zone")):
+    if method.startswith(("instance", "node_addresses", "get_zone", "pod_cidrs")):
         return Flow(NODES)
     return Flow(OTHERS)
 

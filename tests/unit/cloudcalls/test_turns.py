@@ -161,6 +161,9 @@ def test_with_few_slots_too_every_kind_is_served(slots: int) -> None:
         ("get_labels_for_volume", "persistentvolume/pv", "volumes", ""),
         ("instances_metadata", "", "nodes", ""),
         ("get_zone_by_node_name", "node/a", "nodes", ""),
+        ("node_addresses", "node/a", "nodes", ""),
+        ("node_addresses_by_provider_id", "node/a", "nodes", ""),
+        ("pod_cidrs", "", "nodes", ""),
         ("initialize", "provider", "others", ""),
     ],
 )
