@@ -198,6 +198,7 @@ class NodeLifecycleReconciler:
             return None  # a Ready node is never deleted
         decision = self._gate.ask(key, node, votes, answer.asked_at)
         if decision.waiting:
+            votes = self._votes.get(key) or votes  # the gate has noted why
             return self._look_again(key, votes, self._options.answer_period / 2)
         if not decision.allowed:
             return None

@@ -64,6 +64,19 @@ def test_a_question_about_a_witness_is_over_when_the_cloud_could_not_answer_it(w
     assert not bench.is_called("ready")
 
 
+@pytest.mark.row("N21")
+def test_a_node_that_waits_for_witnesses_is_asked_about_by_its_timer_alone() -> None:
+    bench, names = _gone()
+    bench.settle(names)
+    bench.cloud.silent.add("ready")
+    bench.clock.advance(PERIOD)
+    for _ in range(6):
+        assert bench.reconciled(names)["n0"] == Result(requeue_after=PERIOD / 2), "no word of the Ready node yet"
+        bench.clock.advance(PERIOD / 2)
+    bench.survey()
+    assert "n0" not in bench._take()
+
+
 def test_a_provider_without_instances_is_refused() -> None:
     cloud = type("Cloud", (), {"has_instances": False, "provider_name": "bare"})()
     with pytest.raises(ValueError, match="bare"):
