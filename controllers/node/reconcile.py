@@ -282,7 +282,9 @@ class NodeReconciler:
                 puts=self._puts,
                 kept=kept,
             )
-        except (NotFound, ObjectReplaced):
+        except (NotFound, ObjectReplaced) as error:
+            if isinstance(error, NotFound) and error.details.get("name") != key_of(node):
+                raise  # a proxy's 404, say: it proves nothing about the node
             done = None  # deleted or recreated meanwhile: its own event brings the new one
         return _Applied(done, latest, planned)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cloudprovider import InstanceNotFound, Throttled
-from controllers.runtime.api import ServerError, Unreachable
+from controllers.runtime.api import NotFound, ServerError, Unreachable
 from tests.support.controllers import refuse
 from tests.unit.node.test_changes import instance
 from tests.unit.node.test_labels_of_whom import RACK, ready
@@ -124,6 +124,16 @@ def test_a_node_to_which_another_clouds_manager_gives_its_id_meanwhile_is_left_a
     assert len(world.cloud.asked) == asked, "its own cloud is another one: the failure would come for ever"
     assert not world.server.applied
     assert not world.nodes.later
+
+
+def test_a_404_that_is_not_about_the_node_does_not_leave_it_tainted() -> None:
+    world = World()
+    world.create()
+    world.server.before = refuse(NotFound("404 page not found", status=404), times=1)
+    with pytest.raises(NotFound):
+        world.reconciler.initialize("n1", world.answer())
+    world.reconciler.initialize("n1", world.answer())
+    assert not world.tainted()
 
 
 def test_a_label_that_somebody_sets_at_the_same_moment_is_not_overwritten() -> None:
