@@ -137,6 +137,8 @@ class NodeLifecycleController(ControllerBase):
         self._events.report_unknown()
         if self._options.breaker.enabled:
             self._triggers.call_witnesses()
+        else:
+            self._shared.witnesses.look({})  # nobody asks for what was filed of them: it goes
         due = self._triggers.due(survey) | dict.fromkeys(self._writer.unfinished(), TIDY)
         self._shared.metrics.sweep_began(began, due)
         self._triggers.enqueue(due)

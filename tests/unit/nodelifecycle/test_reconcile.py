@@ -77,6 +77,18 @@ def test_a_node_that_waits_for_witnesses_is_asked_about_by_its_timer_alone() -> 
     assert "n0" not in bench._take()
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_of_nodes_that_went_nothing_is_kept(enabled: bool) -> None:
+    bench = Bench(breaker=BreakerOptions(enabled=enabled))
+    for number in range(3):
+        bench.put(f"n{number}", provider_id=f"fake://n{number}")
+        bench.tick()
+        bench.drop(f"n{number}")
+    bench.sweep()
+    assert bench.cloud.asked
+    assert not bench.witnesses._known
+
+
 def test_a_provider_without_instances_is_refused() -> None:
     cloud = type("Cloud", (), {"has_instances": False, "provider_name": "bare"})()
     with pytest.raises(ValueError, match="bare"):
