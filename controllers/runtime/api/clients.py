@@ -253,7 +253,12 @@ class ClientBuilder:
     def _configuration(self, name: str) -> Configuration:
         endpoint, tls = self._transport.endpoint, self._tls_settings
         _, credentials, _ = self._speaks_as(name)
-        if credentials is not self._credentials:  # the account's token alone says who we are
+        try:
+            present = credentials.authorization() if credentials is self._credentials else None
+        except CredentialsUnavailable:
+            present = None  # it will be asked again at each request
+        # The account's token alone says who we are. And a plugin may give no certificate.
+        if credentials is not self._credentials or (present and not tls.has_certificate):
             tls = tls.without_certificate()
         configuration = configuration_of(endpoint, tls)
         configuration.retries = False  # else urllib3 obeys Retry-After by sleeping, whatever the timeout
@@ -265,10 +270,6 @@ class ClientBuilder:
         def refresh(target: Configuration) -> None:
             target.api_key["BearerToken"] = credentials.authorization()
 
-        try:
-            present = credentials.authorization() if credentials is self._credentials else None
-        except CredentialsUnavailable:
-            present = None  # it will be asked again at each request
         if present == "":
             return configuration  # the official client would send an empty header
         configuration.api_key["BearerToken"] = ""

@@ -74,6 +74,11 @@ class TLSSettings:
     holds: tuple[SecretFile, ...] = field(default=(), repr=False)
     """What must live as long as the paths are in use."""
 
+    @property
+    def has_certificate(self) -> bool:
+        """Whether there is a client certificate now."""
+        return bool(self.cert_file) and not (self.cert_may_lack and not os.path.getsize(self.cert_file))
+
     def context(self) -> ssl.SSLContext:
         """Read the files and make a context; raises OSError (or ssl.SSLError)."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -89,7 +94,7 @@ class TLSSettings:
             context.load_verify_locations(cafile=self.ca_file)
         else:
             context.load_default_certs()
-        if self.cert_file and not (self.cert_may_lack and not os.path.getsize(self.cert_file)):
+        if self.has_certificate:
             context.load_cert_chain(self.cert_file, self.key_file or None, password=_no_password)
         return context
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
@@ -178,6 +179,8 @@ def _pools(identity: Identity, socks: Proxy | None) -> dict[str, type[urllib3.HT
 
     class GuardedTLS(Guarded, HTTPSConnection):
         def connect(self) -> None:
+            if self.cert_file and not os.path.getsize(self.cert_file):
+                self.cert_file = self.key_file = None  # of a plugin that was not there yet, and gives a token alone
             # As Go and our own connections: certificates without the extensions that Python 3.13
             # asks for are fine.
             self.ssl_context = create_urllib3_context(cert_reqs=resolve_cert_reqs(self.cert_reqs))

@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 import yaml
 from kubernetes.client import CoreV1Api
+from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
 
 from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings, kubeconfig
 from controllers.runtime.api.credentials import AuthProvider, Fixed, TokenFile
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.kubeconfig import load
+from tests.support.clock import FakeClock
 from tests.support.there import there
 from tests.unit.runtime.loopback import Authority, Server
 
@@ -533,16 +535,21 @@ def test_from_options_to_an_answer(config: Config, tmp_path: Path) -> None:
             assert server.requests[0].headers["authorization"] == "Bearer secret-token"
 
 
+def plug(config: Config, folder: Path, **status: str) -> Path:
+    """Give the config a plugin with this answer; returns the file that the answer stands in."""
+    answer, plugin = folder / "answer.json", folder / "plugin"
+    document = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+    answer.write_text(json.dumps(document))
+    plugin.write_text(f"#!/bin/sh\ncat {answer}\n")
+    plugin.chmod(0o755)
+    config["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    return answer
+
+
 def test_a_plugins_certificate_is_presented(config: Config, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     cert, key = authority.issue("plugin-client")
-    status = {"clientCertificateData": cert.read_text(), "clientKeyData": key.read_text()}
-    document = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
-    (tmp_path / "answer.json").write_text(json.dumps(document))
-    plugin = tmp_path / "plugin"
-    plugin.write_text(f"#!/bin/sh\ncat {tmp_path}/answer.json\n")
-    plugin.chmod(0o755)
-    config["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    plug(config, tmp_path, clientCertificateData=cert.read_text(), clientKeyData=key.read_text())
     with Server(tls=authority.server_context(ask_client=True)) as server:
         config.cluster.update({"certificate-authority": "ca.crt", "server": server.url})
         clients = ClientBuilder.from_options(kubeconfig=config.write())
@@ -550,3 +557,26 @@ def test_a_plugins_certificate_is_presented(config: Config, tmp_path: Path) -> N
         assert "authorization" not in server.requests[0].headers
         assert Path(str(clients.config("x").cert_file)).read_text() == cert.read_text()  # for vendors' own clients
         clients.close()
+
+
+class TestAPluginThatGivesATokenAlone:
+    def test_a_providers_clients_need_no_certificate(self, config: Config, tmp_path: Path) -> None:
+        plug(config, tmp_path, token="plugged")
+        with Server(tls=Authority(tmp_path).server_context()) as server:
+            config.cluster.update({"certificate-authority": "ca.crt", "server": server.url})
+            with ClientBuilder.from_options(kubeconfig=config.write()) as clients:
+                CoreV1Api(clients.client("x")).list_node()
+                CoreV1Api(ApiClient(clients.config("x"))).list_node()
+                assert [request.headers["authorization"] for request in server.requests] == ["Bearer plugged"] * 2
+
+    def test_one_made_before_the_plugin_answers(self, config: Config, tmp_path: Path, clock: FakeClock) -> None:
+        answer = plug(config, tmp_path, token="plugged")
+        answer.rename(tmp_path / "later.json")
+        with Server(tls=Authority(tmp_path).server_context()) as server:
+            config.cluster.update({"certificate-authority": "ca.crt", "server": server.url})
+            with ClientBuilder.from_options(kubeconfig=config.write(), clock=clock) as clients:
+                client = CoreV1Api(clients.client("x"))
+                (tmp_path / "later.json").rename(answer)
+                clock.advance(1)
+                client.list_node()
+                assert server.requests[0].headers["authorization"] == "Bearer plugged"
