@@ -268,9 +268,12 @@ class Credentials:
             keep = self._source.period
             if found.expires_at is not None:
                 left = found.expires_at - self._clock.time()
-                self._expires_at = now + left
-                # Early enough to survive a slow plugin, late enough not to run it all the time.
-                keep = min(keep, max(1.0, left - min(60.0, left / 5)))
+                if left > 0:
+                    self._expires_at = now + left
+                    # Early enough to survive a slow plugin, late enough not to run it all the time.
+                    keep = min(keep, max(1.0, left - min(60.0, left / 5)))
+                else:  # perhaps our clock is wrong: the server decides, as with client-go
+                    keep = min(keep, self._source.pace)
             if found.renew_at is not None:
                 keep = min(keep, max(1.0, found.renew_at - self._clock.time()))
             self._check_at = now + keep

@@ -71,13 +71,16 @@ class TestRefresh:
         found.authorization()
         assert source.fetches == 2
 
-    def test_one_that_has_ended_already_is_fetched_once_a_second(self, clock: FakeClock) -> None:
-        source = Scripted(Credential("a", clock.time() - 5))
+    def test_one_that_has_ended_by_our_clock_is_the_servers_to_judge(self, clock: FakeClock) -> None:
+        ends = clock.time() + 900
+        clock.step_wall_clock(3600)
+        source = Scripted(Credential("a", ends), Credential("b", ends))
         found = credentials(source, clock)
         for _ in range(5):
-            with pytest.raises(CredentialsUnavailable):
-                found.authorization()
+            assert found.authorization() == "a"
         assert source.fetches == 1
+        clock.advance(10)
+        assert found.authorization() == "b"
 
     def test_a_failing_source_keeps_the_former_one_until_it_ends(
         self, caplog: pytest.LogCaptureFixture, clock: FakeClock
