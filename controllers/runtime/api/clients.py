@@ -241,12 +241,19 @@ class ClientBuilder:
         fresh by itself.
 
         Clients made from it are the caller's to close, and pass neither guard nor limits: prefer
-        `client`. Raises NotSent in a dry run, which could not hold back their writes.
+        `client`. Raises NotSent in a dry run, which could not hold back their writes, and
+        ClientConfigError where the kubeconfig says to act as another (`as`), which they could not.
         """
         if self.stand_in is not None:
             raise NotSent(
                 f"{name}: a client made from ClientBuilder.config() could write, and a dry run could not hold it back. "
                 "Fix in the provider: use ClientBuilder.client()"
+            )
+        if self._speaks_as(name)[2]:
+            raise ClientConfigError(
+                f"{name}: the kubeconfig says to act as another (as, as-groups ...), and a client made from "
+                "ClientBuilder.config() would not: it would have all rights of the kubeconfig's user. Fix in the "
+                "provider: use ClientBuilder.client()"
             )
         return self._configuration(name)
 

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 import urllib3
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
+from kubernetes.client.exceptions import ApiValueError
 from kubernetes.client.rest import RESTClientObject, RESTResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import NewConnectionError
@@ -114,7 +115,8 @@ class VendorClient(ApiClient):
 
     What takes the place of its `call_api`, as `kubernetes.stream` does for a moment, is asked for
     leave before: such a call sends by connections of its own. Raises AttributeError where
-    `rest_client` is replaced.
+    `rest_client` is replaced, and ApiValueError for `kubernetes.stream` where the kubeconfig says
+    to act as another, as it would act with all rights of the kubeconfig's user.
     """
 
     def __init__(self, configuration: Configuration, identity: Identity, waits: Waits) -> None:
@@ -126,6 +128,7 @@ class VendorClient(ApiClient):
         super().__init__(configuration)
         self.user_agent = identity.user_agent
         self.rest_client = _Rest(configuration, identity, waits, socks)
+        self._impersonates = bool(identity.headers)
         self._ask = identity.guard
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -146,6 +149,10 @@ class VendorClient(ApiClient):
         def ask(method: str, url: str, *args: Any, **options: Any) -> Any:
             path = "/" + url.partition("://")[2].partition("/")[2]
             last = path.partition("?")[0].rpartition("/")[2]
+            if streams and self._impersonates:
+                raise ApiValueError(
+                    f"{path}: the kubeconfig says to act as another (as, as-groups ...), which kubernetes.stream cannot"
+                )
             if streams or last in _STREAMS or method not in READS:
                 self._ask("CONNECT" if method in READS else method, path)
             return call(method, url, *args, **options)

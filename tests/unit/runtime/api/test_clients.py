@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiException, CoreV1Api
 from kubernetes.client.configuration import Configuration
+from kubernetes.client.exceptions import ApiValueError
 from kubernetes.client.rest import RESTClientObject
+from kubernetes.stream import stream
 from urllib3.exceptions import ReadTimeoutError
 
 from controllers.runtime.api import (
@@ -23,6 +25,7 @@ from controllers.runtime.api import (
     ApiError,
     ClientBuilder,
     ClientClosed,
+    ClientConfigError,
     CredentialsUnavailable,
     HalfOpen,
     RestClient,
@@ -124,6 +127,15 @@ class TestRequests:
             CoreV1Api(clients.client("v")).list_namespace()
             assert [request.headers["impersonate-user"] for request in server.requests] == ["jane"] * 3
             assert [request.headers["impersonate-group"] for request in server.requests] == ["dev"] * 3
+
+    def test_what_cannot_impersonate_gets_no_rights_of_the_user_itself(self) -> None:
+        with Server() as server, builder_for(server, headers=(("Impersonate-User", "jane"),)) as clients:
+            with pytest.raises(ClientConfigError, match=r"use ClientBuilder\.client\(\)"):
+                clients.config("v")
+            api = CoreV1Api(clients.client("v"))
+            with pytest.raises(ApiValueError, match="act as another"):
+                stream(api.connect_get_namespaced_pod_exec, "p", "default", command=["true"])
+            assert server.requests == []
 
     def test_a_base_path_is_kept(self) -> None:
         with Server() as server:
