@@ -28,10 +28,10 @@ class ConfigWatcher(Generic[T]):
 
         config.watcher(source, client.use).start(stop)  # in Interface.initialize
 
-    `value` is the present one, and the files as they are when the watcher is made are taken for its
-    own. `load` makes the next; what it raises leaves the old one in place. `changed` is called with
-    each new value that differs from the one before, in the watcher's thread; if it raises, that is
-    logged and the value counts as taken.
+    `value` is the present one, which may have been loaded long before the watcher is made: so the
+    files are loaded once as they are then. `load` makes the next value; what it raises leaves the
+    old one in place. `changed` is called with each new value that differs from the one before, in
+    the watcher's thread; if it raises, that is logged and the value counts as taken.
     """
 
     def __init__(
@@ -50,7 +50,10 @@ class ConfigWatcher(Generic[T]):
         self._load = load
         self._changed = changed
         self._period = period
-        self._loaded = self._seen = self._read()
+        # What `value` was made from is not known: a standby may wait for days between its factory
+        # and `initialize`, and its credentials rotate meanwhile.
+        self._loaded: _Contents | None = None
+        self._seen = self._read()
         self._value = value
 
     def start(self, stop: StopSignal) -> threading.Thread:

@@ -55,6 +55,17 @@ def test_a_file_that_is_replaced_or_written_in_place_is_read_again(path: Path) -
     assert bench.look() == ["south", "east"]
 
 
+def test_a_change_before_the_watcher_was_made_counts(path: Path) -> None:
+    # A standby loads its configuration in the factory, and makes the watcher when it leads.
+    source, seen = CloudConfig.read(path), list[str]()
+    config = Acme.load(source, environ={})
+    path.write_text("region: south\n")
+    watcher = config.watcher(source, lambda new: seen.append(new.region), environ={})
+    for _ in range(3):
+        watcher.look()
+    assert seen == ["south"]
+
+
 def test_a_volume_of_the_kubelet_turns_a_link_to_another_folder(tmp_path: Path) -> None:
     for name, region in (("v1", "north"), ("v2", "south")):
         (tmp_path / name).mkdir()
