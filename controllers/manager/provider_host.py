@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from attrs import evolve
@@ -234,4 +235,9 @@ class InformerListers:
         return self._informers.has_synced()
 
     def _lister(self, resource: Resource[T]) -> Lister[T]:
-        return self._informers.informer(resource).lister
+        informer = self._informers.informer(resource)
+        # A provider keeps this object, and may ask for a kind when the others run already: then
+        # nobody else starts it.
+        with suppress(RuntimeError):  # at the end of the process; the cache stays readable
+            informer.start()
+        return informer.lister
