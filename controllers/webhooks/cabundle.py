@@ -24,7 +24,7 @@ from controllers.webhooks.rbac_rules import KINDS, NAME, NAMESPACE
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0
-_UNDONE: Final = Backoff(base=2 * LOOK_SECONDS, cap=3600.0)
+_UNDONE: Final = Backoff(base=2 * LOOK_SECONDS, cap=3600.0, quiet=7200.0)
 _TIMEOUT: Final = 5.0
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -47,7 +47,10 @@ class CABundle:
 
     def ensure(self, bundle: bytes) -> bool:
         """Have them hold these certificates now; False when that is not certain. Never raises."""
-        self._next = self._clock.monotonic() + (self._undone.delay or LOOK_SECONDS)
+        now = self._clock.monotonic()
+        if _UNDONE.is_over(self._undone, now):
+            self._undone = NO_ATTEMPTS
+        self._next = now + (self._undone.delay or LOOK_SECONDS)
         done = True
         for kind in KINDS:
             try:

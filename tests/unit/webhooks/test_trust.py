@@ -151,6 +151,26 @@ def test_somebody_who_writes_it_too_is_named_and_gets_less_and_less_resistance(
     assert sum("somebody else replaces the caBundle" in record.message for record in caplog.records) == 1
 
 
+def test_after_two_quiet_hours_the_next_one_is_resisted_at_once() -> None:
+    clock = FakeClock()
+    server = Server({MUTATING: configuration({"name": "a", "clientConfig": dict(OURS)})})
+    trust = CABundle(rest(server), clock)
+    config = server.objects[MUTATING]["webhooks"][0]["clientConfig"]
+    for _ in range(10):  # a deployment a day that writes its manifest anew
+        for _ in range(3 * 360):
+            trust.look(CERTIFICATE)
+            clock.advance(10.0)
+        assert "caBundle" in config
+        clock.advance(20 * 3600.0)
+        trust.look(CERTIFICATE)
+        clock.advance(1.0)
+        del config["caBundle"]
+    for _ in range(3):
+        trust.look(CERTIFICATE)
+        clock.advance(10.0)
+    assert "caBundle" in config
+
+
 def test_a_new_object_of_that_name_is_no_quarrel(caplog: pytest.LogCaptureFixture) -> None:
     clock = FakeClock()
     server = Server({MUTATING: configuration({"name": "a", "clientConfig": dict(OURS)})})
