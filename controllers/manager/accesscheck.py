@@ -26,7 +26,7 @@ AGAIN_SECONDS = 10.0
 """Between two looks at all permissions while one is missing or the API server cannot be asked; and
 between two samples of one permission while all is well."""
 REFUSED_SECONDS = 300.0
-"""Between two tries where the question itself is refused."""
+"""Between two tries where the question itself is refused, after the first of them."""
 _POLL = 1.0  # seconds between two looks at the count of answers 403
 _IDLE = 0.1  # seconds between two looks whether there is something to ask
 _CALM = 5.0  # seconds at least between two looks because of them
@@ -59,7 +59,7 @@ class AccessCheck:
         self._known = False  # whether the last look at all permissions was answered
         self._seen = 0  # answers 403 before that look
         self._looked = 0.0
-        self._refused = False
+        self._refused = 0  # times in a row that the question itself was
 
     def ask_about(self, rules: Sequence[Rule]) -> None:
         """From now on look for these permissions, in place of those before; but for the optional
@@ -98,19 +98,21 @@ class AccessCheck:
                 self._log(missing)
         except ApiError as error:
             if error.status in (401, 403, 404, 405, 501):
-                if not self._refused:
+                self._refused += 1
+                if self._refused == 1:  # an API server that has just started refuses everybody
+                    return AGAIN_SECONDS
+                if self._refused == 2:
                     log.warning("permissions cannot be checked: %s", error)
-                self._refused = True
                 return REFUSED_SECONDS
             log.debug("permissions could not be checked, retrying later: %s", error)
         else:
-            self._refused = False
+            self._refused = 0
         return AGAIN_SECONDS
 
     @property
     def answered(self) -> bool:
         """Whether it is known what is missing, or that it cannot be known."""
-        return self._known or self._refused
+        return self._known or self._refused > 1 or not self._rules
 
     @property
     def missing(self) -> tuple[Rule, ...]:

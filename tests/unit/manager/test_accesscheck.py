@@ -155,6 +155,26 @@ def test_where_the_question_itself_is_refused_nothing_is_claimed(
     run.later()
     assert run.check.checks() == []
     assert caplog.text.count("permissions cannot be checked") == 1
+    assert run.check.answered
+
+
+def test_an_api_server_that_has_just_started_and_refuses_everybody_is_asked_again_soon(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reviewer = Reviewer(("patch", "nodes"))
+    reviewer.error = Forbidden("no roles yet", status=403)
+    run = Running(reviewer, NODES)
+    assert not run.check.answered
+    reviewer.error = None
+    run.later()
+    assert [check.name for check in run.check.checks()] == ["rights-nodes"]
+    assert "permissions cannot be checked" not in caplog.text
+
+
+def test_where_no_rule_is_given_there_is_nothing_to_wait_for() -> None:
+    check = checking(Reviewer(), Reviewer(), lambda: 0, FakeClock())
+    check.ask_about([])  # a vendor's controller without rules: its dry run waited 300 s for an answer
+    assert check.answered
 
 
 def test_an_api_server_that_is_away_is_asked_again() -> None:
