@@ -98,13 +98,15 @@ def read(path: str) -> LeaderMigration:
 def parse(text: str) -> LeaderMigration:
     """The configuration in a text, strictly: unknown and repeated fields are wrong. Raises
     MigrationProblems. Pure."""
-    loader = _Loader(text)
+    loader: _Loader | None = None
     try:
+        loader = _Loader(text)  # raises at once for control characters
         raw = loader.get_single_data()
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2026-13-45
         raise MigrationProblems([f"no YAML: {' '.join(str(error).split())}"]) from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
     if not isinstance(raw, dict):
         raise MigrationProblems([f"must hold one object of kind {KIND}"])
     problems = list(loader.repeated)

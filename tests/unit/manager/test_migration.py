@@ -99,6 +99,8 @@ controllerLeaders:
         ("[]", "must hold one object of kind LeaderMigrationConfiguration"),
         ("? [a]\n: b", "no YAML: while constructing a mapping"),
         ("a: [", "no YAML: while parsing"),
+        ("\x1b[1mleaderName\x1b[0m: moving", "no YAML: unacceptable character #x001b"),
+        (GOOD.replace("moving", "2026-13-45"), "no YAML: month must be in 1..12"),
         (GOOD + "resourceLock: leases\n", "unknown field 'resourceLock'"),  # v1 has none
         (GOOD.replace("moving", "7"), "leaderName must be given, as a text that is not empty"),
         (GOOD + "metadata: {}\n", "unknown field 'metadata'"),
