@@ -21,6 +21,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from cloudprovider.call import current_call
 from cloudprovider.helpers.addresses import address_problems
 from cloudprovider.helpers.ips import IPNetwork, parse_ip, parse_network
+from cloudprovider.helpers.kubelet import node_name_problems
 from cloudprovider.helpers.labels import is_kubernetes_label, label_key_problems, label_value_problems
 from cloudprovider.helpers.providerid import same_provider_id
 from cloudprovider.instances import InstanceMetadata, InstanceState
@@ -32,8 +33,8 @@ from cloudprovider.zones import Zone
 T = TypeVar("T")
 SameID = Callable[[str, str], bool]
 _DNS_TYPES = frozenset({NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_DNS, NODE_ADDRESS_EXTERNAL_DNS})
-# Wider than RFC 1123: clouds hand out names with capitals and underscores, and the API server takes
-# them.
+# Of nodes' addresses. Wider than RFC 1123: clouds hand out names with capitals and underscores, and
+# the API server takes them there.
 _DNS_NAME = re.compile(
     r"[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?)*\.?"
 )
@@ -180,8 +181,13 @@ def load_balancer_status(answer: object) -> V1LoadBalancerStatus:
             problems.append(f"ingress[{index}] has neither ip nor hostname")
         if ip and (not isinstance(ip, str) or parse_ip(ip) is None):
             problems.append(f"ingress[{index}].ip {_show(ip)} is no IP address")
-        if hostname and not _is_dns_name(hostname):
-            problems.append(f"ingress[{index}].hostname {_show(hostname)} is no host name")
+        # As the API server takes them: the rule for host names is that for names of nodes.
+        if hostname and (not isinstance(hostname, str) or node_name_problems(hostname) or parse_ip(hostname)):
+            rule = "a DNS name in lower case, without a final dot"
+            problems.append(f"ingress[{index}].hostname {_show(hostname)} must be {rule}")
+        mode = _unchecked(point.ip_mode)
+        if mode is not None and (mode not in ("VIP", "Proxy") or not ip):
+            problems.append(f"ingress[{index}].ip_mode {_show(mode)} must be 'VIP' or 'Proxy', and stand beside an ip")
     _raise_for(problems)
     return found
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 from kubernetes.client.models.v1_service import V1Service
@@ -19,6 +21,7 @@ from cloudprovider.commands.nodeinfo import _metadata as as_node_info
 from cloudprovider.commands.questions import questions_about, questions_for
 from cloudprovider.helpers import same_provider_id
 from cloudprovider.internal.problem import Problem
+from cloudprovider.testing.apiserver.kinds.services import _ingress
 from controllers.cloudcalls.call import CloudCall
 from controllers.cloudcalls.capabilities import LoadBalancerCalls, RouteCalls
 from controllers.cloudcalls.errors import InvalidAnswer
@@ -143,6 +146,28 @@ def test_load_balancer_status(wrong: str) -> None:
     assert told(question.read(answer)) == expected
     said = said_by(GOOD.replace(STATUS, wrong), "L2")
     assert all(problem in said for problem in expected) or "ensure_load_balancer returned" in said
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        {"hostname": "lb-1.example.com"},
+        {"hostname": "Lb-1.example.com"},
+        {"hostname": "lb_1.example.com"},
+        {"hostname": "lb-1.example.com."},
+        {"hostname": "192.0.2.1"},
+        {"hostname": "a" * 254},
+        {"hostname": "lb", "ipMode": "VIP"},
+        {"ip": "192.0.2.1", "ipMode": "VIP"},
+        {"ip": "192.0.2.1", "ipMode": "Proxy", "hostname": "lb"},
+        {"ip": "192.0.2.1", "ipMode": "proxy"},
+    ],
+    ids=str,
+)
+def test_what_the_api_server_refuses_in_a_status_is_refused_before(point: dict[str, str]) -> None:
+    there = V1LoadBalancerIngress(ip=point.get("ip"), hostname=point.get("hostname"), ip_mode=point.get("ipMode"))
+    ours = problems_of(answers.load_balancer_status, V1LoadBalancerStatus(ingress=[there]))
+    assert bool(ours) is bool(_ingress(point, "status.loadBalancer.ingress[0]", set()))
 
 
 @pytest.mark.parametrize("wrong", ["", " ", "a/b", "a b", "x" * 256, "-a", None, 5, "ä"])
