@@ -38,7 +38,6 @@ from controllers.runtime.cache import InformerFactory
 from controllers.runtime.election import LeaseLost, LeaseSettings
 from controllers.runtime.metrics import Metrics
 from controllers.webhooks.options import WebhookOptions
-from controllers.webhooks.rbac_rules import WEBHOOK_RULES
 from controllers.webhooks.webhook import WebhookEntry
 
 log = logging.getLogger(__name__)
@@ -92,6 +91,7 @@ class Manager:
         self.metrics = self._parts.metrics
         serving = options.of(WebhookOptions)
         self._webhooks = enabled(serving.webhooks, webhooks) if serving.secure_port else []
+        self._webhook_rules: tuple[Rule, ...] = ()
         self._on_lost: Callable[[ManagerError], None] = lambda _failure: None
         self._leadership: Leadership | None = None
         self._second: MigrationLease | None = None
@@ -225,7 +225,7 @@ class Manager:
             serving.start()
         except (ServingError, ValueError) as error:
             raise ManagerError(str(error)) from error
-        self.webhook_address = serving.address
+        self.webhook_address, self._webhook_rules = serving.address, serving.rules
         parts.groups.add("webhooks", Stoppable("webhook server", serving.stop))
         parts.groups.in_background("webhooks", "webhook certificate", serving.run)
         self.health.watch_notes(serving.checks)
@@ -311,8 +311,7 @@ class Manager:
         own = election_rules(given.leader_election)
         if self._parts.migration is not None and self._parts.shares.migrated:
             own = (*own, *migration_rules(given.leader_election, self._parts.migration.lease))
-        if self._webhooks and not self._options.of(WebhookOptions).tls_cert_file:
-            own = (*own, *WEBHOOK_RULES)
+        own = (*own, *self._webhook_rules)
         if given.use_service_account_credentials:
             return [*own, *required_permissions(entries)]
         return [*own, *(rule for entry in entries for rule in entry.rules)]

@@ -16,6 +16,17 @@ NAMESPACE: Final = "kube-system"
 KINDS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 _GROUP: Final = "admissionregistration.k8s.io"
 
+CONFIGURATION_RULES: Final = tuple(
+    Rule(
+        resource=kind,
+        verbs=("get", "patch"),
+        group=_GROUP,
+        names=(NAME,),
+        consequence="the API server does not trust the webhook server's self-signed certificate",
+    )
+    for kind in KINDS
+)
+"""For any self-signed certificate."""
 WEBHOOK_RULES: Final = (
     Rule(
         resource="secrets",
@@ -24,17 +35,9 @@ WEBHOOK_RULES: Final = (
         names=(NAME,),
         consequence="replicas share no certificate for webhooks, and the API server trusts the leader's alone",
     ),
-    *(
-        Rule(
-            resource=kind,
-            verbs=("get", "patch"),
-            group=_GROUP,
-            names=(NAME,),
-            consequence="the API server does not trust the webhook server's self-signed certificate",
-        )
-        for kind in KINDS
-    ),
+    *CONFIGURATION_RULES,
 )
+"""For the one that all replicas share."""
 
 SECRET: Final = f"""\
 # Without data: the leader fills it, and applying this again leaves what it wrote.

@@ -18,13 +18,14 @@ from controllers.httpserver.certificates import FilePair, PairSource, folder_pai
 from controllers.httpserver.messages import Limits
 from controllers.httpserver.server import Server
 from controllers.httpserver.tls import LOOK_SECONDS, ServerTLS, inspect
+from controllers.registration.entry import Rule
 from controllers.runtime.api import RestClient
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import seconds_text
 from controllers.webhooks.cabundle import CABundle
 from controllers.webhooks.options import WebhookOptions
-from controllers.webhooks.rbac_rules import NAME
+from controllers.webhooks.rbac_rules import CONFIGURATION_RULES, NAME, WEBHOOK_RULES
 from controllers.webhooks.router import LONGEST, THREADS, WebhookRouter
 from controllers.webhooks.sharedpair import DNS_NAMES, RETRY_SECONDS, SharedPair
 from controllers.webhooks.webhook import Webhook
@@ -72,6 +73,8 @@ class WebhookServing:
         self._clock = clock
         self._bundle = CABundle(rest, clock)
         self._authorities: Callable[[], bytes] = bytes  # what the API server is to trust; empty: others see to it
+        self.rules: tuple[Rule, ...] = ()
+        """What its certificate needs of the API server."""
         minimum = minimum_version(options.tls_min_version)
         ca_file = options.client_ca_file
         authority = client_ca("--webhook-client-ca-file", ca_file) if ca_file else None
@@ -144,9 +147,11 @@ class WebhookServing:
             with refusing(f"--webhook-cert-dir={options.cert_dir}"):
                 pair = folder_pair(options.cert_dir, DNS_NAMES, pair_name=NAME)
             self._authorities = lambda: _self_signed(pair)
+            self.rules = CONFIGURATION_RULES if _self_signed(pair) else ()
             return self._tried(pair, "--webhook-cert-dir")
         shared = SharedPair(rest, leads=self._leads, announce=self._bundle.ensure, clock=self._clock)
         self._authorities = lambda: shared.authorities
+        self.rules = WEBHOOK_RULES
         return shared
 
     def _tried(self, pair: FilePair, flag: str) -> FilePair:
