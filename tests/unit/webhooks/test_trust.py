@@ -328,9 +328,11 @@ def secret(certificate: bytes, key: bytes, **more: bytes) -> dict[str, Any]:
     return {"metadata": {"resourceVersion": "1"}, "data": {name: encoded(value) for name, value in data.items()}}
 
 
-def test_a_pair_that_somebody_else_put_there_is_served_and_left_alone() -> None:
+@pytest.mark.parametrize("chain", [False, True], ids=["alone", "with the root"])
+def test_a_pair_that_somebody_else_put_there_is_served_and_left_alone(chain: bool) -> None:
     authority = Authority()
     certificate, key = authority.server()
+    certificate += authority.pem * chain
     server = Server({SECRET: secret(certificate, key, ca_crt=authority.pem)})
     pair = shared(server, FakeClock(unix=now() + 10 * LIFETIME.total_seconds()))
     assert pair.read() == Pair(certificate, key)
