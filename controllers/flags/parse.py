@@ -70,12 +70,14 @@ def table(
     program's.
 
     `flags` are the program's own options classes, `defaults` its defaults by the names of flags, as
-    typed. Raises ValueError for mistakes of the program, all at once: a name that is taken, a
-    section that is not the program's own, a default for no flag or of no good value."""
+    typed. Raises ValueError for mistakes of the program, all at once: a name or shorthand that is
+    taken, a name that cannot be given, a section that is not the program's own, a default for no
+    flag or of no good value."""
     problems: list[str] = []
     rows: dict[str, Flag[Any]] = {}
     sections = {*SECTIONS, *(entry.name for entry in catalog)}
     fixed = {row.name: row for row in _fixed_rows()}
+    shorts = {row.shorthand: row.name for row in fixed.values()}
     kinds: list[type[Any]] = [ManagerOptions, *option_classes(catalog, flags, webhooks)]
     for kind in kinds:
         for row in flags_of(kind):
@@ -86,6 +88,11 @@ def table(
             rows[row.name] = row
             if kind in flags and row.section in sections:
                 problems.append(f"{kind.__name__}: --{row.name} needs a section of its own, not {row.section!r}")
+            if row.name != (right := row.name.replace("_", "-")):
+                rule = "underscores of a command line are read as dashes"
+                problems.append(f"{kind.__name__}: --{row.name} must be --{right}: {rule}")
+            if row.shorthand and (taken := shorts.setdefault(row.shorthand, row.name)) != row.name:
+                problems.append(f"{kind.__name__}: -{row.shorthand}, of --{row.name}, is the shorthand of --{taken}")
     given = dict(defaults or {})
     if default_provider and given.setdefault("cloud-provider", default_provider) != default_provider:
         problems.append("default_provider and the default of --cloud-provider contradict each other")

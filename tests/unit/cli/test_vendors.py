@@ -79,6 +79,8 @@ class Taken:
     text: bool = option(False, BOOL, "help", "acme", "One of every program's.")
     late: str = option("", STRING, "acme-late", "generic", "In a section of ours.")
     pause: float = option(1.0, DURATION, "acme-pause", "node-route-controller", "In a controller's section.")
+    zone: str = option("", STRING, "acme_zone", "acme", "Whose name nobody can give.")
+    level: int = option(0, INT, "acme-level", "acme", "With a shorthand of ours.", shorthand="v")
 
 
 def test_every_mistake_of_the_program_is_told_at_once() -> None:
@@ -92,6 +94,8 @@ def test_every_mistake_of_the_program_is_told_at_once() -> None:
         "Taken declares --help, which is declared differently elsewhere",
         "Taken: --acme-late needs a section of its own, not 'generic'",
         "Taken: --acme-pause needs a section of its own, not 'node-route-controller'",
+        "Taken: --acme_zone must be --acme-zone: underscores of a command line are read as dashes",
+        "Taken: -v, of --acme-level, is the shorthand of --v",
         "default_provider and the default of --cloud-provider contradict each other",
         "a default for --node-monitor-period: must be a duration such as 300ms, 10s or 1m30s",
         "a default for --vmodule: there is no such flag, or none that has an effect",
