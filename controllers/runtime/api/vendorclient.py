@@ -48,7 +48,8 @@ class _Rest(RESTClientObject):
 
     def __init__(self, configuration: Configuration, identity: Identity, waits: Waits, socks: Proxy | None) -> None:
         super().__init__(configuration)
-        self.pool_manager.pool_classes_by_scheme = _pools(identity, socks)
+        self.pool_manager.pool_classes_by_scheme = _pools(identity, socks, lambda: self._refusals)
+        self._refusals = 0
         self._identity = identity
         self._waits = waits
         self._clock: Clock = waits.clock
@@ -90,6 +91,7 @@ class _Rest(RESTClientObject):
         finally:
             identity.metrics.observe(method, code, self._clock.monotonic() - began)
         if response.status == 401:
+            self._refusals += 1
             identity.credentials.rejected(sent.get("authorization") or "")
         return response
 
@@ -160,8 +162,13 @@ class VendorClient(ApiClient):
         return ask
 
 
-def _pools(identity: Identity, socks: Proxy | None) -> dict[str, type[urllib3.HTTPConnectionPool]]:
-    """urllib3's pools, whose connections ask the guard right before a write, and know SOCKS5."""
+def _pools(
+    identity: Identity, socks: Proxy | None, refusals: Callable[[], int]
+) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    """urllib3's pools, whose connections ask the guard right before a write, and know SOCKS5.
+
+    `refusals` is how many 401 there were.
+    """
 
     class Guarded(HTTPConnection):
         def _new_conn(self) -> socket.socket:
@@ -185,7 +192,15 @@ def _pools(identity: Identity, socks: Proxy | None) -> dict[str, type[urllib3.HT
             super().request(method, url, *args, **options)
 
     class GuardedTLS(Guarded, HTTPSConnection):
+        _made_at = 0
+
+        @property
+        def is_connected(self) -> bool:
+            # Its certificate may have ended, and another may be in the file.
+            return super().is_connected and (not self.cert_file or self._made_at == refusals())
+
         def connect(self) -> None:
+            self._made_at = refusals()
             if self.cert_file and not os.path.getsize(self.cert_file):
                 self.cert_file = self.key_file = None  # of a plugin that was not there yet, and gives a token alone
             # As Go and our own connections: certificates without the extensions that Python 3.13

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import ssl
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ import yaml
 from kubernetes.client import CoreV1Api
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
+from kubernetes.client.exceptions import UnauthorizedException
 
 from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings, kubeconfig
 from controllers.runtime.api.credentials import AuthProvider, Fixed, TokenFile
@@ -23,7 +25,7 @@ from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.kubeconfig import load
 from tests.support.clock import FakeClock
 from tests.support.there import there
-from tests.unit.runtime.loopback import Authority, Server
+from tests.unit.runtime.loopback import EMPTY_LIST, Authority, Peer, Server
 
 NO_ENV: dict[str, str] = {}
 
@@ -580,3 +582,27 @@ class TestAPluginThatGivesATokenAlone:
                 clock.advance(1)
                 client.list_node()
                 assert server.requests[0].headers["authorization"] == "Bearer plugged"
+
+
+def test_a_provider_shows_the_new_certificate_after_the_old_one_was_refused(config: Config, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("old")
+
+    def serve(peer: Peer) -> None:
+        assert isinstance(peer.sock, ssl.SSLSocket)
+        shown = ssl.DER_cert_to_PEM_cert(peer.sock.getpeercert(True) or b"")
+        while peer.request():
+            peer.answer(200 if shown in cert.read_text() else 401, EMPTY_LIST)
+
+    config["users"][0]["user"] = {"client-certificate": str(cert), "client-key": str(key)}
+    with Server(serve, tls=authority.server_context(ask_client=True)) as server:
+        config.cluster.update({"certificate-authority": "ca.crt", "server": server.url})
+        with ClientBuilder.from_options(kubeconfig=config.write()) as clients:
+            api = CoreV1Api(clients.client("x"))
+            api.list_node()
+            for file, new in zip((cert, key), authority.issue("new"), strict=True):
+                new.rename(file)
+            with pytest.raises(UnauthorizedException):
+                api.list_node()
+            api.list_node()
+            assert server.connections == 2
