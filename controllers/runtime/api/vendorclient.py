@@ -76,7 +76,7 @@ class _Rest(RESTClientObject):
             raise ClientClosed("the client is closed", sent=False, method=method, path=path)
         if method not in READS:
             identity.guard(method, path)
-        if _request_timeout is None and "watch=" not in path:
+        if _request_timeout is None and ("watch=" not in path or "watch=false" in path.lower()):
             _request_timeout = identity.timeout
         sent = urllib3.HTTPHeaderDict({name: value for name, value in (headers or {}).items() if value is not None})
         for name, value in identity.headers:

@@ -485,9 +485,9 @@ class TestVendorClient:
         monkeypatch.setattr(RESTClientObject, "request", note)
         with Server() as server, builder_for(server, timeout=7) as clients:
             client = clients.client("acme")
-            for query in ("limit=1", "watch=True"):
+            for query in ("limit=1", "watch=False", "watch=True", "watch=1"):
                 client.call_api("GET", f"{server.url}/x?{query}", {})
-        assert timeouts == {"limit=1": 7, "watch=True": None}
+        assert timeouts == {"limit=1": 7, "watch=False": 7, "watch=True": None, "watch=1": None}
 
     def test_a_copied_configuration_stays_fresh_and_apart(self, tmp_path: Path) -> None:
         token = tmp_path / "token"
