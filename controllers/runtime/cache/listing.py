@@ -63,7 +63,7 @@ def quorum_list(
     """What `read` makes of every object of a kind: whatever was written before this call is in it.
 
     For what must not be decided by a cache. Blocks for as long as the server takes; raises
-    ApiError, and Garbled, which is one, when an answer is no list.
+    ApiError, and Garbled when an answer is no list.
     """
 
     def fetch(query: Mapping[str, str]) -> Response:
