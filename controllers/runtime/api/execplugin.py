@@ -7,6 +7,7 @@ https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-g
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -17,6 +18,7 @@ import threading
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 from kubernetes.config.config_exception import ConfigException
@@ -160,6 +162,8 @@ class ExecPlugin(Source):
         spec: dict[str, Any] = {"interactive": False}
         if self._settings.get("provideClusterInfo"):
             spec["cluster"] = cluster = dict(self._cluster)
+            if path := cluster.pop("certificate-authority", None):
+                cluster.setdefault("certificate-authority-data", base64.b64encode(Path(path).read_bytes()).decode())
             for extension in cluster.get("extensions") or ():
                 if extension.get("name") == _EXTENSION:
                     cluster["config"] = extension.get("extension")

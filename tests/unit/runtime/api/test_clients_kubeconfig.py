@@ -548,6 +548,21 @@ def plug(config: Config, folder: Path, **status: str) -> Path:
     return answer
 
 
+def test_a_plugin_that_asks_about_the_cluster_gets_the_ca_as_data(config: Config, tmp_path: Path) -> None:
+    plug(config, tmp_path, token="plugged")
+    told = tmp_path / "told.json"
+    plugin = Path(config.user["exec"]["command"])
+    plugin.write_text(plugin.read_text() + f'echo "$KUBERNETES_EXEC_INFO" > {told}\n')
+    config.user["exec"]["provideClusterInfo"] = True
+    config.cluster["certificate-authority"] = "ca.crt"
+    authority = Authority(tmp_path)
+    config.load().source.fetch()
+    assert json.loads(told.read_text())["spec"]["cluster"] == {
+        "server": "https://10.0.0.1:6443",
+        "certificate-authority-data": base64.b64encode(authority.pem).decode(),
+    }
+
+
 def test_a_plugins_certificate_is_presented(config: Config, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     cert, key = authority.issue("plugin-client")
