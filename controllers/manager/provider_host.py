@@ -236,8 +236,8 @@ class InformerListers:
 
     def _lister(self, resource: Resource[T]) -> Lister[T]:
         informer = self._informers.informer(resource)
-        # A provider keeps this object, and may ask for a kind when the others run already: then
-        # nobody else starts it.
+        # A provider keeps this object, and may ask for a kind when the others run already: then it
+        # is started here.
         with suppress(RuntimeError):  # at the end of the process; the cache stays readable
             informer.start()
         return informer.lister

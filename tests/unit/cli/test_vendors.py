@@ -79,7 +79,7 @@ class Taken:
     text: bool = option(False, BOOL, "help", "acme", "One of every program's.")
     late: str = option("", STRING, "acme-late", "generic", "In a section of ours.")
     pause: float = option(1.0, DURATION, "acme-pause", "node-route-controller", "In a controller's section.")
-    zone: str = option("", STRING, "acme_zone", "acme", "Whose name nobody can give.")
+    zone: str = option("", STRING, "acme_zone", "acme", "A name that cannot be given.")
     level: int = option(0, INT, "acme-level", "acme", "With a shorthand of ours.", shorthand="v")
 
 
