@@ -90,7 +90,7 @@ class NodeLifecycleController(ControllerBase):
         successors = self._queue("NodeSuccessor", backoff=backoff)
         self._triggers = NodeLifecycleTriggers(queue, shared, cloud.provider_id_prefixes)
         self._events = OwnerEvents(shared, cloud)
-        self._writer = NodeWriter(self._rest, shared, self._triggers.attention, cloud)
+        self._writer = NodeWriter(self._rest, shared, self._triggers.attention)
         self._reconciler = reconciler = NodeLifecycleReconciler(
             shared, cloud, self._writer, self._gate, self._triggers, successors
         )

@@ -20,6 +20,7 @@ from controllers.options import (
     option,
     positive,
 )
+from controllers.options.podnetwork import CLOUD_ALLOCATOR, cidr_allocator_type_option
 
 _SECTION: Final = "cloud-node-lifecycle-controller"
 
@@ -166,7 +167,13 @@ class NodeLifecycleOptions:
         check=between(1, 1000),
         configz="NodeLifecycleController.ConcurrentNodeLifecycleSyncs",
     )
+    cidr_allocator_type: str = cidr_allocator_type_option()
     drain_timeout: float = drain_timeout_option()
+
+    @property
+    def cloud_chooses(self) -> bool:
+        """Whether the cloud chooses the nodes' pod CIDRs."""
+        return self.cidr_allocator_type == CLOUD_ALLOCATOR
 
     @property
     def answer_period(self) -> float:

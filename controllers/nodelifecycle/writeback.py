@@ -33,7 +33,6 @@ from controllers.runtime.write import ObjectReplaced, Patch, apply
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.cloudcalls import CloudCalls
     from controllers.nodelifecycle.shared import Shared
 
 log = logging.getLogger(__name__)
@@ -96,13 +95,10 @@ class _Unfinished:
 class NodeWriter:
     """Thread-safe, as a node is one thread's at a time. `attention(node)`: what it needs now."""
 
-    def __init__(
-        self, rest: RestClient, shared: Shared, attention: Callable[[V1Node], Attention], cloud: CloudCalls
-    ) -> None:
+    def __init__(self, rest: RestClient, shared: Shared, attention: Callable[[V1Node], Attention]) -> None:
         self._rest = rest
         self._shared = shared
         self._attention = attention
-        self._cloud = cloud
         self._writeback = _Writeback()
         self._unfinished: dict[str, _Unfinished] = {}
 
@@ -183,7 +179,7 @@ class NodeWriter:
                 if not same or self._attention(fresh) is not Attention.ASK or not self._shared.machines.moved(fresh):
                     self._shared.votes.forget(key)
                     return ""
-                new = registration(raw, keep_pod_cidrs=not self._cloud.chooses_pod_cidrs)
+                new = registration(raw, keep_pod_cidrs=not self._shared.options.cloud_chooses)
                 why = "it has finalizers" if raw["metadata"].get("finalizers") else self._refused(new)
                 if why:
                     return f"its machine was replaced by {successor}, but it cannot be created anew: {why}"

@@ -63,6 +63,19 @@ def allocate_node_cidrs_option() -> Any:
     )
 
 
+def cidr_allocator_type_option() -> Any:
+    """Who chooses the pod CIDRs of nodes."""
+    return option(
+        RANGE_ALLOCATOR,
+        NAME,
+        "cidr-allocator-type",
+        _SECTION,
+        "Who chooses the nodes' pod CIDRs for node-ipam-controller: RangeAllocator takes them from --cluster-cidr, "
+        "CloudAllocator asks the cloud provider.",
+        configz="KubeCloudShared.CIDRAllocatorType",
+    )
+
+
 @attrs.frozen(kw_only=True)
 class PodNetworkOptions:
     """What the controllers for IPAM and routes both take. Frozen; raises ValueError."""
@@ -96,15 +109,7 @@ class PodNetworkOptions:
     node_cidr_mask_size_ipv6: int = option(
         0, INT, "node-cidr-mask-size-ipv6", _SECTION, "As --node-cidr-mask-size, for IPv6.", check=between(0, 128)
     )
-    cidr_allocator_type: str = option(
-        RANGE_ALLOCATOR,
-        NAME,
-        "cidr-allocator-type",
-        _SECTION,
-        "Who chooses the nodes' pod CIDRs for node-ipam-controller: RangeAllocator takes them from --cluster-cidr, "
-        "CloudAllocator asks the cloud provider.",
-        configz="KubeCloudShared.CIDRAllocatorType",
-    )
+    cidr_allocator_type: str = cidr_allocator_type_option()
 
     @property
     def cloud_chooses(self) -> bool:

@@ -87,7 +87,8 @@ class Cloud(NodeCloud):
 
     has_instances = True
     outage = None
-    chooses_pod_cidrs = False
+    chooses_pod_cidrs = True
+    """It can; whether it does, a flag says."""
 
     def __init__(self, prefixes: Sequence[str] = ("fake://",), max_batch: int = 100) -> None:
         super().__init__(InstanceState.RUNNING, prefixes)
@@ -124,6 +125,7 @@ class Bench:
         grace: float = 600.0,
         unknown_after: float = 300.0,
         max_batch: int = 100,
+        allocator: str = "RangeAllocator",
     ) -> None:
         self.clock = FakeClock()
         self.metrics = Metrics()
@@ -136,6 +138,7 @@ class Bench:
             uninitialized_grace_period=grace,
             unknown_event_after=unknown_after,
             out_of_service_taint=out_of_service,
+            cidr_allocator_type=allocator,
         )
         me = cast(Any, self)
         it = NodeLifecycleController(

@@ -363,6 +363,16 @@ def test_the_new_node_has_what_is_not_of_the_old_machine() -> None:
     assert "podCIDR" not in registration(raw, keep_pod_cidrs=False)["spec"]
 
 
+@pytest.mark.parametrize(("allocator", "kept"), [("RangeAllocator", "10.1.0.0/24"), ("CloudAllocator", None)])
+def test_pod_cidrs_are_kept_unless_the_cloud_chooses_them(allocator: str, kept: str | None) -> None:
+    bench = _bench(allocator=allocator)
+    bench.server.nodes["n0"]["spec"]["podCIDR"] = "10.1.0.0/24"
+    _asked(bench, 0.0)
+    _asked(bench)
+    assert bench.server.deleted == ["n0"]
+    assert bench.server.nodes["n0"]["spec"].get("podCIDR") == kept
+
+
 def test_a_kubelet_that_does_not_say_where_it_runs_has_not_moved() -> None:
     machines = Machines()
     machines.exists(node("n0"), 0.0)
