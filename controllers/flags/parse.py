@@ -3,7 +3,7 @@ what was given. No I/O; `controllers/cli/main.py` prints the problems and ends w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -153,7 +153,7 @@ def parse(
     return Outcome(
         options=options,
         problems=problems,
-        warnings=parsed.warnings,
+        warnings=(*parsed.warnings, *_without_effect(values)),
         help=values["help"],
         version=values["version"],
         cloud_provider=values["cloud-provider"],
@@ -174,9 +174,8 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry], webhooks: Sequen
         problems.append("--enable-leader-migration: needs --leader-elect, or controllers would run twice")
     if values["leader-migration-config"] and not values["enable-leader-migration"]:
         problems.append("--leader-migration-config: has no effect without --enable-leader-migration")
-    for rate, burst in (("kube-api-qps", "kube-api-burst"), ("cloud-api-qps", "cloud-api-burst")):
-        if values[burst] and not values[rate] and rate not in ill:
-            problems.append(f"--{burst}={values[burst]}: has no effect without --{rate}")
+    if values["cloud-api-burst"] and not values["cloud-api-qps"] and "cloud-api-qps" not in ill:
+        problems.append(f"--cloud-api-burst={values['cloud-api-burst']}: has no effect without --cloud-api-qps")
     pair = pair_problem(values["tls-cert-file"], values["tls-private-key-file"])
     if pair:
         problems.append(pair)
@@ -185,6 +184,12 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry], webhooks: Sequen
         lines = problems_of(values["controllers"], catalog) or off_by_flags(values, catalog)
         problems += [f"--controllers: {line}" for line in lines]
     return problems
+
+
+def _without_effect(values: Mapping[str, Any]) -> Iterator[str]:
+    # No problem: in Go there is a limit by default, so manifests may give the burst alone.
+    if values["kube-api-burst"] and not values["kube-api-qps"]:
+        yield f"--kube-api-burst={values['kube-api-burst']}: has no effect without --kube-api-qps: there is no limit"
 
 
 def _webhook_problems(values: Mapping[str, Any], ill: Collection[str], webhooks: Sequence[WebhookEntry]) -> list[str]:

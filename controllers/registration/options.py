@@ -281,7 +281,8 @@ class ManagerOptions:
         INT,
         "kube-api-burst",
         "generic",
-        "Burst of requests above --kube-api-qps. 0: as many as one second allows.",
+        "Burst of requests above --kube-api-qps. 0: as many as one second allows. Without --kube-api-qps there is no "
+        "limit, and this has no effect.",
         check=no_limit_at_zero,
         configz="Generic.ClientConnection.burst",
     )

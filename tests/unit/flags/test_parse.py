@@ -87,7 +87,6 @@ def test_defaults() -> None:
         ("--cloud-api-qps=-1", "must not be negative; 0 means no limit"),
         ("--kube-api-qps=-1", "must not be negative; 0 means no limit"),
         ("--kube-api-burst=-1", "must not be negative; 0 means no limit"),
-        ("--kube-api-burst=30", "has no effect without --kube-api-qps"),
         ("--cloud-api-burst=30", "has no effect without --cloud-api-qps"),
         ("--kube-api-content-type=text/html", "must be application/json or application/vnd.kubernetes.protobuf"),
         ("--controller-start-interval=-1s", "must not be negative"),
@@ -128,6 +127,13 @@ def test_a_bad_value_is_rejected_with_its_reason(argument: str, complaint: str) 
     outcome = read(*GOOD, argument)
     assert outcome.options is None
     assert outcome.problems == (f"{argument}: {complaint}",)
+
+
+def test_a_burst_without_a_limit_as_a_manifest_for_go_may_have_it_is_a_warning() -> None:
+    outcome = read(*GOOD, "--kube-api-burst=30")
+    assert outcome.problems == ()
+    assert outcome.warnings == ("--kube-api-burst=30: has no effect without --kube-api-qps: there is no limit",)
+    assert read(*GOOD, "--kube-api-burst=30", "--kube-api-qps=20").warnings == ()
 
 
 @pytest.mark.parametrize("row", IGNORED, ids=lambda row: row.flag.name)
@@ -239,7 +245,7 @@ def test_all_problems_of_all_flags_come_at_once() -> None:
         "--concurrent-node-syncs=0",
         "--leader-migration-config=x",
         "--controllers=nope,-service,service",
-        "--kube-api-burst=5",
+        "--cloud-api-burst=5",
         "--leader-elect-lease-duration=5s",
         "stray",
         "--no-such-flag",
@@ -251,7 +257,7 @@ def test_all_problems_of_all_flags_come_at_once() -> None:
         "--leader-migration-config",
         "'nope'",
         "service-lb-controller is both asked for and left out",
-        "--kube-api-burst=5",
+        "--cloud-api-burst=5",
         "--no-such-flag",
         "stray",
         "--cloud-provider: must be given",
@@ -264,7 +270,7 @@ def test_all_problems_of_all_flags_come_at_once() -> None:
 def test_a_flag_that_is_ill_by_itself_is_complained_about_once() -> None:
     assert len(read("--cloud-provider=fake", "--leader-elect=maybe").problems) == 1
     assert len(read("--leader-elect=false", "--cloud-provider").problems) == 1
-    assert len(read(*GOOD, "--kube-api-qps=x", "--kube-api-burst=5").problems) == 1
+    assert len(read(*GOOD, "--cloud-api-qps=x", "--cloud-api-burst=5").problems) == 1
 
 
 ONLY_NODE = tuple(entry for entry in CATALOG if entry.name == "cloud-node-controller")
