@@ -197,12 +197,11 @@ class Health:
 
     def _remarks(self) -> list[Check]:
         """What a restart would not mend, so that it is no matter for livez."""
-        return [
-            Check(f"{name}-{part}", ok, detail)
-            for name, (controller, _) in self._controllers.items()
-            if isinstance(controller, Remarks)
-            for part, ok, detail in controller.remarks()
-        ]
+        checks = []
+        for name, (controller, _) in self._controllers.items():
+            if isinstance(controller, Remarks):
+                checks += _asked(name, "remarks()", controller.remarks)
+        return checks
 
     def _caches(self) -> list[Check]:
         checks = []
@@ -225,9 +224,12 @@ class Health:
             if not alive():
                 checks.append(Check(name, self._state == "stopping", "has ended"))
                 continue
-            try:
-                parts = [Check(f"{name}-{part}", ok, detail) for part, ok, detail in controller.health()]
-            except Exception as error:  # noqa: BLE001 - a vendor's own controller: the other checks are looked at all the same
-                parts = [Check(name, False, f"its health() raised {type(error).__name__}")]
-            checks += parts or [Check(name, True)]
+            checks += _asked(name, "health()", controller.health) or [Check(name, True)]
         return checks
+
+
+def _asked(name: str, method: str, ask: Callable[[], Iterable[tuple[str, bool, str]]]) -> list[Check]:
+    try:
+        return [Check(f"{name}-{part}", ok, detail) for part, ok, detail in ask()]
+    except Exception as error:  # noqa: BLE001 - a vendor's own controller: the other checks are looked at all the same
+        return [Check(name, False, f"its {method} raised {type(error).__name__}")]

@@ -41,8 +41,9 @@ _ATTEMPTS: Final = 8
 _DELETE_ATTEMPTS: Final = 3
 _BACKOFF: Final = Backoff(base=60.0, cap=3600.0, quiet_delays=2.0)
 _REVERSALS: Final = 2
-_FINISHED_WITHIN: Final = 300.0
-"""Seconds within which a Node that was deleted to be registered again is created."""
+_FINISHED_WITHIN: Final = 1800.0
+"""Seconds within which a Node that was deleted to be registered again is created: an API server may
+be away for many minutes, and no kubelet registers by itself."""
 
 
 @frozen

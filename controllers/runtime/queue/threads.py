@@ -210,7 +210,8 @@ class _Piece:
     since: float | None = None  # of the bounded wait under way
 
     def busy(self) -> float:
-        until = self.clock.monotonic() if self.since is None else self.since
+        since = self.since  # once: its thread goes on meanwhile
+        until = self.clock.monotonic() if since is None else since
         return until - self.started - self.outside
 
 

@@ -81,3 +81,18 @@ def test_a_controller_that_died_fails_every_endpoint_also_while_the_rest_drains(
         ok, detail = bench.told(name)["idle"]
         assert not ok
         assert detail.startswith("died: KeyError: 'oops'; since ")
+
+
+def test_a_controller_whose_answer_raises_hides_no_other_check(bench: Bench) -> None:
+    class Broken:
+        def health(self) -> list[tuple[str, bool, str]]:
+            raise KeyError("oops")
+
+        remarks = health
+
+    bench.health.watch_controller("broken", Broken(), lambda: True)  # type: ignore[arg-type]  # as much of one as is asked
+    found = bench.told()
+    assert found["cloud"][0]
+    assert not found["broken"][0]
+    assert "raised KeyError" in found["broken"][1]
+    assert bench.told("livez")["broken"][1].startswith("its health() raised KeyError; since ")
