@@ -120,7 +120,7 @@ def test_bad_flags_are_all_listed_and_nothing_is_touched(
         "--controllers=*,-cloud-nod",
         "--secure-port=102580",
         "--cloud-provider=fale",
-        "--kube-api-burst=7",
+        "--cloud-api-burst=7",
         "--logging-fromat=json",
         "--leader-elect-renew-deadline=20s",
     )
