@@ -288,7 +288,8 @@ class Executor:
         self._cloud.not_too_early(record, "delete")
         service, unseen = record.service, record.state is State.UNSEEN
         state = State.UNSEEN if unseen else State.UNSURE
-        record = evolve(record, state=state, spec="", nodes="", built=None, looking=None, asked=record.asking("delete"))
+        asked = record.asking("delete")
+        record = evolve(record, state=state, spec="", nodes="", built=None, removing=True, looking=None, asked=asked)
         self._records.put(key, record)
         self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         try:

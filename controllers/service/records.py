@@ -65,6 +65,8 @@ class Record:
     """What the cloud answered when it was last asked to build."""
     new_status: bool = False
     """It has yet to be written on the Service."""
+    removing: bool = False
+    """The cloud was asked to delete it, and not to build it since: it needs no targets."""
     built: V1Service | None = None
     """The Service as the cloud last built it, while its load balancer is there: what targets are
     set for while a change of it waits or fails. None: it was never built, or is missing."""
@@ -115,6 +117,11 @@ class Record:
         is built of an older one would undo what its owner changed since."""
         behind = is_newer(self.version, version_of(cached)) and uid_of(cached) == self.uid
         return self.written if behind and self.written is not None else cached
+
+    @property
+    def needs_no_targets(self) -> bool:
+        """Whether a change of the nodes changes nothing for it."""
+        return self.removing or self.state is State.ELSEWHERE or self.state.deleted
 
     def asking(self, way: str, what: str = "") -> Mapping[str, Asked]:
         """`asked`, as the cloud is asked for this now."""
@@ -177,7 +184,7 @@ class Records:
             return [
                 key
                 for key, record in self._records.items()
-                if not (targets.cover(record.nodes) or record.state is State.ELSEWHERE or record.state.deleted)
+                if not (targets.cover(record.nodes) or record.needs_no_targets)
             ]
 
     def __contains__(self, key: str) -> bool:

@@ -9,7 +9,7 @@ from cloudprovider.helpers import has_load_balancer_finalizer
 from controllers.runtime.api import Forbidden
 from tests.support.controllers import Server
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import FINALIZER, raw_service
+from tests.unit.service.objects import FINALIZER, raw_node, raw_service
 
 pytestmark = pytest.mark.usefixtures("served")
 KEY = "default/web"
@@ -41,6 +41,31 @@ def test_one_that_fails_while_it_is_there_is_tried_again_and_told_with_gos_reaso
     assert ("Warning", "SyncLoadBalancerFailed") in [(one.type, one.reason) for one in bench.recorder.events]
     assert "Error syncing load balancer: failed to delete load balancer: in use" in bench.recorder.messages()[1]
     assert "DeleteLoadBalancerFailed" not in bench.recorder.reasons()
+
+
+def test_nodes_that_join_do_not_hasten_one_that_fails(bench: Bench) -> None:
+    bench.cloud.fail["delete"] = CloudProviderError("in use")
+    bench.server.delete(KEY)
+    for number in range(10, 30):
+        bench.server.put(raw_node(f"n{number}", f"10.0.0.{number}"))
+        bench.settle(rounds=6)
+    assert bench.cloud.count("delete") <= 9, "after 1, 2, 4, 8, 16, 32 and then 60 s, in two minutes"
+    bench.cloud.fail.clear()
+    bench.settle(rounds=70)
+    assert not bench.cloud.balancers
+
+
+def test_one_that_failed_and_is_taken_back_gets_nodes_again(bench: Bench) -> None:
+    bench.cloud.fail["delete"] = CloudProviderError("in use")
+    bench.server.edit(KEY, lambda raw: raw["spec"].update(type="ClusterIP"))
+    bench.settle()
+    assert bench.cloud.count("delete")
+    bench.server.edit(KEY, lambda raw: raw["spec"].update(type="LoadBalancer"))
+    bench.settle(rounds=70)
+    bench.server.put(raw_node("n9", "10.0.0.9"))
+    bench.settle(rounds=70)
+    [balancer] = bench.cloud.balancers.values()
+    assert balancer.nodes == bench.wanted_nodes()
 
 
 def test_one_for_a_service_that_vanished_has_gos_other_reason(bench: Bench) -> None:
