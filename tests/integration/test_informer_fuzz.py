@@ -320,6 +320,11 @@ def _was_told(lie: Fault, times: int) -> bool:
     return lie.hits == times
 
 
+def _shows_again(run: Run) -> bool:
+    run.do(("break", Action.EXPIRE))  # again and again: a watch that is just ending may take one
+    return len(run.informer.lister) > 0
+
+
 def test_a_wrongly_empty_list_is_followed_only_if_a_quorum_list_agrees(tmp_path: Path) -> None:
     run = Run(tmp_path)
     try:
@@ -330,11 +335,12 @@ def test_a_wrongly_empty_list_is_followed_only_if_a_quorum_list_agrees(tmp_path:
             eventually(lambda: run.server.faults.open_watches() == 1, CONVERGE, run._difference)
             lie = run.server.faults.empty_list(count=lies)
             run.do(("break", Action.EXPIRE))
-            eventually(partial(_was_told, lie, lies), CONVERGE, run._difference)
-            if lies == 2:
+            if lies == 1:
+                eventually(partial(_was_told, lie, 1), CONVERGE, run._difference)
+            else:  # the first of them may be a quorum list already
                 eventually(lambda: len(run.informer.lister) == 0, CONVERGE, run._difference)
-                eventually(lambda: run.server.faults.open_watches() == 1, CONVERGE, run._difference)
-                run.do(("break", Action.EXPIRE))
+                run.server.faults.clear()
+                eventually(partial(_shows_again, run), CONVERGE, run._difference)
             run.settle()
     finally:
         run.close()
