@@ -173,7 +173,7 @@ def _built(
             metrics=metrics,
         )
         if not given.plan.enabled:
-            informers = earlylists.begin(clients, enabled(given.controllers, catalog), metrics)
+            informers = earlylists.begin(clients, enabled(given.controllers, catalog))
     except ClientConfigError as error:
         failures.append(error)
 
@@ -194,7 +194,7 @@ def _built(
             from controllers.plan.run import PlanRun
 
             warn_of_intruders()
-            return PlanRun(options, provider, clients, config=config, catalog=catalog, metrics=metrics)
+            return PlanRun(options, provider, clients, config=config, catalog=catalog)
         else:
             return Manager(
                 options,
@@ -203,7 +203,6 @@ def _built(
                 config=config,
                 catalog=catalog,
                 webhooks=webhooks,
-                metrics=metrics,
                 informers=informers,
             )
     except (CloudProviderError, ManagerError) as error:

@@ -29,7 +29,6 @@ from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.cleaning import conceal_config
 from controllers.runtime.clock import SYSTEM_CLOCK
-from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +49,6 @@ class Assembly:
         *,
         config: CloudConfig | None,
         catalog: Sequence[ControllerEntry],
-        metrics: Metrics | None,
         start_interval: float = 0.0,
     ) -> None:
         """`config` is what the provider was made from: its secrets are concealed wherever text
@@ -66,7 +64,7 @@ class Assembly:
             raise ManagerError("no controller is left to run: see --controllers")
         self.migration = self._read_migration()
         self.shares = share(self.entries, self.migration)
-        self.metrics = Metrics() if metrics is None else metrics
+        self.metrics = clients.metrics
         self.clock = SYSTEM_CLOCK
         self.drain = options.manager.shutdown_drain_timeout
         """Seconds that `stop` takes at most."""
@@ -95,7 +93,7 @@ class Assembly:
 
         `once` as of InformerFactory.
         """
-        informers = begun or earlylists.make(self._clients, self.entries, self.metrics, self.clock, once=once)
+        informers = begun or earlylists.make(self._clients, self.entries, self.clock, once=once)
         self.groups.add("clients", Stoppable("clients", lambda _seconds: True, self._clients.close))
         self.health.watch_informers(informers)
         server = ServerCheck(self._clients.rest(earlylists.IDENTITY), self.clock)

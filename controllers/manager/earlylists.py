@@ -15,7 +15,6 @@ from controllers.registration.entry import ControllerEntry
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -26,25 +25,24 @@ IDENTITY: Final = "shared-informers"
 def make(
     clients: ClientBuilder,
     entries: Sequence[ControllerEntry],
-    metrics: Metrics,
     clock: Clock = SYSTEM_CLOCK,
     *,
     once: bool = False,
 ) -> InformerFactory:
     """The caches that these controllers share, which begin to fill. `once` as of InformerFactory.
     Raises RuntimeError where the system has no thread left."""
-    informers = InformerFactory(clients.rest(IDENTITY), metrics=metrics, clock=clock, once=once)
+    informers = InformerFactory(clients.rest(IDENTITY), metrics=clients.metrics, clock=clock, once=once)
     for entry in entries:
         for resource in entry.informers():
             informers.warm(resource)
     return informers
 
 
-def begin(clients: ClientBuilder, entries: Sequence[ControllerEntry], metrics: Metrics) -> InformerFactory | None:
+def begin(clients: ClientBuilder, entries: Sequence[ControllerEntry]) -> InformerFactory | None:
     """`make`, for a manager that is still to be built; None where the system has no thread left,
-    which the manager then tells."""
+    which the manager then reports."""
     try:
-        return make(clients, entries, metrics)
+        return make(clients, entries)
     except RuntimeError as error:
         log.debug("the first lists wait for the manager: %s", error)
         return None

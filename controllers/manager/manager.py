@@ -36,7 +36,6 @@ from controllers.registration.options import Options, split_address
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.election import LeaseLost, LeaseSettings
-from controllers.runtime.metrics import Metrics
 from controllers.webhooks.options import WebhookOptions
 from controllers.webhooks.webhook import WebhookEntry
 
@@ -65,11 +64,10 @@ class Manager:
         config: CloudConfig | None = None,
         catalog: Sequence[ControllerEntry] = CATALOG,
         webhooks: Sequence[WebhookEntry] = WEBHOOKS,
-        metrics: Metrics | None = None,
         informers: InformerFactory | None = None,
     ) -> None:
-        """`informers`: those of `earlylists.begin` from the same clients and metrics, which fill
-        already."""
+        """`informers`: those of `earlylists.begin` from the same clients, which fill already. The
+        metrics are those of `clients`."""
         given = options.manager
         if given.plan.enabled:  # a program that hands its flags on must not write what its user wanted to see
             raise ManagerError("--dry-run: a Manager writes; a program of your own runs a PlanRun for this flag")
@@ -84,7 +82,6 @@ class Manager:
             clients,
             config=config,
             catalog=catalog,
-            metrics=metrics,
             start_interval=given.controller_start_interval,
         )
         self.health = self._parts.health

@@ -28,7 +28,6 @@ from controllers.registration.options import Options
 from controllers.registration.plan import Kind, Plan, Planning, Row
 from controllers.runtime.api import ClientBuilder, NotSent
 from controllers.runtime.cache import NODES, InformerFactory
-from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -78,12 +77,11 @@ class PlanRun:
         *,
         config: CloudConfig | None = None,
         catalog: Sequence[ControllerEntry] = CATALOG,
-        metrics: Metrics | None = None,
     ) -> None:
         """No client of `clients` writes any more. Raises ManagerError without a controller."""
         clients.guard = self._refuse
         self._given = options.manager
-        parts = self._parts = Assembly(options, provider, clients, config=config, catalog=catalog, metrics=metrics)
+        parts = self._parts = Assembly(options, provider, clients, config=config, catalog=catalog)
         self._plan = Plan([entry.name for entry in parts.entries])
         self._nodes: tuple[V1Node, ...] = ()
         self._settling: Settling | None = None

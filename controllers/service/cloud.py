@@ -62,7 +62,7 @@ class ServiceCloud:
     ) -> None:
         self.balancers = balancers
         self.cluster = cluster_name
-        self._records = records
+        self.records = records
         self.recorder = recorder
         self._clock = clock
 
@@ -83,7 +83,7 @@ class ServiceCloud:
         except (RetryError, Throttled, InvalidService) as error:
             not_before = self._clock.monotonic() + (retry_after_of(error) or 0.0)
             asked = {**record.asked, way: evolve(record.asked[way], not_before=not_before)}
-            self._records.put(key, evolve(record, asked=asked))
+            self.records.put(key, evolve(record, asked=asked))
             raise
 
     def look(self, service: V1Service, *, sweep: bool = False) -> V1LoadBalancerStatus | ObservedLoadBalancer:

@@ -20,7 +20,7 @@ from controllers.service.cloud import ServiceCloud
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import AddressWatch, ServiceMetrics
-from controllers.service.nodesync import NodeSync
+from controllers.service.nodesync import Gathering, NodeSync
 from controllers.service.options import ServiceOptions
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport
 from controllers.service.pacing import Schedule
@@ -87,8 +87,7 @@ class ServiceController(ControllerBase):
             queue,
             records,
             targets,
-            quiet=options.node_sync_window,
-            longest=options.node_sync_longest,
+            Gathering(options.node_sync_window, options.node_sync_longest),
             latency=own_metrics.nodesync_latency,
             clock=clock,
         )
@@ -103,7 +102,7 @@ class ServiceController(ControllerBase):
         reconciler = ServiceReconciler(
             services.lister,
             records,
-            Executor(api, side, sync.given, self._second_look.deleted, records, own_metrics, schedule, clock),
+            Executor(api, side, sync.given, self._second_look.deleted, own_metrics, schedule, clock),
             sync,
             lambda: Scope(options.cluster_name, self._identity.get(), balancers.revision()),
             schedule,

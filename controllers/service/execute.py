@@ -22,7 +22,7 @@ from controllers.service import changes, pacing
 from controllers.service.changes import Note
 from controllers.service.cloud import CLOUD_ERRORS, PATIENT, ServiceCloud
 from controllers.service.decide import Action, ObservedLoadBalancer, OwnedField, ServiceView, Step, wanted
-from controllers.service.records import Record, Records, State
+from controllers.service.records import Record, State
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
@@ -51,7 +51,6 @@ class Executor:
         cloud: ServiceCloud,
         targets: Callable[[], Targets],
         deleted: Callable[[V1Service], None],
-        records: Records,
         metrics: ServiceMetrics,
         schedule: Schedule,
         clock: Clock,
@@ -60,7 +59,7 @@ class Executor:
         self._cloud = cloud
         self._targets = targets
         self._deleted = deleted
-        self._records = records
+        self._records = cloud.records
         self._recorder = cloud.recorder
         self._metrics = metrics
         self._schedule = schedule

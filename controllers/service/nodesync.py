@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
+from attrs import frozen
+
 from controllers.runtime.queue import DONE, Result, WorkQueue
 
 if TYPE_CHECKING:
@@ -33,9 +35,21 @@ _REST: Final = 10
 no other one."""
 
 
+@frozen
+class Gathering:
+    """Changes of nodes are acted upon together: when none came for `quiet` seconds, and `longest`
+    seconds after the first at the latest, if that is more."""
+
+    quiet: float
+    longest: float
+
+    def end(self, first: float, last: float) -> float:
+        """When to act upon changes of which the first and the last came at these times."""
+        return min(last + self.quiet, first + max(self.quiet, self.longest))
+
+
 class NodeSync:
-    """One gathering of changes at a time: they are acted upon when none came for `quiet` seconds,
-    and `longest` seconds after the first at the latest. Thread-safe."""
+    """One gathering of changes at a time. Thread-safe."""
 
     def __init__(
         self,
@@ -43,9 +57,8 @@ class NodeSync:
         services: WorkQueue[str],
         records: Records,
         targets: TargetSet,
+        gathering: Gathering,
         *,
-        quiet: float,
-        longest: float,
         latency: Histogram,
         clock: Clock,
     ) -> None:
@@ -53,8 +66,7 @@ class NodeSync:
         self._services = services
         self._records = records
         self.targets = targets
-        self._quiet = quiet
-        self._longest = max(quiet, longest)
+        self._gathering = gathering
         self._clock = clock
         self._lock = threading.Lock()
         self._giving = threading.Lock()
@@ -74,14 +86,14 @@ class NodeSync:
             self._last = self._clock.monotonic()
             if self._first is None:
                 self._first = self._last
-        self._nodes.add_after(ALL_NODES, self._quiet)
+        self._nodes.add_after(ALL_NODES, self._gathering.quiet)
 
     def sync(self, key: str) -> Result:
         """One unit of work of the queue `node`: wait while changes come, else queue what lags."""
         now = self._clock.monotonic()
         with self._lock:
             first = now if self._first is None else self._first
-            left = max(min(self._last + self._quiet, first + self._longest), self._earliest(now)) - now
+            left = max(self._gathering.end(first, self._last), self._earliest(now)) - now
             if left > 0:
                 return Result(requeue_after=left)
             self._first = self._given = None
@@ -110,7 +122,7 @@ class NodeSync:
             now = self._clock.monotonic()
             with self._lock:
                 gathering = self._first is not None
-                if gathering and self._given is not None and now - self._given[0] < min(_SAME, self._quiet):
+                if gathering and self._given is not None and now - self._given[0] < min(_SAME, self._gathering.quiet):
                     return self._given[1]
             found = self.targets.current()
             if gathering:

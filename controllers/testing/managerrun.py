@@ -117,7 +117,6 @@ class ManagerRun:
             config=self._config,
             catalog=self._program.catalog,
             webhooks=self._program.webhooks,
-            metrics=self._metrics,
         )
         self._thread = threading.Thread(target=self._run, args=(manager, self._stop), name="manager", daemon=True)
         self._thread.start()

@@ -22,7 +22,6 @@ from controllers.options.podnetwork import parse_cluster_cidrs
 from controllers.route.options import RouteOptions
 from controllers.route.registration import RouteSwitches
 from controllers.runtime.api import ClientBuilder
-from controllers.runtime.metrics import Metrics
 from tests.generate import ALERTS, ROOT, alerts_page
 
 DASHBOARD = ALERTS.with_name("dashboard.json")
@@ -44,9 +43,8 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[s
     stop = threading.Event()
     with EmbeddedAPIServer() as server:
         kubeconfig = server.write_kubeconfig(tmp_path_factory.mktemp("manager") / "kubeconfig")
-        metrics = Metrics()
-        clients = ClientBuilder.from_options(kubeconfig=str(kubeconfig), metrics=metrics)
-        manager = Manager(options, new_provider(None), clients, metrics=metrics)
+        clients = ClientBuilder.from_options(kubeconfig=str(kubeconfig))
+        manager = Manager(options, new_provider(None), clients)
         thread = threading.Thread(target=manager.run, args=[stop], daemon=True)
         thread.start()
         try:

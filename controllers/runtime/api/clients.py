@@ -147,7 +147,9 @@ class ClientBuilder:
         self._doubts = Doubts(clock)
         self._transport = Transport(endpoint, self._tls, waits=self._waits, doubts=self._doubts)
         self._apart: list[Transport] = []
-        self._metrics = RequestMetrics(metrics or Metrics(), endpoint.authority)
+        self.metrics = Metrics() if metrics is None else metrics
+        """Where requests are counted; a Manager over these clients serves it."""
+        self._requests = RequestMetrics(self.metrics, endpoint.authority)
         self._own = (self._transport, self._credentials, access.headers)
         self._accounts: ServiceAccounts | None = None
         self._bare = self._transport
@@ -350,7 +352,7 @@ class ClientBuilder:
             name=name,
             user_agent=f"{self._program} {name}",
             credentials=credentials,
-            metrics=self._metrics,
+            metrics=self._requests,
             guard=guard,
             limiter=limiter,
             timeout=self._settings.timeout,

@@ -47,6 +47,7 @@ class Loop:
     """What is under way in one list-watch loop, so that `stop`, from any thread, can end it."""
 
     def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.stopping = ClockEvent(clock)
         self._lock = threading.Lock()
         self._current: _Closable | None = None
@@ -173,7 +174,6 @@ class Lists(Generic[T]):
         loop: Loop,
         retries: Retries,
         *,
-        clock: Clock,
         metrics: Metrics,
     ) -> None:
         self.cause = "start"
@@ -186,7 +186,7 @@ class Lists(Generic[T]):
         self._encoding = encoding
         self._loop = loop
         self._retries = retries
-        self._clock = clock
+        self._clock = loop.clock
         self._history = History(options.believe_after)
         self._too_large = 0
         plural = cache.resource.plural

@@ -102,9 +102,7 @@ class ListWatch(Generic[T]):
         self._loop = Loop(clock)
         self._retries = Retries(self._resource.plural, options, clock, self._rng, self._loop.stopping)
         self._encoding = Encoding(rest, self._resource)
-        self._lists = Lists(
-            rest, cache, options, self._encoding, self._loop, self._retries, clock=clock, metrics=metrics
-        )
+        self._lists = Lists(rest, cache, options, self._encoding, self._loop, self._retries, metrics=metrics)
         self._in_doubt = False  # the server was away, or a bookmark was older than what was seen
         self._fruitless = 0  # watches in a row that opened and brought nothing but trouble
         self._garbled = 0

@@ -20,7 +20,7 @@ from controllers.service.cloud import ServiceCloud
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import ServiceMetrics
-from controllers.service.nodesync import NodeSync
+from controllers.service.nodesync import Gathering, NodeSync
 from controllers.service.pacing import Schedule
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
@@ -77,8 +77,7 @@ class Bench:
             self.queue,
             self.records,
             self.targets,
-            quiet=settings["window"],
-            longest=settings["longest"],
+            Gathering(settings["window"], settings["longest"]),
             latency=measures.nodesync_latency,
             clock=clock,
         )
@@ -92,9 +91,7 @@ class Bench:
         self.reconciler = ServiceReconciler(
             cast(Any, self.services),
             self.records,
-            Executor(
-                self.api, side, self.sync.given, self.second_look.deleted, self.records, measures, schedule, clock
-            ),
+            Executor(self.api, side, self.sync.given, self.second_look.deleted, measures, schedule, clock),
             self.sync,
             lambda: Scope(CLUSTER, self.known.get(), self.cloud.revision()),
             schedule,
