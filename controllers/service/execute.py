@@ -278,13 +278,13 @@ class Executor:
 
     def _delete(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         record = _record(view)
+        self._cloud.not_too_early(record, "delete")
         failure = "SyncLoadBalancerFailed", "Error syncing load balancer: failed to delete load balancer"
         if view.service is None or uid_of(view.service) != record.uid:
             self._api.prove_gone(key, record.uid)
             failure = "DeleteLoadBalancerFailed", "Error deleting load balancer"
         else:
             self._api.prove_unwanted(key, view.service)
-        self._cloud.not_too_early(record, "delete")
         service, unseen = record.service, record.state is State.UNSEEN
         state = State.UNSEEN if unseen else State.UNSURE
         asked = record.asking("delete")

@@ -87,6 +87,18 @@ def test_a_cloud_that_asks_for_time_is_given_it_whatever_a_look_would_say(bench:
     assert bench.server.services[KEY]["metadata"]["finalizers"] == [FINALIZER]
 
 
+def test_one_whose_time_has_not_come_costs_no_question_either(bench: Bench) -> None:
+    bench.cloud.fail["delete"] = RetryError("deleting", 30.0)
+    bench.server.set_type(KEY, "ClusterIP")
+    bench.settle(rounds=1)
+    before = len(bench.server.gets)
+    for _ in range(5):
+        bench.queue.add(KEY)
+        bench.settle(rounds=1)
+    assert bench.cloud.methods() == ["delete"]
+    assert len(bench.server.gets) == before > 0
+
+
 @pytest.mark.row("S18")
 @pytest.mark.parametrize("look", [CloudProviderError("down"), NotImplementedByProvider(), ImplementedElsewhere()])
 def test_a_look_that_tells_nothing_leaves_the_deletions_error(bench: Bench, look: Exception) -> None:
