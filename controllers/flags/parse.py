@@ -17,7 +17,7 @@ from controllers.flags.ignored import IGNORED
 from controllers.flags.syntax import Parsed
 from controllers.options import BOOL, VERSION, one_of
 from controllers.options.declare import Flag, fill, flags_of
-from controllers.registration.entry import ControllerEntry, misspelt, off_by_flags, problems_of
+from controllers.registration.entry import ControllerEntry, misspelt, named_twice, off_by_flags, problems_of
 from controllers.registration.options import SECTIONS, ManagerOptions, Options
 from controllers.webhooks.options import WebhookOptions
 from controllers.webhooks.webhook import WebhookEntry
@@ -72,7 +72,7 @@ def table(
     `flags` are the program's own options classes, `defaults` its defaults by the names of flags, as
     typed. Raises ValueError for mistakes of the program, all at once: a name or shorthand that is
     taken, a name that cannot be given, a section that is not the program's own, a default for no
-    flag or of no good value."""
+    flag or of no good value, two controllers or webhooks of one name."""
     problems: list[str] = []
     rows: dict[str, Flag[Any]] = {}
     sections = {*SECTIONS, *(entry.name for entry in catalog)}
@@ -93,6 +93,11 @@ def table(
                 problems.append(f"{kind.__name__}: --{row.name} must be --{right}: {rule}")
             if row.shorthand and (taken := shorts.setdefault(row.shorthand, row.name)) != row.name:
                 problems.append(f"{kind.__name__}: -{row.shorthand}, of --{row.name}, is the shorthand of --{taken}")
+    for noun, entries in (("controllers", catalog), ("webhooks", webhooks)):
+        problems.extend(
+            f"two {noun} have the name {name}; to replace one of ours, leave it out of the catalog"
+            for name in named_twice(entries)
+        )
     given = dict(defaults or {})
     if default_provider and given.setdefault("cloud-provider", default_provider) != default_provider:
         problems.append("default_provider and the default of --cloud-provider contradict each other")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import pkgutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
@@ -181,6 +182,12 @@ S = TypeVar("S", bound=Selectable)
 def names(catalog: Sequence[Selectable]) -> str:
     """Their names with their aliases, for people."""
     return ", ".join(f"{e.name} ({', '.join(e.aliases)})" if e.aliases else e.name for e in catalog)
+
+
+def named_twice(catalog: Sequence[Selectable]) -> list[str]:
+    """The names and aliases that two entries share, or one has twice: both would run."""
+    names = Counter(name for entry in catalog for name in (entry.name, *entry.aliases))
+    return [name for name, count in names.items() if count > 1]
 
 
 def enabled(words: Sequence[str], catalog: Sequence[S]) -> list[S]:

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from cloudprovider import CloudConfig, Interface, register_cloud_provider
-from controllers.catalog import CATALOG
+from controllers.catalog import CATALOG, WEBHOOKS
 from controllers.cli.helptext import help_text
 from controllers.cli.main import main
 from controllers.cli.reference import page
@@ -104,6 +104,14 @@ def test_every_mistake_of_the_program_is_told_at_once() -> None:
     ]
     with pytest.raises(ValueError, match="Taken declares --controllers"):
         main([], default_provider="acme", flags=(Taken,))
+
+
+def test_two_controllers_of_one_name_are_refused_for_both_would_run() -> None:
+    own = attrs.evolve(CATALOG[0], name="acme-node", aliases=("node-route-controller",))
+    with pytest.raises(ValueError, match="two controllers have the name node-route-controller; to replace one"):
+        table([*CATALOG, own])
+    with pytest.raises(ValueError, match="two webhooks have the name persistentvolume-labeler"):
+        table(CATALOG, webhooks=[*WEBHOOKS, *WEBHOOKS])
 
 
 class Acme(Interface):
