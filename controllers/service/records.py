@@ -138,6 +138,7 @@ class Records:
         self._lock = threading.Lock()
         self._records: dict[str, Record] = {}
         self._rewound: set[str] = set()
+        self._failing: set[str] = set()  # nothing is there, and the last run could not mend that
 
     def get(self, key: str) -> Record | None:
         """The record of a Service."""
@@ -166,6 +167,7 @@ class Records:
         """A run of the key begins. One under way meanwhile would have put its own record over what
         was rewound."""
         with self._lock:
+            self._failing.discard(key)
             record = self._records.get(key)
             if key in self._rewound and record is not None:
                 state = _REWOUND.get(record.state, record.state)
@@ -173,10 +175,19 @@ class Records:
                 self._records[key] = evolve(record, new_status=True, restore_at=0.0)
             self._rewound.discard(key)
 
+    def failed(self, key: str) -> None:
+        """The key's run failed. It comes again at its time, and takes the targets of then: where
+        nothing is built, nodes that change must not hasten it."""
+        with self._lock:
+            record = self._records.get(key)
+            if record is not None and record.built is None:
+                self._failing.add(key)
+
     def drop(self, key: str) -> None:
         """Forget it; does nothing where there is none."""
         with self._lock:
             self._records.pop(key, None)
+            self._failing.discard(key)
 
     def outdated(self, targets: Targets) -> list[str]:
         """The keys of all load balancers whose targets are others than these."""
@@ -184,7 +195,7 @@ class Records:
             return [
                 key
                 for key, record in self._records.items()
-                if not (targets.cover(record.nodes) or record.needs_no_targets)
+                if not (targets.cover(record.nodes) or record.needs_no_targets or key in self._failing)
             ]
 
     def __contains__(self, key: str) -> bool:

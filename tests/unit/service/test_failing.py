@@ -113,6 +113,22 @@ def test_a_load_balancer_that_was_never_built_gets_no_update() -> None:
     assert set(bench.cloud.methods()) == {"ensure"}
 
 
+@pytest.mark.parametrize("method", ["ensure", "get"])
+def test_nodes_that_join_do_not_hasten_one_that_is_not_built(bench: Bench, method: str) -> None:
+    bench.start()  # what a former process built is not looked at yet
+    bench.forget()
+    bench.cloud.fail[method] = CloudProviderError("quota")
+    if method == "ensure":
+        bench.server.put(raw_service("late"))
+    for number in range(10, 30):
+        _join(bench, number)
+        bench.settle(rounds=6)
+    assert bench.cloud.count(method) <= 9, "after 1, 2, 4, 8, 16, 32 and then 60 s, in two minutes"
+    bench.cloud.fail.clear()
+    bench.settle(rounds=70)
+    assert all(balancer.nodes == bench.wanted_nodes() for balancer in bench.cloud.balancers.values())
+
+
 @pytest.mark.row("S22")
 def test_nor_does_one_that_is_missing(bench: Bench) -> None:
     bench.cloud.balancers.clear()
