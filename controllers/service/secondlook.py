@@ -57,7 +57,7 @@ class SecondLook:
             return
         with self._lock:
             self._waiting[uid_of(service)] = service
-        self._queue.add_after(uid_of(service), AFTER)
+        self._queue.add_after(uid_of(service), AFTER, routine=True)  # a plan has no call that comes late
 
     def look(self, uid: str) -> Result:
         """One unit of work: delete the load balancer again if the cloud has it again.

@@ -53,6 +53,12 @@ def test_one_that_is_gone_is_left_alone(bench: Bench) -> None:
     assert _later(bench, 1000.0) == ["get"]
 
 
+def test_a_plan_does_not_wait_for_it(bench: Bench) -> None:
+    _delete(bench)
+    assert bench.again.unfinished() == []
+    assert _later(bench) == ["get"]
+
+
 def test_a_new_service_of_its_name_keeps_its_own(bench: Bench) -> None:
     _delete(bench)
     _late(bench)
