@@ -6,7 +6,6 @@ more rarely: two writers must not fight over a field."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
@@ -64,7 +63,7 @@ class NetworkCondition:
             before = last.attempts
         repeated = last is not None and last.failed and last.created == created
         attempts = evolve(before, last=now) if repeated else RESTORING.next(before, now)
-        with suppress(NotFound, ObjectReplaced):  # deleted or recreated meanwhile: its own event brings the new one
+        try:
             # With another status than we last wrote the cache is behind, or another program wrote.
             if last is not None and status_of(node) != _wanted(last.created)[0]:
                 node = self._fresh(name, uid)
@@ -72,6 +71,10 @@ class NetworkCondition:
                 self._write(name, node, _Written(uid, created, attempts))
             elif last is not None and last.created != created:
                 del self._written[name]  # another program has written since what we now want
+        except (NotFound, ObjectReplaced) as error:
+            if isinstance(error, NotFound) and error.details.get("name") != name:
+                raise  # a proxy's 404, say: it proves nothing about the node
+            # Deleted or recreated meanwhile: its own event brings the new one.
 
     def _fresh(self, name: str, uid: str) -> V1Node:
         node = NODES.parse(self._rest.get(NODES.key_path(name)))

@@ -4,14 +4,14 @@ moves."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import pytest
 
 from cloudprovider import CloudProviderError
 from controllers.route.condition import condition_of, network_condition
 from controllers.route.triggers import LIST, LISTING, RouteTriggers
-from controllers.runtime.api import ServerError
+from controllers.runtime.api import NotFound, ServerError
 from tests.support.controllers import refuse
 from tests.unit.route.objects import CREATED, MISSING, Bench, node, raw_node, route
 
@@ -147,6 +147,17 @@ def test_a_recreated_node_is_told_at_once() -> None:
         bench.add("n1", "10.244.1.0/24", uid=uid)
         bench.work("n1")
     assert bench.conditions() == [("n1", *CREATED)] * 4
+
+
+@pytest.mark.parametrize("knows_it", [False, True], ids=["a proxy's", "the API server's"])
+def test_a_404_ends_the_work_on_a_node_only_if_it_is_about_the_node(knows_it: bool) -> None:
+    bench = _bench()
+    answer = NotFound("not found", status=404, details={"name": "n1"} if knows_it else {})
+    bench.server.before = refuse(answer, times=1)
+    with nullcontext() if knows_it else pytest.raises(NotFound):
+        bench.start()
+    bench.work("n1")
+    assert bench.conditions() == [("n1", *CREATED)] * 2
 
 
 def test_condition_of_a_node_without_one() -> None:
