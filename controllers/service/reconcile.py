@@ -99,6 +99,9 @@ class ServiceReconciler:
                 view = evolve(view, record=self._records.put(key, step.record))
             if step.action is Action.REST:
                 if failures:
+                    record = view.record
+                    if record is None or record.built is None or (targets and targets.cover(record.nodes)):
+                        self._sync.finished(key)  # what fails is not that it lacks nodes
                     try:
                         raise _soonest(key, failures, step.after)
                     finally:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cloudprovider import CloudProviderError, InvalidService
 from cloudprovider.wellknown import TAINT_TO_BE_DELETED
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.queue import DONE, Result
@@ -14,7 +15,7 @@ from controllers.service.nodesync import ALL_NODES
 from controllers.service.records import Record, State
 from tests.support.controllers import Lister
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import node, raw_node, service
+from tests.unit.service.objects import node, raw_node, raw_service, service
 
 KEY = "default/web"
 
@@ -243,6 +244,26 @@ def test_a_sync_that_begins_before_the_former_one_ended_counts_from_that_ones_be
     bench.clock.advance(1)
     bench.sync.finished("default/a")
     assert _latency(bench) == (1, 11)
+
+
+@pytest.mark.parametrize("error", [InvalidService("no such size"), CloudProviderError("quota")])
+def test_a_service_that_fails_for_another_reason_is_not_waited_for(error: CloudProviderError) -> None:
+    bench = Bench("n1")
+    key = bench.serve()
+    bench.cloud.fail["ensure"] = error
+    bench.server.edit(key, lambda raw: raw["metadata"]["annotations"].update(size="huge"))
+    bench.server.put(raw_service("never-built"))
+    bench.settle()
+    for number in (2, 3):
+        bench.server.put(raw_node(f"n{number}"))
+        bench.settle(rounds=30)
+    assert len(bench.cloud.balancers["uid-web"].nodes) == 3
+    assert _latency(bench) == (2, 2.0)
+    for method in ("update", "get"):
+        bench.cloud.fail[method] = error
+    bench.server.put(raw_node("n4"))
+    bench.settle(rounds=30)
+    assert _latency(bench)[0] == 2, "this one lacks a node"
 
 
 @pytest.mark.row("S11")
