@@ -8,7 +8,6 @@ disk that the cloud does not have is reported by an Event and asked for again; v
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cloudprovider import DiskNotFound, NotImplementedByProvider
@@ -82,13 +81,17 @@ class VolumeLabelReconciler:
         def plan(fresh: V1PersistentVolume) -> list[Patch]:
             return [labelling(fresh, answer).patch] if needs_labels(fresh) else []
 
-        with suppress(NotFound, ObjectReplaced):  # deleted or recreated meanwhile: its own event brings the new one
-            path = PERSISTENT_VOLUMES.key_path(name)
+        path = PERSISTENT_VOLUMES.key_path(name)
+        try:
             done = apply(self._rest, path, volume, plan, PERSISTENT_VOLUMES.parse)
-            if done is not None:
-                written = described(labelling(done, answer).patch)
-                log.info("labelled persistentvolume %s: %s", name, written)
-                self._recorder.event(volume, "Normal", "LabelledVolume", f"Written, as the cloud says: {written}")
+        except (NotFound, ObjectReplaced) as error:
+            if isinstance(error, NotFound) and error.details.get("name") != name:
+                raise  # a proxy's 404, say: it proves nothing about the volume
+            return  # deleted or recreated meanwhile: its own event brings the new one
+        if done is not None:
+            written = described(labelling(done, answer).patch)
+            log.info("labelled persistentvolume %s: %s", name, written)
+            self._recorder.event(volume, "Normal", "LabelledVolume", f"Written, as the cloud says: {written}")
 
     def _contradict(self, volume: V1PersistentVolume, problems: tuple[str, ...]) -> None:
         """Report what contradicts the cloud's labels; nothing is written."""

@@ -1,0 +1,38 @@
+"""What becomes of a volume's key when the API server refuses its labels."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from controllers.runtime.api import ApiError, NotFound
+from controllers.runtime.cache import PERSISTENT_VOLUMES
+from controllers.runtime.queue import DONE
+from controllers.volumelabels.reconcile import VolumeLabelReconciler
+from tests.support.controllers import Lister, Recorder, refuse
+
+VOLUME = {
+    "metadata": {"name": "v", "uid": "u-1", "resourceVersion": "7"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}},
+}
+
+
+def reconciler(error: ApiError) -> VolumeLabelReconciler:
+    """One whose writes are refused so, and whose cloud has labels for the volume."""
+    fail = refuse(error)
+    rest = SimpleNamespace(request=lambda *_, **__: fail())
+    labeler = SimpleNamespace(labels=lambda _: {"topology.kubernetes.io/zone": "z-1"})
+    cached = Lister({"v": PERSISTENT_VOLUMES.parse(VOLUME)})
+    parts: tuple[Any, ...] = (rest, cached, labeler, Recorder())
+    return VolumeLabelReconciler(*cast(Any, parts))
+
+
+def test_a_404_that_is_not_about_the_volume_does_not_leave_it_without_labels() -> None:
+    with pytest.raises(NotFound):
+        reconciler(NotFound("404 page not found", status=404)).reconcile("v")
+
+
+def test_a_volume_that_went_meanwhile_is_no_failure() -> None:
+    assert reconciler(NotFound("gone", status=404, details={"name": "v"})).reconcile("v") is DONE
