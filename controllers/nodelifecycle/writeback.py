@@ -120,7 +120,9 @@ class NodeWriter:
                 NODES.parse,
                 attempts=_ATTEMPTS,
             )
-        except (NotFound, ObjectReplaced):
+        except (NotFound, ObjectReplaced) as error:
+            if isinstance(error, NotFound) and error.details.get("name") != key:
+                raise  # a proxy's 404, say: it proves nothing about the node
             return  # deleted or recreated meanwhile: its own event brings the new one
         if written is not None:
             self._writeback.wrote(key, uid, reason, change, self._shared.now())

@@ -13,7 +13,7 @@ from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Not
 from controllers.cloudcalls import AnswerMissing, CallFailed, InvalidAnswer
 from controllers.nodelifecycle.controller import NodeLifecycleController
 from controllers.nodelifecycle.options import BreakerOptions
-from controllers.runtime.api import ApiError, Conflict, Forbidden, ServerError
+from controllers.runtime.api import ApiError, Conflict, Forbidden, NotFound, ServerError
 from controllers.runtime.queue import Result
 from tests.support.controllers import nothing, refuse
 from tests.support.there import there
@@ -471,6 +471,17 @@ def test_out_of_service_is_off_by_default_and_takes_confirmation() -> None:
     assert not plain.server.applied
     ((_, patch),) = bench.server.applied
     assert patch["spec"]["taints"] == [SHUTDOWN, OUT_OF_SERVICE]
+
+
+def test_a_404_that_is_not_about_the_node_does_not_keep_the_out_of_service_taint_away() -> None:
+    bench = Bench(out_of_service=True)
+    bench.put("n0", taints=[SHUTDOWN])
+    bench.cloud.says["n0"] = OFF
+    bench.run("n0")
+    bench.server.before = refuse(NotFound("404 page not found", status=404), times=1)
+    for _ in range(3):
+        bench.settle(["n0"])
+    assert bench.server.nodes["n0"]["spec"]["taints"] == [SHUTDOWN, OUT_OF_SERVICE]
 
 
 @pytest.mark.parametrize(
