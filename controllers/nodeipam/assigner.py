@@ -120,7 +120,9 @@ class Assigner:
         foreign = held is None or not set(facts.ranges) <= set(held.kept)
         before_us = not (self._seals and self.barrier.over)
         lacked = self._lacked.get(facts.name) == facts.uid
-        made_with = held is None and not lacked
+        # Not where its former self, that is not proved gone yet, had them: it was created anew.
+        former = any(one.counts and one.ranges == facts.ranges for one in self.ledger.named(facts.name))
+        made_with = held is None and not lacked and not former
         wide = self._baseless(facts, made_with=made_with)
         counts = not (wide or (made_with and not self.ledger.pools))  # the cloud decides, not the Node's creator
         others = self.ledger.saw(facts.name, facts.uid, facts.ranges, counts=counts)

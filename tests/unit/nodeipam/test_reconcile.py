@@ -367,6 +367,26 @@ def test_ranges_wider_than_a_block_that_stood_there_at_the_start_are_kept_and_na
     assert str(error).startswith(f"no pod CIDR is free in 10.0.0.0/24 ({wide}).")
 
 
+@pytest.mark.parametrize("cached", [False, True], ids=["the cache lacks it yet", "the cache has it"])
+def test_a_node_created_anew_keeps_its_range_that_is_wider_than_a_block(cached: bool) -> None:
+    """As for a machine that was replaced under its name, once the mask size has grown."""
+    server = Server()
+    server.create("old", "10.0.0.0/25")
+    leader = leads(server)
+    server.delete("old")
+    server.create("old", "10.0.0.0/25")
+    leader.sync()
+    if not cached:
+        leader.cache.pop("old")
+    assert leader.run("old") == []
+    assert leader.see("old") == []
+    for name in ("a", "b", "none"):
+        leader.join(name)
+    assert server.ranges()["none"] == []
+    assert leader.events.reasons("old") == []
+    server.judge()
+
+
 @pytest.mark.row("M10")
 @pytest.mark.parametrize("inside", [1, 2])
 def test_a_range_in_which_two_other_nodes_have_theirs_takes_nothing_at_the_start_either(inside: int) -> None:
