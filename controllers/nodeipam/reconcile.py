@@ -84,7 +84,7 @@ class RangeReconciler:
     def failed(self, name: str, error: Exception) -> None:
         """Report why the node has no ranges; the worker tries again by itself."""
         if isinstance(error, NoRangeLeft):
-            self._assigner.report(name, "CIDRNotAvailable", f"{error}. It gets one as soon as another node is deleted")
+            self._assigner.report(name, "CIDRNotAvailable", f"{error}. It gets one soon after another node is deleted")
         else:
             self._assigner.report(name, "CIDRAssignmentFailed", f"{error}. It is tried again")
 

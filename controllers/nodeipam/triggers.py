@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 START: Final = "*"
 WAITING: Final = 10
 """Priority of a node that lacks ranges, above those that only have to be known."""
+PAUSE: Final = 10.0
+"""Seconds after a Node's deletion until its ranges can go to others: it may be created anew with
+them, as cloud-node-lifecycle-controller does, and then no quorum read must fall in between."""
 
 
 class NodeTriggers:
@@ -42,7 +45,8 @@ class NodeTriggers:
             self._add(new)
 
     def on_delete(self, node: V1Node) -> None:
-        self._queue.add(key_of(node), WAITING)  # others may wait for its ranges
+        # Others may wait for its ranges.
+        self._queue.add_after(key_of(node), PAUSE if pod_cidrs_of(node) else 0.0, WAITING)
 
     def _add(self, node: V1Node) -> None:
         lacking = not pod_cidrs_of(node)

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, frozen
 
-from cloudprovider.helpers import provider_id_of
+from cloudprovider.helpers import pod_cidrs_of, provider_id_of
+from cloudprovider.helpers.ips import IPNetwork, parse_network
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.runtime.cache import key_of, uid_of
 
@@ -33,6 +35,7 @@ taken for the same instance, reinstalled. A cloud may know a terminated instance
 
 _OF_KUBERNETES: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _BY_SERVER: Final = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+POD_CIDRS: Final = ("podCIDR", "podCIDRs")
 _OF_OLD_MACHINE: Final = ("addresses", "volumesAttached")
 _NETWORK: Final = "NetworkUnavailable"
 
@@ -61,8 +64,8 @@ def registration(raw: dict[str, Any], *, keep_pod_cidrs: bool) -> dict[str, Any]
         metadata.pop(field, None)
     spec.pop("providerID", None)
     if not keep_pod_cidrs:
-        spec.pop("podCIDR", None)
-        spec.pop("podCIDRs", None)
+        for field in POD_CIDRS:
+            spec.pop(field, None)
     kept = [taint for taint in spec.get("taints") or () if not taint["key"].startswith(_OF_KUBERNETES)]
     spec["taints"] = [*kept, {"key": TAINT_EXTERNAL_CLOUD_PROVIDER, "value": "true", "effect": "NoSchedule"}]
     for field in _OF_OLD_MACHINE:
@@ -70,6 +73,26 @@ def registration(raw: dict[str, Any], *, keep_pod_cidrs: bool) -> dict[str, Any]
     # Said of the route to the old machine.
     status["conditions"] = [one for one in status.get("conditions") or () if one["type"] != _NETWORK]
     return new
+
+
+def bearer_of_its_ranges(new: dict[str, Any], others: Iterable[V1Node]) -> str:
+    """Which of these nodes has a pod CIDR that overlaps with one of the Node to be created; "" for
+    none. Pure."""
+    spec, name = new["spec"], new["metadata"]["name"]
+    own = _ranges(spec.get("podCIDRs") or [spec.get("podCIDR") or ""])
+    for other in others if own else ():
+        theirs = () if key_of(other) == name else _ranges(pod_cidrs_of(other))
+        if any(one.version == net.version and one.overlaps(net) for one in own for net in theirs):
+            return key_of(other)
+    return ""
+
+
+def _ranges(texts: Iterable[str]) -> list[IPNetwork]:
+    found = []
+    for text in texts:
+        with suppress(ValueError):
+            found.append(parse_network(text))
+    return found
 
 
 @frozen

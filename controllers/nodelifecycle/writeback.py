@@ -14,7 +14,7 @@ from cloudprovider.helpers import is_ready, provider_id_of
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.nodelifecycle import changes
 from controllers.nodelifecycle.changes import Attention
-from controllers.nodelifecycle.replaced import registration
+from controllers.nodelifecycle.replaced import POD_CIDRS, bearer_of_its_ranges, registration
 from controllers.runtime.api import (
     AlreadyExists,
     ApiError,
@@ -231,8 +231,13 @@ class NodeWriter:
         unfinished = self._unfinished.get(key)
         if unfinished is None:
             return
+        new = unfinished.new
+        # While there is no Node, its ranges are free: an allocator may have given them to another.
+        if bearer := bearer_of_its_ranges(new, self._shared.lister.list()):
+            log.warning("node %s is created anew without its pod CIDRs: node %s has got them meanwhile", key, bearer)
+            new = {**new, "spec": {name: value for name, value in new["spec"].items() if name not in POD_CIDRS}}
         try:
-            made = NODES.parse(self._rest.request("POST", NODES.path(), body=unfinished.new).json())
+            made = NODES.parse(self._rest.request("POST", NODES.path(), body=new).json())
         except AlreadyExists:  # its kubelet was faster, or the answer got lost
             self._unfinished.pop(key, None)
             return

@@ -375,6 +375,30 @@ def test_pod_cidrs_are_kept_unless_the_cloud_chooses_them(allocator: str, kept: 
     assert bench.server.nodes["n0"]["spec"].get("podCIDR") == kept
 
 
+@pytest.mark.parametrize(("theirs", "kept"), [("10.1.0.128/25", None), ("10.2.0.0/24", "10.1.0.0/24")])
+def test_pod_cidrs_that_another_node_has_got_between_deletion_and_creation_are_not_kept(
+    theirs: str, kept: str | None
+) -> None:
+    bench = _bench()
+    bench.server.nodes["n0"]["spec"] |= {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24", "fd00::/64"]}
+    _asked(bench, 0.0)
+
+    def broken(name: str, body: dict[str, Any]) -> None:
+        if "spec" in body and ("n0", False) in bench.server.created:
+            raise TooManyRequests("busy", status=429)
+
+    bench.server.before = broken
+    _asked(bench)
+    bench.server.before = nothing
+    other = raw_node("late", provider_id="fake://late", ready="True")
+    other["spec"] |= {"podCIDR": theirs, "podCIDRs": [theirs, "fd00:0:0:1::/64"]}
+    bench.lister.objects["late"] = parsed_node(other)
+    bench.sweep()
+    bench.run("n0")
+    spec = bench.server.nodes["n0"]["spec"]
+    assert (spec.get("podCIDR"), "podCIDRs" in spec) == (kept, kept is not None)
+
+
 def test_a_kubelet_that_does_not_say_where_it_runs_has_not_moved() -> None:
     machines = Machines()
     machines.exists(node("n0"), 0.0)
