@@ -183,7 +183,8 @@ class NodeLifecycleReconciler:
             )
             return self._ask_again(key, votes)
         if moved:
-            successor = self._shared.machines.successor(node)
+            # Without provider IDs the instance that is gone is the one of its name.
+            successor = self._shared.machines.successor(node) if votes.provider_id else ""
             if successor is None:
                 why = "its kubelet runs on another machine, and the cloud has not said which instance has its name"
                 votes = self._why(key, votes, why)

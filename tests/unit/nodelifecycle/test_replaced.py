@@ -110,6 +110,22 @@ def test_what_the_cloud_calls_existing_is_the_same_instance_reinstalled() -> Non
 
 
 @pytest.mark.parametrize("ready", ["True", "False"])
+def test_a_provider_without_provider_ids_has_said_with_gone_that_there_is_no_successor(ready: str) -> None:
+    bench = Bench(prefixes=())
+    for name in ("n0", "witness"):
+        bench.put(name, provider_id=None, ready="True", machine=name)
+    bench.tick()
+    before = bench.lister.objects["n0"]
+    bench.triggers.on_update(before, bench.put("n0", provider_id=None, ready=ready, machine="second", version="8"))
+    bench.cloud.says["n0"] = GONE
+    for _ in range(20):
+        bench.tick()
+    assert bench.server.deleted == ([] if ready == "True" else ["n0"]), "a Ready node is never deleted"
+    if ready == "True":
+        assert "no other instance of its name" in bench.gate.why(bench.votes.gone()[0][1])
+
+
+@pytest.mark.parametrize("ready", ["True", "False"])
 def test_where_the_api_server_would_refuse_the_new_node_nothing_is_deleted_while_ready(ready: str) -> None:
     bench = _bench(ready=ready)
     bench.put("witness", provider_id="fake://witness", ready="True")
