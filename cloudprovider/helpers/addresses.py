@@ -141,12 +141,12 @@ def preferred_addresses(
     asked for, the result is empty: leave the node's addresses alone. Raises `InvalidNodeIP`, and
     `NodeIPMismatch` when a provided IP is not among those offered.
     """
-    addresses = add_to_node_addresses(offered)
+    addresses = known = add_to_node_addresses(offered)
     if addresses and not any(address.type == NODE_ADDRESS_HOSTNAME for address in addresses):
         kept = (address for address in current if address.type == NODE_ADDRESS_HOSTNAME)
         addresses = add_to_node_addresses(addresses, kept)
     groups: list[Sequence[V1NodeAddress]]
-    groups = [addresses] if provided_node_ip is None else _match(addresses, provided_node_ip)
+    groups = [addresses] if provided_node_ip is None else _match(addresses, known, provided_node_ip)
 
     order = {_pair(address): index for index, address in enumerate(current)}
     if keep_order and {_pair(address) for group in groups for address in group} == order.keys():
@@ -154,17 +154,20 @@ def preferred_addresses(
     return tuple(address for group in groups for address in group)
 
 
-def _match(addresses: Sequence[V1NodeAddress], provided: str) -> list[Sequence[V1NodeAddress]]:
-    """A group of addresses for each provided IP, and one of the rest."""
+def _match(
+    addresses: Sequence[V1NodeAddress], known: Sequence[V1NodeAddress], provided: str
+) -> list[Sequence[V1NodeAddress]]:
+    """A group of addresses for each provided IP, and one of the rest. `known`: those of the cloud.
+    A Hostname that the kubelet wrote may look like the IP, and proves nothing."""
     groups: list[Sequence[V1NodeAddress]] = []
     for ip in parse_provided_node_ip(provided):
         group = [address for address in addresses if parse_ip(address.address) == ip]
-        if not group:
+        if not any(address in known for address in group):
             raise NodeIPMismatch(
                 f"the cloud does not know the node IP {ip}: the kubelet provided {provided}, the cloud offers "
-                f"{describe_addresses(addresses) or 'no addresses'}",
+                f"{describe_addresses(known) or 'no addresses'}",
                 provided,
-                addresses,
+                known,
             )
         groups.append(group)
     taken = {address.type for group in groups for address in group}

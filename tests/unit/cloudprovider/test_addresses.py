@@ -171,7 +171,7 @@ def test_a_mismatch_shows_both_lists() -> None:
         preferred([(INTERNAL, "10.0.0.1"), (EXTERNAL, "192.0.2.1")], "10.0.0.1,fd00::9", [(HOSTNAME, "web-1")])
     error = caught.value
     assert error.provided == "10.0.0.1,fd00::9"
-    assert pairs(error.offered) == [(INTERNAL, "10.0.0.1"), (EXTERNAL, "192.0.2.1"), (HOSTNAME, "web-1")]
+    assert pairs(error.offered) == [(INTERNAL, "10.0.0.1"), (EXTERNAL, "192.0.2.1")]
     for part in ("fd00::9", "10.0.0.1,fd00::9", "InternalIP 10.0.0.1, ExternalIP 192.0.2.1"):
         assert part in str(error)
 
@@ -180,6 +180,12 @@ def test_a_mismatch_shows_both_lists() -> None:
 def test_offering_nothing_is_a_mismatch_when_an_ip_is_wished_for() -> None:
     with pytest.raises(NodeIPMismatch, match="no addresses"):
         preferred([], "10.0.0.1")
+
+
+@pytest.mark.row("N12")
+def test_a_hostname_of_the_kubelet_that_looks_like_the_ip_is_no_match() -> None:
+    with pytest.raises(NodeIPMismatch):
+        preferred([(INTERNAL, "10.0.0.9")], "10.0.0.1", [(HOSTNAME, "10.0.0.1")])
 
 
 def test_an_ip_that_looks_like_a_hostname_is_no_match() -> None:
