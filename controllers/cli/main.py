@@ -13,9 +13,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from controllers.catalog import CATALOG, WEBHOOKS
@@ -125,19 +124,20 @@ def _start(
     webhooks: Sequence[WebhookEntry],
     plan: TextIO | None,
 ) -> int:
-    # All that is imported and made on the way to a manager stays: the collector would walk it for
-    # nothing.
-    gc.disable()
-    try:
-        with starting():
+    # To the end: a signal that comes before the manager has taken them would be lost.
+    with starting() as begun:
+        # All that is imported and made on the way to a manager stays: the collector would walk it
+        # for nothing.
+        gc.disable()
+        try:
             runs = _built(options, catalog, flags, webhooks)
-        gc.freeze()  # nor later
-    finally:
-        gc.enable()
-    try:
-        return FAILED if runs is None else _run(runs, options, plan)
-    finally:
-        gc.unfreeze()
+            gc.freeze()  # nor later
+        finally:
+            gc.enable()
+        try:
+            return FAILED if runs is None else _run(runs, options, plan, begun)
+        finally:
+            gc.unfreeze()
 
 
 def _built(
@@ -216,7 +216,8 @@ def _built(
     return None
 
 
-def _run(runs: Manager | PlanRun, options: Options, plan: TextIO | None) -> int:
+def _run(runs: Manager | PlanRun, options: Options, plan: TextIO | None, begun: Callable[[], None]) -> int:
+    """`begun()` is called when the signals are taken."""
     from controllers.cli.process import Ended, run_until_signal
     from controllers.manager.manager import Manager
 
@@ -224,10 +225,12 @@ def _run(runs: Manager | PlanRun, options: Options, plan: TextIO | None) -> int:
     # for nothing.
     gc.set_threshold(_COLLECT_AFTER, 20, 50)
     drain = options.manager.shutdown_drain_timeout
-    if isinstance(runs, Manager):
-        return run_until_signal(partial(runs.run, on_lost=end_at_once), drain=drain, release=runs.release_held)
 
-    def planned(stop: threading.Event) -> Ended:
+    def run(stop: threading.Event) -> Ended | None:
+        begun()
+        if isinstance(runs, Manager):
+            runs.run(stop, on_lost=end_at_once)
+            return None
         from controllers.plan.output import shown
 
         outcome = runs.run(stop)
@@ -236,7 +239,7 @@ def _run(runs: Manager | PlanRun, options: Options, plan: TextIO | None) -> int:
         print(shown(outcome, options.manager.plan.output), end="", file=plan, flush=True)
         return Ended(outcome.code)
 
-    return run_until_signal(planned, drain=drain, release=runs.release_held)
+    return run_until_signal(run, drain=drain, release=runs.release_held)
 
 
 def _with_names(problem: str) -> str:

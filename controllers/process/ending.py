@@ -137,16 +137,17 @@ def _written() -> None:
 
 
 @contextmanager
-def starting(leave: Exit | None = None) -> Iterator[None]:
+def starting(leave: Exit | None = None) -> Iterator[Callable[[], None]]:
     """In the body, which imports and builds, SIGTERM and SIGINT end the process with 0, SIGUSR1
-    does nothing.
+    does nothing; until what it yields is called, by who has taken the signals meanwhile.
 
     By default they would end it with a signal's code or a traceback, and do nothing where it is the
     container's first process: the kernel keeps those signals from it. Nothing has begun that would
     have to be finished. A thread acts on them, for the main one may be deep in a library that does
     not come back to Python."""
+    begun = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield begun.set
         return
     reads, writes = os.pipe()
     os.set_blocking(writes, False)
@@ -154,6 +155,8 @@ def starting(leave: Exit | None = None) -> Iterator[None]:
     def listen() -> None:
         with open(reads, "rb", buffering=0) as mail:
             while word := mail.read(1):
+                if begun.is_set():
+                    continue
                 if word[0] == RELEASE:
                     log.info("%s: nothing is held back yet, the program starts", RELEASE.name)
                 elif word[0] in SIGNALS:
@@ -165,7 +168,7 @@ def starting(leave: Exit | None = None) -> Iterator[None]:
     old = {number: signal.signal(number, lambda *_: None) for number in (*SIGNALS, RELEASE)}
     before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
     try:
-        yield
+        yield begun.set
     finally:
         signal.set_wakeup_fd(before)
         for number, handler in old.items():

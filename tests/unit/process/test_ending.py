@@ -97,6 +97,31 @@ def test_a_signal_while_starting_is_the_callers_again_afterwards() -> None:
     assert [signal.getsignal(number) for number in numbers] == before
 
 
+def test_a_signal_between_start_and_run_ends_the_program_with_0(tmp_path: Path) -> None:
+    # The moment between the two, of which there is no other sign than what the program does then.
+    module = PROVIDER + (
+        "import gc, os, signal\n"
+        "gc.freeze = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "def new_provider(config): return Acme()\n"
+    )
+    code, log = ended(program(tmp_path, module, "--master=http://127.0.0.1:1"))
+    assert code == 0
+    assert "SIGTERM" in log
+
+
+def test_once_the_signals_are_taken_the_start_does_not_heed_them() -> None:
+    codes: list[int] = []
+    seen: list[int] = []
+    with ending.starting(codes.append) as begun:
+        old = signal.signal(signal.SIGTERM, lambda number, _frame: seen.append(number))
+        begun()
+        os.kill(os.getpid(), signal.SIGTERM)
+        eventually(lambda: seen == [signal.SIGTERM])
+        signal.signal(signal.SIGTERM, old)
+        os.kill(os.getpid(), signal.SIGTERM)  # and at the end it does no harm
+    assert codes == []
+
+
 def test_what_is_said_in_a_bounded_time_may_hang() -> None:
     let_go = threading.Event()
     began = time.monotonic()
