@@ -190,11 +190,11 @@ class Credentials:
         self._fetching = False
         self._failures = 0
 
-    def authorization(self, cancelled: Callable[[], bool] | None = None) -> str:
+    def authorization(self, cancelled: Callable[[], bool] | None = None, timeout: float = FETCH_TIMEOUT) -> str:
         """The Authorization header's value, or "" for none; raises CredentialsUnavailable.
 
-        Blocks only when there is no usable credential: until a plugin answers, 60 s at most, or
-        until `cancelled`.
+        Blocks only when there is no usable credential: until a plugin answers, `timeout` or 60 s at
+        most, or until `cancelled`.
         """
         value = self._value
         if value is not None and self._clock.monotonic() < self._check_at:
@@ -208,13 +208,14 @@ class Credentials:
             if self._expires_at is not None and self._clock.monotonic() >= self._expires_at:
                 self._value = None
             value, fetching = self._value, self._fetching
+        waits = max(0.0, min(timeout, FETCH_TIMEOUT))
         if value is None and fetching:
-            self._waits.until(lambda: not self._fetching or (cancelled is not None and cancelled()), FETCH_TIMEOUT)
+            self._waits.until(lambda: not self._fetching or (cancelled is not None and cancelled()), waits)
             value = self._value
         if value is None:
             if self._waits.closed:
                 raise ClientClosed("the client is closed", sent=False)
-            raise CredentialsUnavailable(self._error or f"no credentials within {FETCH_TIMEOUT:g} s")
+            raise CredentialsUnavailable(self._error or f"no credentials within {waits:.3g} s")
         return value
 
     def rejected(self, authorization: str) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 from attrs import frozen
 
+from controllers.runtime.api.credentials import FETCH_TIMEOUT
 from controllers.runtime.api.errors import ApiError, ClientClosed, ServerError, from_status
 from controllers.runtime.api.identity import Identity, stood_in_request
 from controllers.runtime.api.linestream import LineStream
@@ -119,9 +120,9 @@ class RestClient:
         """Send one request and return its answer, read completely.
 
         `body` is encoded as JSON unless it is bytes. `timeout` (seconds) bounds everything but the
-        wait for the rate limit: connecting, all tries and the waits between them. Raises the mapped
-        ApiError for every status that is no success, Unreachable when there was no complete answer,
-        and whatever the guard raises.
+        wait for the rate limit: credentials, connecting, all tries and the waits between them.
+        Raises the mapped ApiError for every status that is no success, Unreachable when there was
+        no complete answer, and whatever the guard raises.
         """
         stand_in = self._identity.stand_in()
         if stand_in is not None:
@@ -136,7 +137,7 @@ class RestClient:
         deadline = self._clock.monotonic() + (self._identity.timeout if timeout is None else timeout)
         tries = TRIES
         while True:
-            authorization = self._authorization(method, path)
+            authorization = self._authorization(method, path, timeout=deadline - self._clock.monotonic())
             head = self._head(method, target, accept, authorization, content_type if body is not None else "", payload)
             began = self._clock.monotonic()
             try:
@@ -222,9 +223,11 @@ class RestClient:
             self._metrics.limited(method, delay)
             self._waits.pause(delay, cancelled, hurried=False)  # when closed meanwhile, sending says so
 
-    def _authorization(self, method: str, path: str, cancelled: Callable[[], bool] | None = None) -> str:
+    def _authorization(
+        self, method: str, path: str, cancelled: Callable[[], bool] | None = None, timeout: float = FETCH_TIMEOUT
+    ) -> str:
         try:
-            return self._credentials.authorization(cancelled)
+            return self._credentials.authorization(cancelled, timeout)
         except ApiError as error:
             error.method, error.path = method, path
             raise

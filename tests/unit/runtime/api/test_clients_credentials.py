@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from cloudprovider.testing.waiting import eventually
-from controllers.runtime.api import ClientClosed, CredentialsUnavailable
+from controllers.runtime.api import ClientBuilder, ClientClosed, CredentialsUnavailable
 from controllers.runtime.api.credentials import AuthProvider, Credential, Credentials, Fixed, Source, TokenFile
+from controllers.runtime.api.kubeconfig import Access
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
+from controllers.runtime.api.wire import Endpoint
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
 from tests.unit.runtime.loopback import LIMIT, Call
@@ -199,6 +201,18 @@ class TestSlowSources:
         assert isinstance(call.outcome(), CredentialsUnavailable)
         source.go.set()
         eventually(lambda: source.fetches == 1)
+
+    def test_a_hanging_plugin_costs_a_request_no_more_than_its_own_time(self, clock: FakeClock) -> None:
+        source = Scripted(Credential("a"), slow=True)
+        with ClientBuilder(Access(Endpoint.parse("http://127.0.0.1:1"), source), clock=clock) as clients:
+            call = Call(lambda: clients.rest("test").get("/readyz", timeout=4))
+            clock.wait_for_timeout(4)
+            clock.advance(4)
+            error = call.outcome()
+            assert isinstance(error, CredentialsUnavailable)
+            assert str(error) == "GET /readyz: no credentials within 4 s"
+            assert clients.reachability.down_since is None  # which nobody asked
+        source.go.set()
 
     def test_closing_ends_the_wait(self, clock: FakeClock) -> None:
         source = Scripted(Credential("a"), slow=True)
