@@ -69,9 +69,11 @@ def exit_at_once(code: int) -> None:
                 stream.flush()
         logging.shutdown()  # a provider's own handlers
 
-    _end_plugins(10 * LAST_WORDS)  # only while one is being started
-    within(LAST_WORDS, say)
-    os._exit(code)
+    try:
+        _end_plugins(10 * LAST_WORDS)  # only while one is being started
+        within(LAST_WORDS, say)
+    finally:
+        os._exit(code)
 
 
 def _end_plugins(seconds: float = 0.0) -> None:
@@ -84,9 +86,15 @@ def exit_now(code: int, *words: str) -> None:
     """End the process before any thread does one thing more: the lease may be another's already.
 
     The words are written if standard error takes them without waiting, without a logger's lock."""
-    sys.setswitchinterval(1e-5)  # each step below gives Python's lock away, and would wait 5 ms for each busy thread
-    _end_plugins()
-    descriptor, text = logs.last_words(*words)
+    try:
+        sys.setswitchinterval(1e-5)  # each step gives Python's lock away, and would wait 5 ms for each busy thread
+        _end_plugins()
+        _write_now(*logs.last_words(*words))
+    finally:  # whatever fails before: a plugin has closed standard error, say
+        os._exit(code)
+
+
+def _write_now(descriptor: int, text: bytes) -> None:
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):  # a disk may hang, whatever is asked for
             within(LAST_WORDS, partial(os.write, descriptor, text))
@@ -96,7 +104,6 @@ def exit_now(code: int, *words: str) -> None:
         pass
     except OSError:  # a socket cannot be opened anew, and not every system has such names
         within(LAST_WORDS, partial(os.write, descriptor, text))
-    os._exit(code)
 
 
 def end_at_once(failure: BaseException) -> None:

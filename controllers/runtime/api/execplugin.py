@@ -178,7 +178,8 @@ def end_plugins(seconds: float = 0.0) -> None:
     while _starting and time.monotonic() < until:
         time.sleep(0.01)
     for group in tuple(_groups):
-        _end_group(group)
+        with contextlib.suppress(PermissionError):  # it has become another user's
+            _end_group(group)
 
 
 def _reap(group: int) -> None:

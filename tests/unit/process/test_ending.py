@@ -122,6 +122,31 @@ def test_once_the_signals_are_taken_the_start_does_not_heed_them() -> None:
     assert codes == []
 
 
+FAILING = {
+    "standard error is closed": "sys.stderr.close()",
+    "the credential plugin is another user's": "os.killpg = refuse; execplugin._groups.add(12345)",
+}
+
+
+@pytest.mark.row("K19")
+@pytest.mark.parametrize("how", FAILING)
+def test_a_lost_lease_ends_the_process_whatever_fails_on_the_way_out(how: str) -> None:
+    script = f"""
+import os, sys, threading, time
+from controllers.process import ending, logs
+from controllers.runtime.api import execplugin
+def refuse(group, number): raise PermissionError("not yours")
+logs.setup()
+{FAILING[how]}
+threading.Thread(target=ending.end_at_once, args=(RuntimeError("the lease is lost"),), daemon=True).start()
+time.sleep(20)
+os._exit(7)
+"""
+    process = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=60)
+    assert process.returncode == 1
+    assert "closed" in how or "the lease is lost" in process.stderr
+
+
 def test_what_is_said_in_a_bounded_time_may_hang() -> None:
     let_go = threading.Event()
     began = time.monotonic()
