@@ -3,12 +3,11 @@ certificates. What cannot be used is logged once, and the context before it stay
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import attrs
 
@@ -20,11 +19,20 @@ from controllers.runtime.cleaning import text_of
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
 LOOK_SECONDS: Final = 5.0
 """Between two looks at the files."""
 _TICK: Final = 0.25
 _EXPIRED: Final = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 _ROUNDS: Final = 10  # of a handshake
+
+
+class _Source(Protocol[T_co]):
+    @property
+    def name(self) -> str: ...
+    def read(self) -> T_co: ...
 
 
 class ServerTLS:
@@ -43,8 +51,9 @@ class ServerTLS:
         self._minimum = minimum
         self._ciphers = ciphers
         self._context: ssl.SSLContext | None = None
-        self._digest = b""
-        self._refused = b""  # the digest of what could not be used
+        self._pair = Pair(b"", b"")
+        self._ca = b""
+        self._refused: dict[str, object] = {}  # what could not be used, by the source's name
 
     def context(self) -> ssl.SSLContext:
         """The present one; never blocks. Raises OSError before `load`."""
@@ -57,27 +66,19 @@ class ServerTLS:
 
         The client CA comes with the first `look`: no start waits for the network."""
         pair = self._pairs.read()
-        self._context = self._made(pair.certificate, pair.key, b"")
-        self._digest = _digest(pair.certificate, pair.key, b"")
+        context = self._made(pair, b"")
+        self._pair, self._context = pair, context
 
     def look(self) -> None:
-        """Make a new context if something has changed; what cannot be used is logged once."""
-        try:
-            pair, authorities = self._pairs.read(), self._authorities.read()
-        except OSError as error:
-            self._refuse(str(error).encode(), f"cannot be read: {text_of(error)}")
+        """Make a new context if something has changed. What cannot be used is logged once, and
+        keeps neither the certificate nor the client CA from being followed."""
+        pair = self._latest("certificate", self._pairs, self._pair, lambda found: self._made(found, b""))
+        ca = self._latest("client CA", self._authorities, self._ca, lambda found: self._made(pair, found))
+        if (pair, ca) == (self._pair, self._ca):
             return
-        digest = _digest(pair.certificate, pair.key, authorities)
-        if digest == self._digest:
-            self._refused = b""
-            return
-        try:
-            context = self._made(pair.certificate, pair.key, authorities)
-        except OSError as error:
-            self._refuse(digest, f"cannot be used: {text_of(error)}")
-            return
+        self._context = self._made(pair, ca)
+        self._pair, self._ca = pair, ca
         log.info("HTTPS: new connections get the changed certificate or client CA")
-        self._context, self._digest, self._refused = context, digest, b""
 
     def run(self, stop: StopSignal) -> None:
         """Look until stopped; what `load` does is waited for."""
@@ -87,22 +88,31 @@ class ServerTLS:
             if stop.wait(LOOK_SECONDS if self._context else _TICK):
                 return
 
-    def _refuse(self, mark: bytes, problem: str) -> None:
-        if mark != self._refused:
-            self._refused = mark
-            log.error(
-                "HTTPS: the certificate (%s) or the client CA (%s) %s. The one before stays in use",
-                self._pairs.name, self._authorities.name, problem,
-            )  # fmt: skip
+    def _latest(self, what: str, source: _Source[T], before: T, check: Callable[[T], object]) -> T:
+        """What there is now; what there was before, where that cannot be read or used."""
+        found = None
+        try:
+            found = source.read()
+            if found != before:
+                check(found)
+        except OSError as error:
+            mark = (found, str(error))
+            if self._refused.get(source.name) != mark:
+                self._refused[source.name] = mark
+                problem = f"cannot be {'read' if found is None else 'used'}: {text_of(error)}"
+                log.error("HTTPS: the %s (%s) %s. The one before stays in use", what, source.name, problem)
+            return before
+        self._refused.pop(source.name, None)
+        return found
 
-    def _made(self, certificate: bytes, key: bytes, authorities: bytes) -> ssl.SSLContext:
+    def _made(self, pair: Pair, authorities: bytes) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._minimum
         restrict(context, self._ciphers)
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         context.num_tickets = 0  # a resumed session would outlive a changed CA
         context.set_alpn_protocols(["http/1.1"])
-        _load(context, Pair(certificate, key))
+        _load(context, pair)
         if authorities.strip():
             trust(context, authorities)
         return context
@@ -167,10 +177,6 @@ def _load(context: ssl.SSLContext, pair: Pair) -> None:
     to the given files."""
     chain, private = SecretFile(pair.certificate), SecretFile(pair.key)
     context.load_cert_chain(chain.path, private.path, password=_no_password)
-
-
-def _digest(*parts: bytes) -> bytes:
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 
 def _no_password() -> str:

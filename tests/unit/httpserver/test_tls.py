@@ -142,6 +142,38 @@ def test_another_client_ca_counts_from_the_next_look_on(files: Files) -> None:
     assert shake(files.tls, trusting(files.authority.pem, certificate))[1].getpeercert()
 
 
+@pytest.mark.parametrize("broken", ["missing", "text"])
+def test_a_client_ca_that_cannot_be_used_keeps_no_new_certificate_away(
+    files: Files, broken: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate = files.clients.client_files(files.folder, "ann")
+    if broken == "missing":
+        files.ca.unlink()
+    else:
+        files.ca.write_text("not a certificate")
+    with caplog.at_level(logging.ERROR):
+        for number in range(3):
+            files.authority.server_files(files.folder, f"next-{number}")
+            files.tls.look()
+            assert files.served() == f"next-{number}"
+    assert shake(files.tls, trusting(files.authority.pem, certificate))[1].getpeercert()  # by the CA before
+    [line] = caplog.records
+    assert "ca.crt" in line.getMessage()
+    assert "server.crt" not in line.getMessage()
+
+
+def test_a_certificate_that_cannot_be_used_keeps_no_new_client_ca_away(files: Files) -> None:
+    other = Authority("clients")
+    ann = trusting(files.authority.pem, files.clients.client_files(files.folder, "ann"))
+    bob = trusting(files.authority.pem, other.client_files(files.folder, "bob"))
+    (files.folder / "server.crt").write_text("not a certificate")
+    files.ca.write_bytes(other.pem)
+    files.tls.look()
+    assert shake(files.tls, bob)[1].getpeercert()
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):  # its CA was taken away
+        shake(files.tls, ann)
+
+
 def test_the_lowest_version_is_kept(tmp_path: Path) -> None:
     authority = Authority()
     certificate, key = authority.server_files(tmp_path)
