@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrs import field, frozen
 
-from controllers.runtime.api import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Conflict, Invalid, Response, RestClient
+from controllers.runtime.api import (
+    MERGE_PATCH,
+    METADATA_ONLY,
+    STRATEGIC_PATCH,
+    Conflict,
+    Invalid,
+    Response,
+    RestClient,
+    ServerError,
+)
 
 if TYPE_CHECKING:
     from controllers.runtime.write.puts import Puts
@@ -242,6 +251,8 @@ def apply(
                     )
                 if place + 1 < len(patches):
                     version = _metadata(answer.json(), "resourceVersion")
+                    if version is None:  # without it the next one would hold for whatever is there by then
+                        raise ServerError(f"{path}: the answer has no resourceVersion", status=answer.status)
                 else:
                     answer.look()
             return obj

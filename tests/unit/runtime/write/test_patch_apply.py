@@ -160,6 +160,14 @@ class TestApply:
         assert seen == ["7", "8"]
         assert len(fake.accepted) == 2
 
+    @pytest.mark.parametrize("page", [b"{}", b"[]", b'{"metadata": {}}'])
+    def test_an_atomic_list_is_not_written_where_the_answer_before_tells_no_version(self, page: bytes) -> None:
+        fake = FakeRest()
+        fake.page = page
+        with pytest.raises(ServerError, match="the answer has no resourceVersion"):
+            apply(rest_of(fake), PATH, fake.raw, lambda _: [label("1"), label("2", versioned=True)], dict)
+        assert len(fake.sent) == 1
+
     def test_a_conflict_is_met_with_the_fresh_object(self) -> None:
         fake = FakeRest(version=3)
         stale = fake.raw
