@@ -228,7 +228,7 @@ def _at_once(steps: Sequence[Step]) -> Iterator[list[Step]]:
 def _read(response: http.client.HTTPResponse, step: Step) -> bytes:
     """The whole body; of a watch that shows first what is there, the lines up to the one that says
     so. On a busy machine the real server takes longer for that line than any watch here lasts."""
-    if response.status != 200 or not _is_watch(step) or step.query.get("sendInitialEvents") != "true":
+    if response.status != 200 or not _is_watch(step) or step.query.get("sendInitialEvents", "").lower() != "true":
         return response.read()
     if "allowWatchBookmarks" not in step.query:
         return response.read()
@@ -239,7 +239,7 @@ def _read(response: http.client.HTTPResponse, step: Step) -> bytes:
 
 
 def _is_watch(step: Step) -> bool:
-    return step.query.get("watch", "") in ("1", "true")
+    return step.query.get("watch", "0").lower() not in ("0", "false")
 
 
 def _blank(result: JSON, paths: tuple[str, ...], fields: tuple[str, ...]) -> None:

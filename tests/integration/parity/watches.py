@@ -54,6 +54,25 @@ SCENARIOS = [
         [f"{NODES}/wp-3"],
     ),
     Scenario(
+        "true and false are written in any way",
+        [
+            post(NODES, node("wp-4", metadata=LABELS)),
+            watch(watch="True"),
+            watch(watch=""),
+            watch(
+                watch="True",
+                sendInitialEvents="True",
+                allowWatchBookmarks="True",
+                resourceVersionMatch="NotOlderThan",
+                timeoutSeconds="30",
+            ),
+            watch(sendInitialEvents="False", resourceVersionMatch="NotOlderThan", resourceVersion="0"),
+            get(NODES, query={"watch": "False", "labelSelector": MINE}, expect=200),
+            get(NODES, query={"watch": "0", "labelSelector": MINE}, expect=200),
+        ],
+        [f"{NODES}/wp-4"],
+    ),
+    Scenario(
         "watches that are refused",
         [
             get(NODES, query={"watch": "1", "sendInitialEvents": "true"}, expect=422),

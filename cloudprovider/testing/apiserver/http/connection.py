@@ -20,7 +20,8 @@ from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import StatusError
 from cloudprovider.testing.apiserver.faults import Action, Fault
 from cloudprovider.testing.apiserver.http.listener import Listener
-from cloudprovider.testing.apiserver.rest.api import API, BODY_LIMIT, Request, Response, failure
+from cloudprovider.testing.apiserver.rest.api import API, BODY_LIMIT, Request, Response, failure, query_of
+from cloudprovider.testing.apiserver.rest.reads import parse_flag
 from cloudprovider.testing.apiserver.rest.watchstream import WatchStream, error_line
 
 _LOG: Final = logging.getLogger("cloudprovider.testing.apiserver")
@@ -119,10 +120,7 @@ class Handler(socketserver.StreamRequestHandler):
     def _serve(self, request: Request) -> bool:
         """Handle one request; returns whether the connection stays open. Raises Dropped."""
         api, faults = self.server.api, self.server.faults
-        query = request.target.partition("?")[2]
-        watching = (
-            request.method == "GET" and "watch=" in query and "watch=false" not in query and "watch=0" not in query
-        )
+        watching = request.method == "GET" and bool(parse_flag(query_of(request.target), "watch"))
         fault: Fault | None = None
         for struck in faults.strike(request.method, request.target, watching):
             if struck.action is Action.LATENCY:

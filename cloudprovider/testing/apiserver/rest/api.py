@@ -27,7 +27,6 @@ from cloudprovider.testing.apiserver.storage.store import Store, Stored, encode
 BODY_LIMIT: Final = 3 * 1024 * 1024
 """The largest request body in bytes, as the real server has it."""
 
-_FORMS: Final = {"true": True, "1": True, "false": False, "0": False, "": False}
 _PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 _JSON: Final = ("application/json", "application/*", "*/*")
 _REAL_GROUPS: Final = ("/api/", "/apis/", "/openapi", "/metrics", "/logs", "/debug", "/.well-known")
@@ -81,15 +80,15 @@ class API:
             return failure(error)
 
     def _handle(self, request: Request, fault: Fault | None) -> Response | WatchStream:
-        path, _, query_text = request.target.partition("?")
+        path = request.target.partition("?")[0]
         user = self.access.authenticate(request.headers.get("authorization", ""))
         if user is None:
             raise errors.unauthorized()
         target = self.router.find(path)
-        query = dict(parse_qsl(query_text, keep_blank_values=True)) if query_text else {}
+        query = query_of(request.target)
         if target is None:
             return self._outside(request, path, user, query)
-        watching = not target.name and _flag(query, "watch")
+        watching = not target.name and bool(reads.parse_flag(query, "watch"))
         self._authorize(user, request.method, target, watching)
         if target.kind.is_empty:
             if watching or request.method not in ("GET", "HEAD"):
@@ -207,8 +206,10 @@ class API:
         return _outcome(self.operations.delete(kind, target.namespace, target.name, given), partial)
 
 
-def _flag(query: Mapping[str, str], name: str) -> bool:
-    return _FORMS.get(query.get(name, ""), True)
+def query_of(target: str) -> dict[str, str]:
+    """The query of a request's target."""
+    text = target.partition("?")[2]
+    return dict(parse_qsl(text, keep_blank_values=True)) if text else {}
 
 
 def _wants_metadata_only(accept: str) -> bool:

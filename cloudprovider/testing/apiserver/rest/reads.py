@@ -161,7 +161,7 @@ def _check_options(version: str, match: str, token: str, query: Query) -> None:
     """The rules of which list options go together. Raises StatusError (422, or 400)."""
     causes: list[Cause] = []
     field, why = "resourceVersionMatch", ""
-    if query.get("sendInitialEvents"):
+    if "sendInitialEvents" in query:
         causes.append(errors.forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if match and token:
         why = "when continue is provided"
@@ -206,6 +206,12 @@ def parse_number(query: Query, name: str) -> int:
         return int(text)
     except ValueError:
         raise StatusError(400, "BadRequest", f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+def parse_flag(query: Query, name: str) -> bool | None:
+    """A truth value of the query, None when absent. As in Go's conversion, whatever is neither
+    "false", in any case, nor "0" is true."""
+    return query[name].lower() not in ("false", "0") if name in query else None
 
 
 def delete_options(query: Query, body: Any) -> JSON:

@@ -17,7 +17,14 @@ from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.faults import Fault
 from cloudprovider.testing.apiserver.kinds.kind import Kind
-from cloudprovider.testing.apiserver.rest.reads import Filter, Query, make_filter, parse_number, parse_version
+from cloudprovider.testing.apiserver.rest.reads import (
+    Filter,
+    Query,
+    make_filter,
+    parse_flag,
+    parse_number,
+    parse_version,
+)
 from cloudprovider.testing.apiserver.storage.store import (
     ADDED,
     DELETED,
@@ -55,22 +62,22 @@ def parse_watch(store: Store, kind: Kind, namespace: str, query: Query) -> Watch
     """The watch that a query describes. Raises StatusError."""
     selected = make_filter(kind, namespace, query)
     version = parse_version(query.get("resourceVersion", ""))
-    bookmarks = query.get("allowWatchBookmarks", "") in ("true", "1")
-    wanted = query.get("sendInitialEvents", "")
+    bookmarks = parse_flag(query, "allowWatchBookmarks") or False
+    wanted = parse_flag(query, "sendInitialEvents")
     match = query.get("resourceVersionMatch", "")
     _check(wanted, match)
     timeout = parse_number(query, "timeoutSeconds") or _LONGEST
-    initial = wanted == "true" or (not wanted and version == 0)
-    if version > store.version and wanted:
+    initial = wanted or (wanted is None and version == 0)
+    if version > store.version and wanted is not None:
         raise errors.too_large_resource_version(version, store.version)
     since = None if initial or version == 0 else version
     return WatchOptions(selected, since, bookmarks, initial, initial and bookmarks, timeout)
 
 
-def _check(wanted: str, match: str) -> None:
+def _check(wanted: bool | None, match: str) -> None:
     causes = []
     path = "resourceVersionMatch"
-    if wanted:
+    if wanted is not None:
         if match != "NotOlderThan":
             why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
             causes.append(errors.forbidden_value(path, why))
