@@ -344,4 +344,5 @@ def _service(service: Mapping[str, Any]) -> str:
 
 def _event(event: Mapping[str, Any]) -> str:
     about = event["involvedObject"]
-    return f"Event {event.get('reason', '')} of {about.get('kind', '')} {about.get('name', '')}: {event['message']}"
+    said = f": {event['message']}" if event.get("message") else ""
+    return f"Event {event.get('reason', '')} of {about.get('kind', '')} {about.get('name', '')}{said}"

@@ -197,3 +197,11 @@ def test_news_tell_what_a_manager_did() -> None:
     server.delete("nodes", "a")
     assert news.lines(server) == ["node a: deleted", "Event Bad of Node a: it went wrong"]
     assert news.lines(server) == []
+
+
+def test_an_event_may_have_no_message() -> None:
+    server, news = EmbeddedAPIServer(), News()
+    news.lines(server)
+    event = {"kind": "Event", "metadata": {"name": "e"}, "involvedObject": {"kind": "Node", "name": "a"}}
+    server.create({**event, "type": "Warning", "reason": "Bad"})
+    assert news.lines(server) == ["Event Bad of Node a"]
