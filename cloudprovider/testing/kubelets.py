@@ -22,7 +22,7 @@ MOST_NODES: Final = 250
 """Ranges for pods that 10.244.0.0/16 has, one a node."""
 _LEASE_SECONDS: Final = 40  # a kubelet's default, as is the period of its reports
 _REPORT_SECONDS: Final = 300.0
-_CONFLICT: Final = 409
+_NOT_FOUND, _CONFLICT = 404, 409
 
 
 def _now() -> datetime:
@@ -57,18 +57,26 @@ class Kubelets:
         cidr = f"10.244.{len(self._reported) + 1}.0/24"
         self._server.create(objects.node(name, provider_id=provider_id, pod_cidrs=[cidr]))
         self._reported[name] = self._now()
-        self._settle(name)
+        self._beat(name)
 
     def beat(self) -> None:
-        """Renew what a kubelet renews, for every Node that is there."""
+        """Renew what a kubelet renews, for every Node that is there. Where a client of the server
+        changes or deletes the same object in that moment, the next beat looks again."""
         for name in self._reported:
-            self._settle(name)
+            self._beat(name)
 
-    def _settle(self, name: str) -> None:
+    def _beat(self, name: str) -> None:
         try:
             node = self._server.get("nodes", name)
         except KeyError:
             return  # its Lease stays, as a kubelet's that still runs
+        try:
+            self._settle(name, node)
+        except StatusError as error:
+            if error.code not in (_NOT_FOUND, _CONFLICT):
+                raise
+
+    def _settle(self, name: str, node: dict[str, Any]) -> None:
         conditions = {one["type"]: one["status"] for one in node["status"].get("conditions") or ()}
         ready = conditions.get("Ready")
         if ready is None:
@@ -102,16 +110,12 @@ class Kubelets:
             )
 
     def _tolerated(self, node: dict[str, Any]) -> None:
-        """Without the taint not-ready. Taints are one list, which the manager writes too: after a
-        conflict the next beat tries again."""
+        """Without the taint not-ready. Taints are one list, which the manager writes too. Raises
+        StatusError after a conflict."""
         taints = node["spec"].get("taints") or []
         left = [taint for taint in taints if taint["key"] != TAINT_NODE_NOT_READY]
         if left == taints:
             return
         meta = node["metadata"]
         body = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "spec": {"taints": left}}
-        try:
-            self._server.patch("nodes", meta["name"], body)
-        except StatusError as error:
-            if error.code != _CONFLICT:
-                raise
+        self._server.patch("nodes", meta["name"], body)

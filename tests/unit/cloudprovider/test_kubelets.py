@@ -104,3 +104,23 @@ def test_nodes_of_other_names_are_let_alone(cluster: Cluster) -> None:
     version = cluster.server.version
     cluster.kubelets.beat()
     assert cluster.server.version == version
+
+
+def test_a_node_that_is_deleted_in_the_middle_of_a_beat_ends_nothing(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        cluster.kubelets.join(name)
+    cluster.time += timedelta(minutes=6)
+    get = cluster.server.get
+
+    def deleted_behind(plural: str, name: str, namespace: str = "default") -> dict[str, Any]:
+        found = get(plural, name, namespace)
+        if (plural, name) == ("nodes", "a"):
+            cluster.server.delete("nodes", "a")
+        return found
+
+    monkeypatch.setattr(cluster.server, "get", deleted_behind)
+    cluster.kubelets.beat()
+    assert [one["metadata"]["name"] for one in cluster.server.list("nodes")] == ["b"]
+    assert cluster.renewed("b") == "2026-01-01T00:06:00.000000Z"
