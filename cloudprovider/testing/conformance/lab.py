@@ -136,7 +136,7 @@ class Lab:
         raise NotImplementedError
 
     def delete_volume(self, volume: V1PersistentVolume) -> None:
-        """Delete the disk."""
+        """Delete the disk. Also called in the end for every disk that was made."""
         raise NotImplementedError
 
 

@@ -1,7 +1,7 @@
 """Trial: what one scenario has of its own.
 
-It makes Services and routes for one scenario, waits for a cloud that settles slowly, and removes
-what it made. What cannot be removed is named in the report.
+It makes Services, routes and disks for one scenario, waits for a cloud that settles slowly, and
+removes what it made. What cannot be removed is named in the report.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_spec import V1NodeSpec
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider.checks.answers import kind_of
@@ -47,6 +48,7 @@ class Trial:
         self.cluster_name: str = bench.lab.cluster_name
         self._services: list[tuple[str, V1Service]] = []
         self._destinations: list[tuple[str, str]] = []
+        self._volumes: list[V1PersistentVolume] = []
 
     # ---- machines
 
@@ -189,6 +191,14 @@ class Trial:
         self._destinations.append((cluster_name or self.cluster_name, destination))
         return Route(name="", target_node=name_of(node), destination_cidr=destination)
 
+    # ---- volumes
+
+    def volume(self) -> V1PersistentVolume:
+        """The PersistentVolume of a disk of this scenario's own, which is deleted in the end."""
+        made = self.lab.create_volume()
+        self._volumes.append(made)
+        return made
+
     # ---- failures
 
     def outage(self, after: int = 0) -> AbstractContextManager[None]:
@@ -228,7 +238,7 @@ class Trial:
         self.remove_made()
 
     def remove_made(self) -> None:
-        """Remove the load balancers and routes of this scenario."""
+        """Remove the load balancers, routes and disks of this scenario."""
         for cluster_name, service in self._services:
             removed = attempt(partial(self.remove, service, cluster_name=cluster_name))
             if removed.error is not None:
@@ -238,6 +248,11 @@ class Trial:
             cleared = attempt(partial(self._clear, cluster_name, destination))
             if cleared.error is not None:
                 self.bench.left_behind.append(f"route to {destination}: {shown(cleared.error)}")
+        for volume in self._volumes if can(self.lab, "delete_volume") else ():
+            deleted = attempt(partial(self.lab.delete_volume, volume))
+            if deleted.error is not None:
+                name = volume.metadata.name if volume.metadata is not None else ""
+                self.bench.left_behind.append(f"disk of the volume {name}: {shown(deleted.error)}")
 
     def _clear(self, cluster_name: str, destination: str) -> None:
         routes = declared(self.provider.routes(), "routes")

@@ -40,7 +40,7 @@ class VolumeScenarios(ConformanceBase):
     def test_v1_a_volume_has_its_zone(self, trial: Trial) -> None:
         """A volume has labels that the API server takes, its zone among them, the same every
         time."""
-        labeler, volume = _labeler(trial), trial.lab.create_volume()
+        labeler, volume = _labeler(trial), trial.volume()
 
         def look() -> None:
             labels = labeler.get_labels_for_volume(volume)
@@ -54,7 +54,7 @@ class VolumeScenarios(ConformanceBase):
     @scenario("V2", _LABELER, hooks=("create_volume",))
     def test_v2_the_volume_is_read_only(self, trial: Trial) -> None:
         """The PersistentVolume that is handed over is not changed."""
-        volume = trial.lab.create_volume()
+        volume = trial.volume()
         before = deepcopy(volume)
         trial.eventually(partial(_labeler(trial).get_labels_for_volume, volume), retry=DiskNotFound)
         assert volume == before, "get_labels_for_volume changed the PersistentVolume that it was given"
@@ -75,7 +75,7 @@ class VolumeScenarios(ConformanceBase):
     def test_v4_an_outage_is_no_absence(self, trial: Trial) -> None:
         """While the cloud cannot answer, labels are not empty and the volume is not gone: an error
         is raised."""
-        volume = trial.lab.create_volume()
+        volume = trial.volume()
         with trial.outage():
             error = unwell("get_labels_for_volume", partial(_labeler(trial).get_labels_for_volume, volume))
         assert not isinstance(error, DiskNotFound), "get_labels_for_volume raised DiskNotFound in an outage"

@@ -3,6 +3,9 @@ cloud."""
 
 from __future__ import annotations
 
+import pytest
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+
 from cloudprovider.testing.conformance import SCENARIOS, Feature, Lab
 from cloudprovider.testing.conformance.bench import Bench
 from cloudprovider.testing.conformance.trial import Trial
@@ -31,3 +34,31 @@ def test_a_cluster_may_have_no_address_yet() -> None:
         provider.console.add_cluster("young")
         assert provider.clusters().master("young") == ""  # type: ignore[union-attr]
         run("C1", provider, ConsoleLab(provider))
+
+
+@pytest.mark.parametrize("scenario", ["V1", "V2", "V3", "V4"])
+def test_no_disk_is_left_in_the_cloud(scenario: str) -> None:
+    class Counting(ConsoleLab):
+        disks = 0
+
+        def create_volume(self) -> V1PersistentVolume:
+            self.disks += 1
+            return super().create_volume()
+
+        def delete_volume(self, volume: V1PersistentVolume) -> None:
+            super().delete_volume(volume)
+            self.disks -= 1
+
+    with cloud() as provider:
+        lab = Counting(provider)
+        assert run(scenario, provider, lab) == []
+        assert lab.disks == 0
+
+
+def test_a_disk_that_cannot_be_deleted_is_told() -> None:
+    class Stubborn(ConsoleLab):
+        def delete_volume(self, volume: V1PersistentVolume) -> None:
+            raise OSError("it is attached")
+
+    with cloud() as provider:
+        assert run("V1", provider, Stubborn(provider)) == ["disk of the volume pv-1: OSError: it is attached"]
