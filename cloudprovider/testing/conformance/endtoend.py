@@ -279,7 +279,7 @@ class EndToEndConformance(ConformanceBase):
         """While the cloud fails, nodes keep their taint and Services wait; when it answers again
         both are served."""
         machine = trial.bench.new_machine()
-        with trial.lab.outage():
+        with trial.outage():
             node = cluster.join(name_of(machine), provider_id=provider_id_of(machine))
             service = cluster.expose(trial.bench.name("svc"), annotations=trial.lab.service_annotations)
             self._wait(trial, cluster, lambda: service.finalizers, "the controller has begun to build")

@@ -3,10 +3,13 @@ cloud."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
-from cloudprovider.testing.conformance import SCENARIOS, Feature, Lab
+from cloudprovider.testing.conformance import SCENARIOS, EndToEndConformance, Feature, Lab
 from cloudprovider.testing.conformance.bench import Bench
 from cloudprovider.testing.conformance.trial import Trial
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
@@ -62,3 +65,26 @@ def test_a_disk_that_cannot_be_deleted_is_told() -> None:
 
     with cloud() as provider:
         assert run("V1", provider, Stubborn(provider)) == ["disk of the volume pv-1: OSError: it is attached"]
+
+
+def test_an_end_to_end_outage_ends_also_where_the_scenario_fails() -> None:
+    """Labs may be written without try and finally."""
+
+    class Careless(ConsoleLab):
+        broken = False
+
+        @contextmanager
+        def outage(self, after: int = 0) -> Iterator[None]:
+            self.broken = True
+            yield
+            self.broken = False
+
+    class NoCluster:
+        def join(self, name: str, **_: object) -> None:
+            raise AssertionError("no API server")
+
+    with cloud() as provider:
+        lab = Careless(provider)
+        with Trial(Bench(lab, ~Feature.NONE, lambda: provider, "fake")) as trial, pytest.raises(AssertionError):
+            SCENARIOS["E10"].function(EndToEndConformance(), trial, NoCluster(), None)
+        assert not lab.broken
