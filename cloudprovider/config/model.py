@@ -207,8 +207,9 @@ class _Reader:
         shown = _dotted(place)
         message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
         if error["type"] == "missing":
-            variable = self._model.env_prefix + "__".join(str(part).upper() for part in place)
-            return f"{self._file()}{shown}: is required" + (f" (or {variable})" if self._model.env_prefix else "")
+            names = [name for name, at, _ in _variables(self._model, self._model.env_prefix) if at == place]
+            instead = f" (or {names[0]})" if names and self._model.env_prefix else ""
+            return f"{self._file()}{shown}: is required{instead}"
         if error["type"] == "extra_forbidden":
             known = self._names(place[:-1])
             near = nearest(str(place[-1]), known)

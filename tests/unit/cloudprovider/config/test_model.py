@@ -150,3 +150,25 @@ def test_the_contract_is_imported_without_it() -> None:
     code = "import sys, cloudprovider; print({'cloudprovider.config', 'pydantic', 'yaml'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "set()\n"
+
+
+class Pool(ProviderConfig):
+    name: str
+
+
+class Pooled(ProviderConfig):
+    env_prefix: ClassVar[str] = "ACME_"
+
+    pools: tuple[Pool, ...] = ()
+    first: Pool
+    second: Pool = Pool(name="b")
+
+
+def test_only_a_variable_that_is_read_is_named() -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        Pooled.load(source("pools: [{}]\nsecond: {}\n"), environ={})
+    assert caught.value.problems == (
+        "acme.yaml: pools[0].name: is required",
+        "acme.yaml: first: is required",
+        "acme.yaml: second.name: is required (or ACME_SECOND__NAME)",
+    )
