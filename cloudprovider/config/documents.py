@@ -71,7 +71,8 @@ def _yaml(text: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise DocumentError((mark.line + 1 if mark else 0, f"is not YAML: {error.problem or error.context}")) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2026-13-45
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        # not of YAML: a date such as 2026-13-45, or a value that is none of its explicit tag
         raise DocumentError((0, f"is not YAML that can be read ({type(error).__name__})")) from None
     finally:
         if loader is not None:

@@ -125,3 +125,9 @@ def test_quoted_values_come_back_from_ini(values: dict[str, str]) -> None:
 
     text = "".join(f"{name} = {quoted(value)}\n" for name, value in values.items())
     assert parse(text, "x.ini").values == values
+
+
+@pytest.mark.parametrize("value", ["!!int ''", "!!bool maybe", "!!timestamp today", "!!float ''"])
+def test_a_value_that_is_none_of_its_tag_is_a_problem_and_is_not_quoted(value: str) -> None:
+    with pytest.raises(DocumentError, match=r"^is not YAML that can be read \([A-Za-z]+\)$"):
+        parse(f"token: {value}\n", "acme.yaml")
