@@ -185,14 +185,19 @@ class _Reader:
         self, model: Any, values: Mapping[str, Any], was: Place, place: Place, lines: dict[Place, int]
     ) -> dict[str, Any]:
         """INI's values under the names of the fields, whatever case and dashes they are written
-        with, as their types want them. Notes their lines under the new names."""
+        with, as their types want them. Notes their lines under the new names. A name that is
+        written in two ways is a problem: one of the two would be lost."""
         fields: dict[str, FieldInfo] = model.model_fields if _is_model(model) else {}
         named = {_plain(name): name for name in fields}
         fitted: dict[str, Any] = {}
         for written, value in values.items():
             name = named.get(_plain(written), written)
             info = fields.get(name)
-            lines[*place, name] = self._document.lines.get((*was, written), 0)
+            line = self._document.lines.get((*was, written), 0)
+            if name in fitted:
+                before = lines[*place, name]
+                self.problems.append(f"{self._place(line)}: {written}: is written in another way in line {before}")
+            lines[*place, name] = line
             kind = _bare(info.annotation) if info is not None else Any
             if isinstance(value, dict):
                 inner = kind if _is_model(kind) else (get_args(kind) or (Any, Any))[-1]

@@ -172,3 +172,15 @@ def test_only_a_variable_that_is_read_is_named() -> None:
         "acme.yaml: first: is required",
         "acme.yaml: second.name: is required (or ACME_SECOND__NAME)",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[Limits]\nburst = 2\n[limits]\npause = 3\n", "acme.ini, line 3: limits: is written in another way in line 1"),
+        ("Zones = a\nzones = b\n", "acme.ini, line 2: zones: is written in another way in line 1"),
+        ("[limits]\nburst = 2\nBurst = 3\n", "acme.ini, line 3: Burst: is written in another way in line 2"),
+    ],
+)
+def test_a_name_that_is_written_in_two_ways_loses_nothing(text: str, problem: str) -> None:
+    assert problems_of(f"{text}[Global]\nregion = north\ntoken = hunter2\n", "acme.ini") == (problem,)
