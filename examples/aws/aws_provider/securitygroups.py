@@ -95,12 +95,10 @@ class NodeSecurityGroups:
         for group_id, group in groups.items():
             present = _ingress(group)
             wanted: set[IngressRule] = set(rules) if group_id in used else set()
-            keys = {rule.key for rule in present}
-            self._change(
-                group_id,
-                revoke=set() if keep and wanted else {rule for rule in present if _is_of(rule, service)} - wanted,
-                authorize={rule for rule in wanted if rule.key not in keys},
-            )
+            revoke = set() if keep and wanted else {rule for rule in present if _is_of(rule, service)} - wanted
+            # One that goes may be in the way of one that differs in its description alone.
+            keys = {rule.key for rule in present - revoke}
+            self._change(group_id, revoke, {rule for rule in wanted if rule.key not in keys})
 
     def remove(self, service: Identity) -> None:
         """Take away every rule of the Service. None there is fine."""

@@ -399,6 +399,24 @@ def test_rules_follow_the_nodes_groups_and_others_stay(account: Account, aws: AW
     assert {rule[1] for rule in rules(account)} == {22}, "no node, no rule"
 
 
+def test_a_range_that_is_also_a_subnets_stays_open_to_its_health_checks(account: Account, aws: AWS) -> None:
+    """AWS takes a range and a port once, whatever the description is."""
+    nodes = [node_of(account.launch())]
+    inside, outside = (service(load_balancer_source_ranges=[one]) for one in ("10.0.0.0/24", "192.0.2.0/24"))
+    ensure(aws, inside, nodes)
+    ensure(aws, outside, nodes)
+    assert rules(account) == {
+        ("tcp", 30080, "192.0.2.0/24", "kubernetes.io/rule/nlb/client="),
+        ("tcp", 30080, "10.0.0.0/24", "kubernetes.io/rule/nlb/health="),
+        ("tcp", 30080, "10.0.1.0/24", "kubernetes.io/rule/nlb/health="),
+    }
+    ensure(aws, inside, nodes)
+    assert rules(account) == {
+        ("tcp", 30080, "10.0.0.0/24", "kubernetes.io/rule/nlb/client="),
+        ("tcp", 30080, "10.0.1.0/24", "kubernetes.io/rule/nlb/health="),
+    }
+
+
 def test_nodes_without_a_tagged_group(account: Account, clients: Clients, aws: AWS) -> None:
     instance = account.launch()
     account.ec2.delete_tags(Resources=[account.security_group], Tags=[{"Key": f"kubernetes.io/cluster/{CLUSTER}"}])
