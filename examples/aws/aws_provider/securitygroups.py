@@ -58,12 +58,13 @@ def rules_of(plan: Plan, subnet_cidrs: Collection[str]) -> set[IngressRule]:
         for cidr in (subnet_cidrs if hidden else plan.sources)
     }
     open_already = {rule.key for rule in rules}
-    for port in plan.ports:
+    for port in sorted(plan.ports, key=lambda one: one.shares_health_check_port):  # a rule of its own goes with it
         owner = SHARED if port.shares_health_check_port else plan.name
         for cidr in subnet_cidrs:
             rule = IngressRule("tcp", port.health_check_port, cidr, f"{HEALTH_RULE}={owner}")
             if not {rule.key, (*rule.key[:2], EVERYONE)} & open_already:
                 rules.add(rule)
+                open_already.add(rule.key)
     return rules
 
 

@@ -417,6 +417,20 @@ def test_a_range_that_is_also_a_subnets_stays_open_to_its_health_checks(account:
     }
 
 
+def test_ports_that_are_checked_on_one_port_share_its_rule(account: Account, aws: AWS) -> None:
+    """AWS refuses a request that has a range and a port twice."""
+    wanted = service(
+        port(81), port(80), annotations={"healthcheck-port": "30080"}, load_balancer_source_ranges=["192.0.2.0/24"]
+    )
+    ensure(aws, wanted, [node_of(account.launch())])
+    assert rules(account) == {
+        ("tcp", 30080, "192.0.2.0/24", "kubernetes.io/rule/nlb/client="),
+        ("tcp", 30081, "192.0.2.0/24", "kubernetes.io/rule/nlb/client="),
+        ("tcp", 30080, "10.0.0.0/24", "kubernetes.io/rule/nlb/health="),
+        ("tcp", 30080, "10.0.1.0/24", "kubernetes.io/rule/nlb/health="),
+    }
+
+
 def test_nodes_without_a_tagged_group(account: Account, clients: Clients, aws: AWS) -> None:
     instance = account.launch()
     account.ec2.delete_tags(Resources=[account.security_group], Tags=[{"Key": f"kubernetes.io/cluster/{CLUSTER}"}])
