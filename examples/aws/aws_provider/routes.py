@@ -25,7 +25,7 @@ from aws_provider.finder import InstanceFinder
 from aws_provider.metadata import state
 from aws_provider.nodenames import NodeNames
 from aws_provider.tags import belongs_to, cluster_tag, tag_map
-from cloudprovider import CloudProviderError, InstanceState, Route, Routes
+from cloudprovider import CloudProviderError, InstanceNotFound, InstanceState, Route, Routes
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef, RouteTypeDef
@@ -123,13 +123,14 @@ class AWSRoutes(Routes):
         """The instance of the node of this name. Raises `InstanceNotFound`, or what speaks against
         an answer."""
         known = {node: instance for instance, node in self._names.by_instance().items()}
+        answer: InstanceTypeDef | CloudProviderError | None = None
         if name in known:
-            found = self._finder.by_id([known[name]]).get(known[name])
-            if found is not None:
-                return found
-        answer = self._finder.find([V1Node(metadata=V1ObjectMeta(name=name))])[name]
+            answer = self._finder.by_id([known[name]]).get(known[name])
+        answer = answer or self._finder.find([V1Node(metadata=V1ObjectMeta(name=name))])[name]
         if isinstance(answer, CloudProviderError):
             raise answer
+        if state(answer) is InstanceState.GONE:
+            raise InstanceNotFound(f"EC2 says that {answer.get('InstanceId', '')} is terminated")
         return answer
 
     def _put(self, cluster_name: str, table: _Table, cidr: str, instance: str) -> None:

@@ -156,6 +156,18 @@ def test_nodes_have_the_names_that_kubernetes_knows(account: Account, aws: AWS, 
     assert aws.routes().list_routes(CLUSTER) == [Route(CIDR, "worker-7", CIDR)]
 
 
+def test_a_terminated_instance_gets_no_route(account: Account, aws: AWS, tables: list[str]) -> None:
+    """AWS shows it for an hour; a route to it would lead nowhere, and be deleted and made again."""
+    instance = account.launch()
+    account.ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])
+    cache = Nodes(known=[node("worker-7", provider_id(instance))])
+    aws.set_informers(Nodes(nodes=cache))  # type: ignore[arg-type]
+    for name in ("worker-7", instance["InstanceId"]):
+        with pytest.raises(InstanceNotFound, match="is terminated"):
+            aws.routes().create_route(CLUSTER, "hint", Route("", name, CIDR))
+    assert [targets(account, table) for table in tables] == [[], []]
+
+
 def test_what_cannot_be_routed(account: Account, routes: Routes, tables: list[str]) -> None:
     with pytest.raises(InstanceNotFound):
         routes.create_route(CLUSTER, "hint", Route("", "nobody", CIDR))
