@@ -31,7 +31,7 @@ PROVIDER = "aws"
 """Before "://" in provider IDs: must never change."""
 
 MAX_VALUES = 200
-"""How many values AWS takes in one filter."""
+"""How many values AWS takes in all filters of a call together."""
 
 _INSTANCE_ID = re.compile(r"i-[0-9a-z]+")
 _ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
@@ -118,8 +118,9 @@ class InstanceFinder:
     def _list(
         self, key: str, values: Sequence[str], filters: Sequence[FilterTypeDef] = ()
     ) -> Iterator[InstanceTypeDef]:
-        for start in range(0, len(values), MAX_VALUES):
-            one: FilterTypeDef = {"Name": key, "Values": values[start : start + MAX_VALUES]}
+        most = MAX_VALUES - sum(len(one.get("Values", ())) for one in filters)
+        for start in range(0, len(values), most):
+            one: FilterTypeDef = {"Name": key, "Values": values[start : start + most]}
             for page in self.clients.ec2.get_paginator("describe_instances").paginate(Filters=[one, *filters]):
                 for reservation in page["Reservations"]:
                     yield from reservation.get("Instances", [])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from aws_provider.clients import Clients
 from aws_provider.config import Config
@@ -159,5 +161,23 @@ def test_a_batch_is_one_call_and_each_problem_its_nodes_own(account: Account, aw
     }
 
 
-def test_the_largest_batch_is_what_one_filter_takes(aws: AWS) -> None:
+def test_the_largest_batch_is_what_one_call_takes(aws: AWS) -> None:
     assert aws.instances_batch().max_batch == MAX_VALUES
+
+
+def test_all_filters_together_have_no_more_values_than_aws_takes(aws: AWS) -> None:
+    """AWS counts the values of a whole call: "the maximum number of filter values specified on a
+    single call is 200"."""
+    sizes: list[int] = []
+
+    def note(params: dict[str, Any], **_: object) -> None:
+        sizes.append(sum(len(one["Values"]) for one in params["Filters"]))
+
+    aws.clients.ec2.meta.events.register("provide-client-params.ec2.DescribeInstances", note)
+    names = [f"ip-10-0-0-{number}.{REGION}.compute.internal" for number in range(MAX_VALUES)]
+    found = aws.instances_batch().instances_state([node(name) for name in names])
+    aws.clients.ec2.meta.events.unregister("provide-client-params.ec2.DescribeInstances", note)
+    assert found.keys() == set(names)
+    assert all(isinstance(one, InstanceNotFound) for one in found.values())
+    assert len(sizes) == 2
+    assert max(sizes) == MAX_VALUES
