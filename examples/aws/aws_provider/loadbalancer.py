@@ -29,7 +29,7 @@ from aws_provider.plan import Identity, Plan, identity, plan
 from aws_provider.securitygroups import NodeSecurityGroups, rules_of
 from aws_provider.subnets import Subnets
 from aws_provider.tags import SERVICE_NAME_TAG, SERVICE_UID_TAG, is_owned
-from aws_provider.targetgroups import Groups, TargetGroups
+from aws_provider.targetgroups import TargetGroups
 from cloudprovider import (
     CloudProviderError,
     ImplementedElsewhere,
@@ -88,7 +88,7 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             balancer = self._balancers.create(wanted, subnets)
         balancer = self._balancers.adjust(balancer, wanted, subnets)
         instances = self._targets(nodes, wanted, balancer)
-        present = self._groups.of(wanted, balancer.arn)
+        present = self._groups.of(wanted)
         groups = {
             port.port: self._groups.ensure(wanted, port, balancer.vpc, present, instances) for port in wanted.ports
         }
@@ -105,7 +105,7 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         balancer = self._balancers.find(wanted)
         if balancer is None:
             raise CloudProviderError(f"there is no load balancer {wanted.name} whose targets could be set")
-        present = self._groups.of(wanted, balancer.arn)
+        present = self._groups.of(wanted)
         if not present:
             raise CloudProviderError(f"the load balancer {wanted.name} has no target groups")
         instances = self._targets(nodes, wanted, balancer)
@@ -118,7 +118,7 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         asked = identity(cluster_name, service)
         balancer = self._balancers.find(asked)
-        groups: Groups = self._groups.of(asked, balancer.arn if balancer is not None else "")
+        groups = self._groups.of(asked)
         if balancer is not None:
             self._balancers.delete(balancer)
         self._groups.delete(groups.values())

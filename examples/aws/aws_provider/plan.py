@@ -10,6 +10,7 @@ Follows: the Go provider in the names of load balancers.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -83,11 +84,18 @@ class Identity:
     name: str
     """32 characters at most: "a" and the UID, as the Go provider names it."""
     group_prefix: str
-    """What the names of its target groups, of all times, begin with."""
+    """What the names of its target groups, of all times, begin with, the Go provider's apart."""
     cluster: str
     service: str
     """ "namespace/name"."""
     uid: str
+
+    @property
+    def go_group_prefix(self) -> str:
+        """What the names of the target groups begin with that the Go provider made for a Service of
+        this name."""
+        namespace, _, name = (re.sub("[^0-9A-Za-z]", "", word)[:8] for word in self.service.partition("/"))
+        return f"k8s-{namespace}-{name}-"
 
     @property
     def tags(self) -> dict[str, str]:

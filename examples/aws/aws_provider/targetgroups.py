@@ -44,16 +44,15 @@ class TargetGroups:
 
     clients: Clients
 
-    def of(self, service: Identity, load_balancer: str = "") -> Groups:
-        """Every target group of the Service, also those that no listener uses: by name, and by the
-        load balancer with this ARN. All of it is proved by tags; others' are left out."""
+    def of(self, service: Identity) -> Groups:
+        """Every target group of the Service, also those that no listener uses. All of it is proved
+        by tags; others' are left out."""
         pages = self.clients.elb.get_paginator("describe_target_groups").paginate(PaginationConfig={"PageSize": 400})
         found = {
             group.get("TargetGroupArn", ""): group
             for page in pages
             for group in page["TargetGroups"]
-            if group.get("TargetGroupName", "").startswith(service.group_prefix)
-            or load_balancer in group.get("LoadBalancerArns", [])
+            if _may_be_of(group, service)
         }
         tags = tags_of(self.clients, list(found))
         return {
@@ -162,3 +161,12 @@ class TargetGroups:
 def _chunks(targets: Collection[tuple[str, int]]) -> list[list[TargetDescriptionTypeDef]]:
     listed: list[TargetDescriptionTypeDef] = [{"Id": instance, "Port": port} for instance, port in sorted(targets)]
     return [listed[start : start + _MAX_TARGETS] for start in range(0, len(listed), _MAX_TARGETS)]
+
+
+def _may_be_of(group: TargetGroupTypeDef, service: Identity) -> bool:
+    """By its name, or by that of the load balancer that uses it. A Go provider's name has no UID,
+    so it counts where nothing uses the group any more."""
+    name, users = group.get("TargetGroupName", ""), group.get("LoadBalancerArns", [])
+    if name.startswith(service.group_prefix) or any(f"/{service.name}/" in arn for arn in users):
+        return True
+    return not users and name.startswith(service.go_group_prefix)

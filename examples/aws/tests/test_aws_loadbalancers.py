@@ -537,23 +537,42 @@ def test_a_strangers_target_group_is_never_touched(account: Account, aws: AWS) -
     assert groups(account) == [name]
 
 
-def test_one_of_the_go_provider_is_taken_over(account: Account, aws: AWS) -> None:
+def of_the_go_provider(account: Account) -> tuple[str, str]:
+    """The hostname and the target group of a load balancer as the Go provider makes it."""
     tags: Any = [
         {"Key": f"kubernetes.io/cluster/{CLUSTER}", "Value": "owned"},
         {"Key": "kubernetes.io/service-name", "Value": "shop/web"},
     ]
     made = account.elb.create_load_balancer(Name=NAME, Type="network", Subnets=[*account.subnets.values()], Tags=tags)
-    arn = made["LoadBalancers"][0]["LoadBalancerArn"]
     group = account.elb.create_target_group(
         Name="k8s-shop-web-0123456789", Protocol="TCP", Port=30080, VpcId=account.vpc, TargetType="instance", Tags=tags
     )["TargetGroups"][0]["TargetGroupArn"]
     account.elb.create_listener(
-        LoadBalancerArn=arn, Protocol="TCP", Port=80, DefaultActions=[{"Type": "forward", "TargetGroupArn": group}]
-    )
-    assert ensure(aws, service()) == made["LoadBalancers"][0]["DNSName"]
+        LoadBalancerArn=made["LoadBalancers"][0]["LoadBalancerArn"], Protocol="TCP", Port=80,
+        DefaultActions=[{"Type": "forward", "TargetGroupArn": group}],
+    )  # fmt: skip
+    return made["LoadBalancers"][0]["DNSName"], group
+
+
+def test_one_of_the_go_provider_is_taken_over(account: Account, aws: AWS) -> None:
+    hostname, group = of_the_go_provider(account)
+    assert ensure(aws, service()) == hostname
     assert listeners(account)[80][1] != group
     assert len(groups(account)) == 1
     assert aws.load_balancer().owned_load_balancers(CLUSTER) == [OwnedLoadBalancer(NAME, "shop/web", UID)]  # type: ignore[attr-defined]
+
+
+def test_target_groups_of_the_go_provider_go_also_when_no_load_balancer_leads_to_them(
+    account: Account, aws: AWS, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_the_go_provider(account)
+    with monkeypatch.context() as patch:
+        patch.setattr(ELBv2Backend, "_any_listener_using", lambda *_: True)
+        with pytest.raises(RetryError, match="in use"):
+            aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, service())
+    assert aws.load_balancer().get_load_balancer(CLUSTER, service()) is not None, "None would be taken for done"
+    aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, service())
+    assert groups(account) == []
 
 
 def test_owned_load_balancers_are_this_clusters_and_complete(account: Account, aws: AWS) -> None:
