@@ -26,6 +26,8 @@ from cloudprovider.helpers import (
 )
 from incus_provider.resources import Forward, ForwardPort
 
+EVERYONE = "0.0.0.0/0"
+
 CLUSTER = "user.kubernetes-cluster"
 NAME = "user.kubernetes-load-balancer"
 SERVICE = "user.kubernetes-service"
@@ -56,11 +58,11 @@ def marks(cluster: str, name: str, service: V1Service) -> Mapping[str, str]:
             "a pod; set Cluster"
         )
     try:
-        limited = any(str(one) not in ("0.0.0.0/0", "::/0") for one in load_balancer_source_ranges(service))
+        ranges = {str(one) for one in load_balancer_source_ranges(service)}
     except ValueError as exc:
         problems.append(str(exc))
     else:
-        if limited:
+        if not {EVERYONE} <= ranges <= {EVERYONE, "::/0"}:  # the address is of IPv4: ::/0 alone lets nobody in
             problems.append("loadBalancerSourceRanges: a network forward lets everybody in; use a network policy")
     if problems:
         raise InvalidService(*problems)

@@ -109,6 +109,13 @@ def test_everything_that_a_forward_cannot_do_is_told_at_once() -> None:
     ]  # fmt: skip
 
 
+def test_ranges_of_ipv6_let_nobody_in_to_an_address_of_ipv4() -> None:
+    for ranges in (["::/0"], ["192.0.2.0/24", "::/0"]):
+        with pytest.raises(InvalidService, match="lets everybody in"):
+            marks("blue", "a1", new_service("web", "u-1", source_ranges=ranges))
+    assert marks("blue", "a1", new_service("web", "u-1", source_ranges=["0.0.0.0/0", "::/0"]))[PORTS] == "tcp:80:30080"
+
+
 def test_a_forward_keeps_its_ports_while_it_has_no_target() -> None:
     service = new_service("web", "u-1", ports=((80, 30080), (443, 30443)), source_ranges=["0.0.0.0/0"])
     forward = Forward(listen_address="198.19.241.9", config=marks("blue", "a1", service))
