@@ -56,7 +56,7 @@ class LibvirtInstances(InstancesV2, InstancesBatch):
             _only(self.instances_state([node]))
         except InstanceNotFound:
             return False
-        except _UnknownState:
+        except _ElsewherePerhaps:
             return True
         return True
 
@@ -74,12 +74,7 @@ class LibvirtInstances(InstancesV2, InstancesBatch):
         failed = [one for one in answers.values() if isinstance(one, CloudProviderError)]
         listed = {host: one for host, one in answers.items() if not isinstance(one, CloudProviderError)}
 
-        def state(place: Place) -> InstanceState | CloudProviderError:
-            # Left behind by a migration it is off here, and may run on the host that is silent.
-            off = place.machine.state is InstanceState.SHUTDOWN
-            return _UnknownState(*failed[0].args) if off and failed else place.machine.state
-
-        return self._each(nodes, listed, failed, state)
+        return self._each(nodes, listed, failed, lambda place: place.machine.state)
 
     @override
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
@@ -119,8 +114,8 @@ class LibvirtInstances(InstancesV2, InstancesBatch):
         return answers
 
 
-class _UnknownState(CloudProviderError):
-    """The machine is there, and whether it runs is not known."""
+class _ElsewherePerhaps(CloudProviderError):
+    """The machine is there, and whether it runs on another host is not known."""
 
 
 def uuid_of(provider_id: str) -> str:
@@ -146,8 +141,12 @@ def _find(node: V1Node, places: Sequence[Place], failed: Sequence[CloudProviderE
         hosts = ", ".join(sorted(one.host for one in found))
         raise CloudProviderError(f"several virtual machines are named {name}, on the hosts {hosts}: rename all but one")
     if found:
-        # After a migration the old host may still know it, switched off: the one that runs counts.
-        return min(found, key=lambda one: one.machine.state is not InstanceState.RUNNING)
+        # After a migration the old host may still know it, switched off: the one that runs counts,
+        # which may be on the host that is silent.
+        best = min(found, key=lambda one: one.machine.state is not InstanceState.RUNNING)
+        if failed and best.machine.state is not InstanceState.RUNNING:
+            raise _ElsewherePerhaps(*failed[0].args)
+        return best
     if failed:
         raise failed[0]
     raise InstanceNotFound(

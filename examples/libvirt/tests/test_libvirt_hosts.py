@@ -113,6 +113,15 @@ def test_of_a_migrated_machine_the_running_one_counts(tmp_path: Path) -> None:
     assert instances.instance_metadata(node).zone == "b"
 
 
+def test_what_a_migration_left_behind_says_nothing_while_another_host_is_silent(tmp_path: Path) -> None:
+    """It has the zone of the host that the machine has left."""
+    instances = cloud(tmp_path, {"a": domain("n1", 1, OFF) + domain("n2", 2)}, b=UNREACHABLE)
+    with pytest.raises(CloudProviderError, match="host b") as raised:
+        instances.instance_metadata(new_node("n1", provider_id(uuid(1))))
+    assert not isinstance(raised.value, InstanceNotFound)
+    assert instances.instance_metadata(new_node("n2", provider_id(uuid(2)))).zone == "a"
+
+
 def test_two_machines_of_one_name_are_never_guessed(tmp_path: Path) -> None:
     instances = cloud(tmp_path, {"a": domain("n1", 1), "b": domain("n1", 2)})
     with pytest.raises(CloudProviderError, match="several virtual machines are named n1, on the hosts a, b"):
