@@ -259,8 +259,10 @@ def test_every_value_arrives() -> None:
     assert tolerates(pod, UNINITIALIZED)
     tls = args_of(pod_of(render(VARIANTS["daemonset"])))
     assert {"--tls-cert-file=/etc/cloud-controller-manager/tls/tls.crt"} <= set(tls)
-    other = pod_of(render({"bindAddress": "10.0.0.1"}))["containers"][0]
-    assert other["livenessProbe"]["httpGet"]["host"] == "10.0.0.1"
+    for address, asked in (("10.0.0.1", "10.0.0.1"), ("2001:db8::1", "2001:db8::1"), ("::", "127.0.0.1")):
+        [container] = pod_of(render({"bindAddress": address}))["containers"]
+        assert f"--bind-address={address}" in container["args"]
+        assert container["livenessProbe"]["httpGet"]["host"] == asked
 
 
 def test_another_cloud_config_restarts_the_pods() -> None:

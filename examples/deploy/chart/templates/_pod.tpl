@@ -77,7 +77,7 @@ spec:
         - {{ printf "--controllers=%s" (join "," .Values.controllers) | quote }}
         - --leader-elect-resource-name={{ .Values.leaderElection.leaseName }}
         - --leader-elect-resource-namespace={{ .Values.leaderElection.leaseNamespace }}
-        - --bind-address={{ .Values.bindAddress }}
+        - {{ printf "--bind-address=%s" .Values.bindAddress | quote }}
         - --secure-port={{ int .Values.securePort }}
         {{- if .Values.tlsSecretName }}
         - --tls-cert-file=/etc/cloud-controller-manager/tls/tls.crt
