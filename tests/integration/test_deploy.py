@@ -22,6 +22,7 @@ import yaml
 from cloudprovider.testing.waiting import eventually
 from controllers.catalog import CATALOG, WEBHOOKS
 from controllers.cli.rbac import grants
+from controllers.manager.permissions import common_rules
 from controllers.registration.entry import enabled
 from controllers.webhooks.rbac_rules import NAME, NAMESPACE, WEBHOOK_RULES
 from tests.envtest.build import operator_definitions
@@ -292,7 +293,7 @@ def test_another_cloud_config_restarts_the_pods() -> None:
         ({"cloudConfig": {"content": "x", "secretName": "z"}}, "give either content or secretName"),
         ({"serviceAccount": {"create": False}}, "give serviceAccount.name"),
         ({"flags": {"use-service-account-credentials": True}}, "python -m controllers.cli.rbac --use-service-account"),
-        ({"flags": {"enable-leader-migration": True}}, "python -m controllers.cli.rbac --enable-leader-migration"),
+        ({"flags": {"enable-leader-migration": True}}, "give leaderElection.migrationLeaseName"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(values: dict[str, Any], message: str) -> None:
@@ -325,8 +326,12 @@ def test_the_lease_of_the_values_is_the_one_that_may_be_taken() -> None:
     found = {right[:4] for right in rights(render(VARIANTS["everything"])) if right[2] == "leases"}
     group = "coordination.k8s.io"
     assert found == {("default", group, "leases", ()), ("default", group, "leases", ("acme",))}
-    migrating = rights(render({"leaderElection": {"migrationLeaseName": "migration"}}))
-    assert ("cloud-controller-manager", "migration") in {names for _, _, resource, names, _ in migrating}
+    migrating = render({"flags": {"enable-leader-migration": True}, "leaderElection": {"migrationLeaseName": "second"}})
+    assert "--enable-leader-migration=true" in args_of(pod_of(migrating))
+    wanted = grants(enabled(["*"], CATALOG), common_rules(migration_lease="second"))
+    leases = {(one.namespace, name, verb) for one in wanted for name in one.names or ("",) for verb in one.verbs}
+    assert ("kube-system", "second", "update") in leases
+    assert leases == {(where, name, verb) for where, _, _, names, verb in rights(migrating) for name in names or ("",)}
 
 
 def rights(objects: list[Object]) -> Iterator[tuple[str, str, str, tuple[str, ...], str]]:
