@@ -135,7 +135,7 @@ def _manager(arguments: Sequence[str]) -> list[str]:
 
 
 def _python(arguments: Sequence[str]) -> list[str]:
-    match list(arguments):
+    match [word for word in arguments if word != "-I"]:
         case ["-c", code, *_]:
             compile(code, "-c", "exec")
             return []
@@ -143,6 +143,8 @@ def _python(arguments: Sequence[str]) -> list[str]:
             return []
         case ["-m", "controllers.cli.rbac", *rest]:
             return _quietly(lambda: rbac.main(rest))
+        case ["-m", "controllers.app", *rest]:
+            return _manager(rest)
         case ["-m", "cloudprovider", *rest]:
             return _quietly(lambda: cloudprovider_commands().parse_args(rest) is None)
         case ["-m", module, *_]:
@@ -197,8 +199,16 @@ _HELM_VERBS = {"install", "upgrade", "template", "rollback"}
 def _kubectl(arguments: Sequence[str]) -> list[str]:
     rest, _, found = _flags(_until_dashes(arguments), _KUBECTL_FLAGS)
     inside = arguments[len(_until_dashes(arguments)) + 1 :]
-    found += _of_one(inside) if inside else []
+    if inside:
+        found += [] if inside[0] in _image_programs() else [f"the image has no program {inside[0]}"]
+        found += _of_one(inside)
     return [*found, *([] if rest[:1] and rest[0] in _KUBECTL_VERBS else [f"kubectl {' '.join(rest[:1])}"])]
+
+
+def _image_programs() -> set[str]:
+    """The base image's Python, which the Dockerfile asks for, and the one that the image starts."""
+    dockerfile = (ROOT / "examples" / "deploy" / "image" / "Dockerfile").read_text()
+    return {"python3", *re.findall(r'^ENTRYPOINT \["([^"]+)"', dockerfile, re.M)}
 
 
 def _helm(arguments: Sequence[str]) -> list[str]:
