@@ -192,18 +192,16 @@ class LoadBalancerFailureScenarios(ConformanceBase):
         """A call that is cancelled, or out of time, before it begins raises and builds nothing."""
         before, service, nodes = trial.resources(), trial.service(), trial.machines(1)
         build = partial(trial.balancers().ensure_load_balancer, trial.cluster_name, service, nodes)
+        fix = "ask current_call().check() before each step that changes something"
         for what, outcome in (
             ("cancelled", limited(build, cancelled=True, grace=trial.lab.patience)),
             ("out of time", limited(build, deadline=0.0, grace=trial.lab.patience)),
         ):
-            assert outcome.error is not None, (
-                f"ensure_load_balancer built on although its call was {what}: ask current_call().check() before each "
-                "step that changes something"
-            )
+            assert outcome.error is not None, f"ensure_load_balancer built on although its call was {what}: {fix}"
             status = trial.balancers().get_load_balancer(trial.cluster_name, service)
-            assert status is None, f"ensure_load_balancer raised, and built {status!r}, although its call was {what}"
+            assert status is None, f"ensure_load_balancer raised, and built, although its call was {what}: {fix}"
         more = trial.resources() - before
-        assert not more, f"ensure_load_balancer built {sorted(more)} although its call was cancelled"
+        assert not more, f"ensure_load_balancer built {sorted(more)} although its call was cancelled: {fix}"
 
     @scenario("L30", _LB, hooks=("hang",))
     def test_l30_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
