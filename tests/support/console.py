@@ -27,6 +27,8 @@ from controllers.flags.parse import parse
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "examples" / "deploy" / "chart"
+TUTORIAL = ROOT / "examples" / "tutorial"
+"""What its reader has in a folder of their own."""
 _OPERATORS = {"|", "||", "&&", ";", "&"}
 _HEREDOC = re.compile(r"<<-?'?(\w+)'?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -150,7 +152,8 @@ def _python(arguments: Sequence[str]) -> list[str]:
         case ["-m", module, *_]:
             return [] if importlib.util.find_spec(module) else [f"no module {module}"]
         case [script, *_]:
-            return [] if (ROOT / script).is_file() else [f"{script}: no such file"]
+            there = any((folder / script).is_file() for folder in (ROOT, TUTORIAL))
+            return [] if there else [f"{script}: no such file"]
     return ["python with nothing to run"]
 
 

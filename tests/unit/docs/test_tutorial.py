@@ -3,12 +3,17 @@ and start."""
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.support.blocks import blocks
+from tests.support.console import commands
 from tests.support.pages import ROOT
 
 TUTORIAL = ROOT / "examples" / "tutorial"
@@ -49,3 +54,16 @@ def test_it_has_as_many_lines_as_its_title_says() -> None:
 
 def test_the_program_starts(tmp_path: Path) -> None:
     assert "--cloud-provider" in run(str(TUTORIAL / "harbour_main.py"), "--help", folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["harbour_provider.py", "test_harbour.py", "test_cluster.py", "harbour_main.py"])
+def test_a_reader_who_types_the_blocks_has_the_whole_file(name: str) -> None:
+    shown = {line for block in blocks(PAGE) if block.source.endswith(name) for line in block.text.splitlines()}
+    module = ast.parse((TUTORIAL / name).read_text())
+    lines = (TUTORIAL / name).read_text().splitlines()[module.body[1].lineno - 1 :]
+    assert [line for line in lines if line not in shown] == []
+
+
+def test_the_commands_are_for_the_readers_own_folder() -> None:
+    shown = [command for block in blocks(PAGE) if block.language == "console" for command in commands(block.text)]
+    assert [command for command in shown if "examples/" in command] == []
