@@ -19,7 +19,7 @@ from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, Answer, Invalid
 from controllers.node import changes
 from controllers.node.changes import NOTHING, Known, NodeChanges, NotAdopted
 from controllers.node.memory import UNTAINTING, NodeMemory, Remembered
-from controllers.runtime.api import NotFound, RestClient, ServerError, Unreachable
+from controllers.runtime.api import ObjectNotFound, RestClient, ServerError, Unreachable
 from controllers.runtime.cache import NODES, Lister, key_of, uid_of
 from controllers.runtime.queue import Result, seconds_text
 from controllers.runtime.write import EventRecorder, ObjectReplaced, Patch, Puts, apply
@@ -282,9 +282,7 @@ class NodeReconciler:
                 puts=self._puts,
                 kept=kept,
             )
-        except (NotFound, ObjectReplaced) as error:
-            if isinstance(error, NotFound) and error.details.get("name") != key_of(node):
-                raise  # a proxy's 404, say: it proves nothing about the node
+        except (ObjectNotFound, ObjectReplaced):
             done = None  # deleted or recreated meanwhile: its own event brings the new one
         return _Applied(done, latest, planned)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from controllers.nodeipam.changes import NodeFacts, assignment, facts_of, facts_of_raw
-from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound, RestClient
+from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound, ObjectNotFound, RestClient
 from controllers.runtime.cache import NODES, Lister, is_newer, key_of, quorum_list, uid_of
 from controllers.runtime.write import EventRecorder, ObjectReplaced, Reference, patch
 
@@ -176,9 +176,7 @@ class Assigner:
         """The node by quorum read; None when the API server has none of that name."""
         try:
             found: dict[str, Any] = self.rest.get(NODES.path(name=name))
-        except NotFound as error:
-            if error.details.get("name") != name:
-                raise  # a proxy's 404, say: it proves nothing about the node
+        except ObjectNotFound:
             return None
         return found
 

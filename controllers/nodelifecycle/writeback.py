@@ -20,7 +20,7 @@ from controllers.runtime.api import (
     ApiError,
     Conflict,
     Forbidden,
-    NotFound,
+    ObjectNotFound,
     RestClient,
     ServerError,
     TooManyRequests,
@@ -120,9 +120,7 @@ class NodeWriter:
                 NODES.parse,
                 attempts=_ATTEMPTS,
             )
-        except (NotFound, ObjectReplaced) as error:
-            if isinstance(error, NotFound) and error.details.get("name") != key:
-                raise  # a proxy's 404, say: it proves nothing about the node
+        except (ObjectNotFound, ObjectReplaced):
             return  # deleted or recreated meanwhile: its own event brings the new one
         if written is not None:
             self._writeback.wrote(key, uid, reason, change, self._shared.now())
@@ -153,7 +151,7 @@ class NodeWriter:
                     log.info("node %s is not deleted: it has changed since the cloud was asked", key)
                     self._shared.votes.forget(key)
                     return False
-        except NotFound:
+        except ObjectNotFound:
             self._shared.votes.forget(key)
             return False
         except ApiError as error:
@@ -199,7 +197,7 @@ class NodeWriter:
                     attempts -= 1
                     if not isinstance(error, Conflict) or not attempts:
                         raise
-        except NotFound:
+        except ObjectNotFound:
             self._shared.votes.forget(key)
             return ""
         self._shared.votes.forget(key)

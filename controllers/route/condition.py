@@ -6,13 +6,14 @@ more rarely: two writers must not fight over a field."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
 from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
-from controllers.runtime.api import NotFound, RestClient
+from controllers.runtime.api import ObjectNotFound, RestClient
 from controllers.runtime.cache import NODES, key_of, uid_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply, condition_set, timestamp
 
@@ -63,7 +64,7 @@ class NetworkCondition:
             before = last.attempts
         repeated = last is not None and last.failed and last.created == created
         attempts = evolve(before, last=now) if repeated else RESTORING.next(before, now)
-        try:
+        with suppress(ObjectNotFound, ObjectReplaced):  # its own event brings the new one
             # With another status than we last wrote the cache is behind, or another program wrote.
             if last is not None and status_of(node) != _wanted(last.created)[0]:
                 node = self._fresh(name, uid)
@@ -71,10 +72,6 @@ class NetworkCondition:
                 self._write(name, node, _Written(uid, created, attempts))
             elif last is not None and last.created != created:
                 del self._written[name]  # another program has written since what we now want
-        except (NotFound, ObjectReplaced) as error:
-            if isinstance(error, NotFound) and error.details.get("name") != name:
-                raise  # a proxy's 404, say: it proves nothing about the node
-            # Deleted or recreated meanwhile: its own event brings the new one.
 
     def _fresh(self, name: str, uid: str) -> V1Node:
         node = NODES.parse(self._rest.get(NODES.key_path(name)))

@@ -14,7 +14,7 @@ from cloudprovider import CloudProviderError, Route
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed, CloudCallError
 from controllers.route import changes
 from controllers.route.triggers import BLACKHOLE, LIST
-from controllers.runtime.api import ApiError, NotFound, RestClient
+from controllers.runtime.api import ApiError, ObjectNotFound, RestClient
 from controllers.runtime.cache import NODES, MalformedObject, key_of, uid_of
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError
 
@@ -171,9 +171,7 @@ class RouteReconciler:
         try:
             node = NODES.parse(self._rest.get(NODES.path(name=owner)))
             return net not in changes.pod_cidrs(node)
-        except NotFound as error:
-            if error.details.get("name") != owner:
-                raise  # a proxy's 404, say: it proves nothing about the node
+        except ObjectNotFound:
             return True
         except (MalformedObject, ValueError) as error:
             log.warning("node %s cannot be read, so its routes are kept: %s", owner, error)

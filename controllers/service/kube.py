@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from cloudprovider.internal.backoff import Backoff
-from controllers.runtime.api import ApiError, NotFound, RestClient
+from controllers.runtime.api import ApiError, ObjectNotFound, RestClient
 from controllers.runtime.cache import NODES, SERVICES, MalformedObject, split_key, uid_of
 from controllers.runtime.clock import Clock, wait_for
 from controllers.runtime.write import ObjectReplaced, Patch, patch
@@ -54,11 +54,7 @@ class ServiceAPI:
             written = patch(
                 self._rest, path, change.body, change.content_type, metadata_only=False, uid=uid_of(service)
             )
-        except ObjectReplaced as error:
-            raise ServiceGone(str(error)) from error
-        except NotFound as error:
-            if error.details.get("name") != split_key(key)[1]:
-                raise  # a proxy's 404, say: it proves nothing about the Service
+        except (ObjectNotFound, ObjectReplaced) as error:
             raise ServiceGone(str(error)) from error
         return service if written is None else SERVICES.parse(written)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cloudprovider import DiskNotFound, NotImplementedByProvider
 from controllers.cloudcalls import InvalidAnswer
-from controllers.runtime.api import NotFound, RestClient
+from controllers.runtime.api import ObjectNotFound, RestClient
 from controllers.runtime.cache import PERSISTENT_VOLUMES, Lister, key_of
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError
 from controllers.runtime.write import EventRecorder, ObjectReplaced, Patch, apply
@@ -84,9 +84,7 @@ class VolumeLabelReconciler:
         path = PERSISTENT_VOLUMES.key_path(name)
         try:
             done = apply(self._rest, path, volume, plan, PERSISTENT_VOLUMES.parse)
-        except (NotFound, ObjectReplaced) as error:
-            if isinstance(error, NotFound) and error.details.get("name") != name:
-                raise  # a proxy's 404, say: it proves nothing about the volume
+        except (ObjectNotFound, ObjectReplaced):
             return  # deleted or recreated meanwhile: its own event brings the new one
         if done is not None:
             written = described(labelling(done, answer).patch)

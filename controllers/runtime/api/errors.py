@@ -8,7 +8,8 @@ errors go to the caller of the request, who matches their classes and not status
      +- BadRequest        400
      +- Unauthorized      401
      +- Forbidden         403
-     +- NotFound          404
+     +- NotFound          404; a proxy's too, or one about the resource
+     |   +- ObjectNotFound   the API server says that it does not have this object
      +- Conflict          409, another writer was first
      +- AlreadyExists     409 with reason AlreadyExists (not a Conflict: computing again does not help)
      +- Gone              410, also reason Expired: the resourceVersion is too old
@@ -92,7 +93,11 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """404: no such object (or no such resource)."""
+    """404: no such object, or no such resource, or a proxy's word: it proves nothing."""
+
+
+class ObjectNotFound(NotFound):
+    """404 in which the API server names the object of the request: that one is not there."""
 
 
 class Conflict(ApiError):
@@ -188,6 +193,9 @@ def from_status(
     kind = _BY_REASON.get(reason or "") or _BY_STATUS.get(status)
     if kind is None:
         kind = ServerError if status >= 500 else ApiError
+    # A proxy's 404 names nothing, or what the proxy lacks (a cluster, say).
+    if kind is NotFound and (details or {}).get("name") in path.partition("?")[0].split("/")[-2:]:
+        kind = ObjectNotFound
     retry_after = parse_retry_after((headers or {}).get("retry-after"), now)
     if retry_after is None and kind in (TooManyRequests, ServerError):
         retry_after = _seconds((details or {}).get("retryAfterSeconds"))

@@ -11,7 +11,7 @@ import pytest
 from cloudprovider import CloudProviderError
 from controllers.route.condition import condition_of, network_condition
 from controllers.route.triggers import LIST, LISTING, RouteTriggers
-from controllers.runtime.api import NotFound, ServerError
+from controllers.runtime.api import NotFound, ObjectNotFound, ServerError
 from tests.support.controllers import refuse
 from tests.unit.route.objects import CREATED, MISSING, Bench, node, raw_node, route
 
@@ -152,8 +152,8 @@ def test_a_recreated_node_is_told_at_once() -> None:
 @pytest.mark.parametrize("knows_it", [False, True], ids=["a proxy's", "the API server's"])
 def test_a_404_ends_the_work_on_a_node_only_if_it_is_about_the_node(knows_it: bool) -> None:
     bench = _bench()
-    answer = NotFound("not found", status=404, details={"name": "n1"} if knows_it else {})
-    bench.server.before = refuse(answer, times=1)
+    answer = ObjectNotFound if knows_it else NotFound
+    bench.server.before = refuse(answer("not found", status=404), times=1)
     with nullcontext() if knows_it else pytest.raises(NotFound):
         bench.start()
     bench.work("n1")

@@ -61,7 +61,6 @@ def test_a_service_that_is_gone_or_another_says_so(bench: Bench) -> None:
     "error",
     [
         NotFound("page not found", status=404),
-        NotFound("the namespace's", status=404, details={"name": "default"}),
         Conflict("busy", status=409),
         Invalid("no", status=422, details={"causes": [{"field": "spec"}]}),
         ServerError("down", status=503),

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from controllers.runtime.api import ApiError, NotFound
+from controllers.runtime.api import ApiError, NotFound, ObjectNotFound
 from controllers.runtime.cache import PERSISTENT_VOLUMES
 from controllers.runtime.queue import DONE
 from controllers.volumelabels.reconcile import VolumeLabelReconciler
@@ -35,4 +35,4 @@ def test_a_404_that_is_not_about_the_volume_does_not_leave_it_without_labels() -
 
 
 def test_a_volume_that_went_meanwhile_is_no_failure() -> None:
-    assert reconciler(NotFound("gone", status=404, details={"name": "v"})).reconcile("v") is DONE
+    assert reconciler(ObjectNotFound("gone", status=404)).reconcile("v") is DONE

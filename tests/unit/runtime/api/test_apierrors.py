@@ -56,6 +56,25 @@ def test_one_class_per_meaning(status: int, reason: str, kind: type[ApiError]) -
     assert str(error) == f"GET /x: {status}{' ' if reason else ''}{reason}: because"
 
 
+@pytest.mark.parametrize(
+    ("path", "name", "kind"),
+    [
+        ("/api/v1/nodes/n1", "n1", apierrors.ObjectNotFound),
+        ("/api/v1/nodes/n1/status?fieldManager=x", "n1", apierrors.ObjectNotFound),
+        ("/api/v1/nodes/n1", "c-1", apierrors.NotFound),  # a proxy that has no such cluster
+        ("/api/v1/nodes/n1", None, apierrors.NotFound),
+        ("/api/v1/namespaces/default/services/web", "default", apierrors.NotFound),
+    ],
+)
+def test_only_a_404_that_names_the_object_proves_that_it_is_gone(path: str, name: object, kind: type[ApiError]) -> None:
+    error = from_status(404, {}, status_object(404, "NotFound", name=name), method="GET", path=path)
+    assert type(error) is kind
+
+
+def test_a_404_of_a_page_proves_nothing() -> None:
+    assert type(from_status(404, {}, b"404 page not found", path="/api/v1/nodes/n1")) is apierrors.NotFound
+
+
 def test_an_error_event_of_a_watch_carries_its_own_code() -> None:
     error = from_status(200, None, status_object(410, "Expired", "too old resource version"))
     assert type(error) is apierrors.Gone
