@@ -117,7 +117,8 @@ class Executor:
             service = self._api.write(key, service, claim)
         view = evolve(view, service=service)
         if not changes.wants_load_balancer_from_us(service):
-            return evolve(view, over=True)  # changed on the server meanwhile; the event is on its way
+            # Changed on the server meanwhile. Until its event comes, what we wrote counts.
+            return evolve(view, record=self._records.put(key, former.after(service)), over=True)
         former = evolve(former, built=None if missing else former.built)
         record = self._records.put(key, self._begun(service, former, wanted(view), targets.digest))
         if not step.sweep:

@@ -7,7 +7,9 @@ import pytest
 from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
 from cloudprovider.helpers import has_load_balancer_finalizer
 from controllers.runtime.api import Forbidden
-from tests.support.controllers import Server
+from controllers.runtime.cache import SERVICES
+from controllers.service.changes import note_of
+from tests.support.controllers import Server, nothing
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, raw_node, raw_service
 
@@ -189,3 +191,21 @@ def test_a_wish_that_comes_back_before_the_cache_shows_our_release_is_built_with
     (built,) = [one for method, one in zip(bench.cloud.methods(), bench.cloud.given, strict=True) if method == "ensure"]
     assert has_load_balancer_finalizer(built), "nothing would hold the Service, should it be deleted now"
     assert bench.server.services[KEY]["metadata"]["finalizers"] == ["service.kubernetes.io/load-balancer-cleanup"]
+
+
+def test_one_that_is_not_wanted_any_more_as_its_finalizer_is_written_is_let_go(bench: Bench) -> None:
+    bench.server.put(raw_service("late"))
+    bench.see()
+
+    def change(*_: object) -> None:
+        bench.server.before = nothing
+        bench.server.set_type("default/late", "ClusterIP")
+
+    bench.server.before = change
+    bench.work()
+    bench.see(1)  # the owner's change, and not our write after it
+    bench.clock.advance(1.0)
+    assert bench.work() == ["default/late"]
+    bench.settle()
+    assert bench.server.services["default/late"]["metadata"]["finalizers"] == []
+    assert not note_of(SERVICES.parse(bench.server.services["default/late"]))
