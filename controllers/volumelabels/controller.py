@@ -64,6 +64,10 @@ class VolumeLabelController(ControllerBase):
             reconciler.reconcile,
             threads=options.concurrent_volume_label_syncs,
             failures=FailureHandling(
-                on_error=reconciler.failed, expected=(CloudCallError,), noun="persistentvolume", outage=cloud.outage
+                on_error=reconciler.failed,
+                expected=(CloudCallError,),
+                controller=self.NAME,
+                noun="persistentvolume",
+                outage=cloud.outage,
             ),
         )

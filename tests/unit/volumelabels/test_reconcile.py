@@ -10,6 +10,7 @@ import pytest
 from controllers.runtime.api import ApiError, NotFound, ObjectNotFound
 from controllers.runtime.cache import PERSISTENT_VOLUMES
 from controllers.runtime.queue import DONE
+from controllers.volumelabels.controller import VolumeLabelController
 from controllers.volumelabels.reconcile import VolumeLabelReconciler
 from tests.support.controllers import Lister, Recorder, refuse
 
@@ -36,3 +37,10 @@ def test_a_404_that_is_not_about_the_volume_does_not_leave_it_without_labels() -
 
 def test_a_volume_that_went_meanwhile_is_no_failure() -> None:
     assert reconciler(ObjectNotFound("gone", status=404)).reconcile("v") is DONE
+
+
+def test_its_failures_are_told_under_its_name() -> None:
+    """In logs, and in a plan (`--dry-run`)."""
+    parts: Any = SimpleNamespace(rest=lambda _: None, informer=lambda _: parts, lister=None, pv_labeler=1, outage=None)
+    [worker] = VolumeLabelController(parts, parts, parts)._workers
+    assert worker._queue.controller == "persistent-volume-label-controller"
