@@ -56,6 +56,7 @@ def test_the_node_is_created_anew_after_two_answers(ready: str) -> None:
     assert bench.server.deleted == ["n0"]
     assert bench.server.nodes["n0"]["spec"] == {"taints": [UNINITIALIZED]}
     assert bench.recorder.reasons() == ["InstanceRecreated", "NodeCreatedAnew"]
+    assert "restart the kubelet" in bench.recorder.messages()[-1], "its CSINode goes with the former Node"
 
 
 @pytest.mark.row("N16", "N1")
