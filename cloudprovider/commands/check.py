@@ -373,7 +373,9 @@ class _Checked:
                 "HTTP client, which multiply it; or check that the cloud can be reached from here",
             )
             self.report.problem(step, problem)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: it becomes a problem
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - vendor boundary: it becomes a problem
             if not quiet():
                 self._raised(step, what, error)
         return _Failed()

@@ -49,7 +49,9 @@ def list_clusters(started: Started, *, only: str = "", timeout: float = 10.0) ->
         return (row,)
     try:
         names: object = in_time(clusters.list_clusters, timeout)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _failed(started, "list_clusters", error) from error
     if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
         raise Failure(
@@ -64,9 +66,9 @@ def _clusters(started: Started, timeout: float) -> Clusters:
     try:
         provider = started.initialized(timeout, "this command has none")
         found: object = provider.clusters()
-    except Failure:
+    except (Failure, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise _failed(started, "the start", error) from error
     if isinstance(found, Clusters):
         return found
@@ -88,7 +90,9 @@ def _clusters(started: Started, timeout: float) -> Clusters:
 def _row(started: Started, clusters: Clusters, name: str, timeout: float) -> ClusterRow:
     try:
         address: object = in_time(lambda: clusters.master(name), timeout)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: shown in its row
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - vendor boundary: shown in its row
         return ClusterRow(name, problem=f"master of cluster {name}: {started.described(error)}")
     if not isinstance(address, str):
         return ClusterRow(name, problem=f"master of cluster {name} answered a {type(address).__name__}, not a text")

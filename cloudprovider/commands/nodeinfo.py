@@ -99,7 +99,9 @@ class TimeLimit:
                         "correct that line; another try would not help, so there is none",
                     )
                 ) from error
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: reported, and tried again
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - vendor boundary: reported, and tried again
                 cause = error.__cause__ if isinstance(error, _NotListed) and error.__cause__ is not None else error
                 self._wait(tries, described(cause), error)
 

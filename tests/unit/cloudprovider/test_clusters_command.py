@@ -3,6 +3,7 @@ faults."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -101,3 +102,12 @@ def test_wrong_usage(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("slave", "one")[0] == 2
     assert main(["clusters", "--cloud-provider=nimbus"]) == 2
     assert main(["clusters"]) == 2
+
+
+@pytest.mark.parametrize(("method", "shown"), [("list_clusters", ""), ("master", "CLUSTER")])
+def test_what_is_no_exception_is_told_as_one(run: Run, method: str, shown: str) -> None:
+    code, out, err = run(fault=(method, raises(asyncio.CancelledError("the token is token=hunter2"))))
+    assert code == 1
+    assert out.startswith(shown)
+    assert "CancelledError: the token is token=<redacted>" in err
+    assert "Traceback" not in err

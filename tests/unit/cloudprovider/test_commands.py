@@ -210,6 +210,7 @@ def test_all_problems_come_together_one_a_line_with_what_to_do(install: Install,
     [
         ("def new_provider(config)", "def new_provider()", "factory", "must take one argument"),
         ('print("hello")', "raise CloudProviderError('401')", "initialize", "CloudProviderError: 401 ("),
+        ('print("hello")', "raise GeneratorExit('no exception')", "initialize", "GeneratorExit: no exception ("),
         ("return False\n\n    def instance_s", "raise OSError('no')\n\n    def instance_s", "cloud", "OSError: no"),
         ("return False\n\n    def instance_s", "return None\n\n    def instance_s", "cloud", "None, not bool"),
         ("        return None\n", "        return 5\n", "cloud", "it is of type int, not V1LoadBalancerStatus"),

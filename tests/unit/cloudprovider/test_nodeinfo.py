@@ -3,6 +3,7 @@ faults."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import socket
@@ -147,6 +148,13 @@ def test_time_runs_out(boot: Boot) -> None:
     assert (code, out) == (4, "")
     assert "no complete answer after 4 s and 1 try: " in err
     assert "CloudProviderError" in err
+
+
+def test_what_is_no_exception_is_told_as_one(boot: Boot) -> None:
+    cancelled = raises(asyncio.CancelledError("token=hunter2"))
+    code, out, err = boot(*ONCE, fault=("local_metadata", cancelled))
+    assert (code, out) == (4, "")
+    assert "1 try: CancelledError: token=<redacted>" in err
 
 
 def test_a_service_that_hangs_costs_the_time_and_no_more(boot: Boot) -> None:
