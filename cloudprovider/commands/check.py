@@ -128,7 +128,7 @@ def check(
         return report
     stop = threading.Event()
     try:
-        provider = _start(report, plugin, factory, config)
+        provider = _start(report, plugin, factory, config, timeout)
         if provider is not None:
             about = _About(node, provider_id, kubeconfig)
             _Checked(report, provider, plugin, config, timeout, stop, about).run(offline=offline)
@@ -179,11 +179,16 @@ def _factory(report: Report, plugin: Plugin) -> Factory | None:
     return factory
 
 
-def _start(report: Report, plugin: Plugin, factory: Factory, config: CloudConfig | None) -> Interface | None:
+def _start(
+    report: Report, plugin: Plugin, factory: Factory, config: CloudConfig | None, timeout: float
+) -> Interface | None:
     try:
-        provider = start_provider(plugin.name, factory, config, plugin)
+        provider = in_time(lambda: start_provider(plugin.name, factory, config, plugin), timeout)
     except RegistryError as error:
         report.problem("start", error.problem, error.__cause__)
+        return None
+    except TooLate:
+        report.problem("start", _late(f"the factory ({code_place(factory) or plugin.value})", timeout))
         return None
     report.ok("start", f"the factory returned a {type(provider).__module__}.{type(provider).__qualname__}")
     return provider
@@ -367,12 +372,7 @@ class _Checked:
         except answers as answer:
             return answer
         except TooLate:
-            problem = Problem(
-                f"{what} has not answered after {self.timeout:g} s",
-                "give every request a time limit, cloudprovider.helpers.time_limit(), and turn off the retries of your "
-                "HTTP client, which multiply it; or check that the cloud can be reached from here",
-            )
-            self.report.problem(step, problem)
+            self.report.problem(step, _late(what, self.timeout))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - vendor boundary: it becomes a problem
@@ -393,6 +393,14 @@ class _Checked:
         )
         _, shown = safe_cause(error, hidden)
         self.report.problem(step, problem, shown)
+
+
+def _late(what: str, seconds: float) -> Problem:
+    fix = (
+        "give every request a time limit, cloudprovider.helpers.time_limit(), and turn off the retries of your HTTP "
+        "client, which multiply it; or check that the cloud can be reached from here"
+    )
+    return Problem(f"{what} has not answered after {seconds:g} s", fix)
 
 
 class _Failed:

@@ -209,6 +209,7 @@ def test_all_problems_come_together_one_a_line_with_what_to_do(install: Install,
     ("old", "new", "step", "what"),
     [
         ("def new_provider(config)", "def new_provider()", "factory", "must take one argument"),
+        ('print("printed by a plugin")', "threading.Event().wait(60)", "start", "has not answered after 0.1 s"),
         ('print("hello")', "raise CloudProviderError('401')", "initialize", "CloudProviderError: 401 ("),
         ('print("hello")', "raise GeneratorExit('no exception')", "initialize", "GeneratorExit: no exception ("),
         ("return False\n\n    def instance_s", "raise OSError('no')\n\n    def instance_s", "cloud", "OSError: no"),
