@@ -25,7 +25,7 @@ from cloudprovider.interface import Interface
 from cloudprovider.internal.masking import safe_cause
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import code_place, error_text, home_of, raised_at, signature_problem
-from cloudprovider.loading.loader import Factory, load_factory, start_provider
+from cloudprovider.loading.loader import Factory, described_type, load_factory, start_provider
 from cloudprovider.loading.plugins import Plugin, intruders
 from cloudprovider.loading.registry import Registry
 from cloudprovider.threads import TooLate
@@ -264,22 +264,17 @@ class _Checked:
 
     def _cluster_id(self) -> None:
         answer = self._called("cluster ID", self.provider.has_cluster_id)
-        if answer is False:
-            self.report.problem(
-                "cluster ID",
-                Problem(
-                    "has_cluster_id() returns False: the manager does not start",
-                    "set the cluster ID in the cloud config as the provider's documentation says, or run the manager "
-                    "with --allow-untagged-cloud",
-                ),
-            )
-        elif answer is True:
+        if answer is True:
             self.report.ok("cluster ID", "set, or not needed")
-        elif answer is not None:
-            self.report.problem(
-                "cluster ID",
-                Problem(f"has_cluster_id() returns a {type(answer).__name__}", "return True or False"),
-            )
+        elif not isinstance(answer, _Failed):
+            what, fix = f"has_cluster_id() returns {described_type(answer)}", "return True or False"
+            if answer is False:
+                what = "has_cluster_id() returns False: the manager does not start"
+                fix = (
+                    "set the cluster ID in the cloud config as the provider's documentation says, or run the manager "
+                    "with --allow-untagged-cloud"
+                )
+            self.report.problem("cluster ID", Problem(what, fix))
 
     def _initialize(self, offline: bool) -> bool:
         """Whether the provider may be asked."""
@@ -366,18 +361,17 @@ class _Checked:
     ) -> T | BaseException | _Failed | None:
         """The answer, or the exception among `answers`. What else it raises becomes a problem,
         unless `quiet`."""
-        what = about or step
         try:
             return in_time(call, self.timeout)
         except answers as answer:
             return answer
         except TooLate:
-            self.report.problem(step, _late(what, self.timeout))
+            self.report.problem(step, _late(about or step, self.timeout))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - vendor boundary: it becomes a problem
             if not quiet():
-                self._raised(step, what, error)
+                self._raised(step, about or step, error)
         return _Failed()
 
     def _raised(self, step: str, what: str, error: BaseException) -> None:
@@ -391,8 +385,7 @@ class _Checked:
             "if they are right, correct that line",
             details,
         )
-        _, shown = safe_cause(error, hidden)
-        self.report.problem(step, problem, shown)
+        self.report.problem(step, problem, safe_cause(error, hidden)[1])
 
 
 def _late(what: str, seconds: float) -> Problem:

@@ -206,6 +206,24 @@ def test_all_problems_come_together_one_a_line_with_what_to_do(install: Install,
 
 
 @pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        ("pass", "has_cluster_id() returns None"),
+        ("return 1", "has_cluster_id() returns a builtins.int"),
+        ("raise OSError('no')", "cluster ID raised OSError: no ("),
+    ],
+)
+def test_a_cluster_id_is_there_or_not(install: Install, run: Run, answer: str, what: str) -> None:
+    install(GOOD.replace("def initialize", f"def has_cluster_id(self):\n        {answer}\n\n    def initialize"))
+    code, out, _ = run("check", "acme", "-o", "json", "--offline")
+    assert code == 1
+    assert [step["problem"]["what"] for step in json.loads(out)["steps"] if step["step"] == "cluster ID"] == [
+        problems(out)["cluster ID"]["what"]
+    ]
+    assert problems(out)["cluster ID"]["what"].startswith(what)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "step", "what"),
     [
         ("def new_provider(config)", "def new_provider()", "factory", "must take one argument"),
