@@ -1,8 +1,8 @@
 """The rules of the cloud: what each request of the API means, with whatever kernel.
 
-State first, kernel second: a change is checked and saved, then the kernel is told the whole of what
-should be. If the kernel refuses, the request fails with `KernelError`, and the same request again,
-or the next change, or a restart of the daemon, carries it out.
+State first, kernel second, but for routes: a change is checked and saved, then the kernel is told
+the whole of what should be. If it refuses, the request fails with `KernelError`, and the same
+request again, or the next change, or a restart of the daemon, carries it out.
 
 Locks, in this order: one for each machine's power, one for telling the kernel, one for changes of
 the state. A state is never changed in place, so it is read without a lock.
@@ -205,13 +205,13 @@ class Cloud:
 
     def put_route(self, name: str, body: RouteBody) -> Route:
         """Make the route, or change it where it is the same owner's."""
-        route = Route(
-            name=check_name("route", name), destination=body.destination, machine=body.machine, owner=body.owner
-        )
-        with self._lock:
+        check_name("route", name)
+        route = Route(name=name, destination=body.destination, machine=body.machine, owner=body.owner)
+        with self._telling:
             self._check_route(route)
-            self._save(routes={**self._state.routes, name: route})
-        self._tell_routes()
+            self._tell_routes(route, but=name)  # first: one that is listed counts as done
+            with self._lock:
+                self._save(routes={**self._state.routes, name: route})
         return route
 
     def delete_route(self, name: str, owner: str | None = None) -> None:
@@ -312,10 +312,10 @@ class Cloud:
             else:
                 self._kernel.stop_machine(machine_id)
 
-    def _tell_routes(self, but: str = "") -> None:
+    def _tell_routes(self, *more: Route, but: str = "") -> None:
         with self._telling:
             state = self._state
-            routes = [one for one in state.routes.values() if one.name != but]
+            routes = [*more, *(one for one in state.routes.values() if one.name != but)]
             self._kernel.apply_routes(route_rules(routes, state.machines))
 
     def _tell_balancers(self, *, but: str = "", asked: str = "") -> None:

@@ -45,10 +45,9 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     ) -> V1LoadBalancerStatus:
         name = self.get_load_balancer_name(cluster_name, service)
         wanted, address = plan(name, cluster_name, service, _targets(nodes))
-        found = self._found(cluster_name, service, calls=2)
-        if found is None or _differs(found, wanted, address):
-            found = self._put(wanted, address)
-        return _status(found)
+        self._found(cluster_name, service, calls=2)  # raises where it is another's
+        # Also where nothing differs: what the cloud shows may be what it could not carry out yet.
+        return _status(self._put(wanted, address))
 
     @override
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
@@ -59,7 +58,7 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         draining = tuple(one for one in found.draining if one in targets)
         weights = {key: weight for key, weight in found.weights.items() if key in targets}
         wanted = found.model_copy(update={"targets": targets, "draining": draining, "weights": weights})
-        if _differs(found, wanted):
+        if set(targets) != set(found.targets):
             self._put(wanted)
 
     @override
@@ -101,29 +100,6 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
 
     def _path(self, cluster_name: str, service: V1Service) -> str:
         return path_of("loadbalancers", self.get_load_balancer_name(cluster_name, service))
-
-
-def _differs(found: Balancer, wanted: Balancer, address: str = "") -> bool:
-    """Whether the cloud has something else than what is wanted. The order of targets, ports and
-    ranges says nothing."""
-    return _essence(found) != _essence(wanted) or address not in ("", found.address)
-
-
-def _essence(balancer: Balancer) -> tuple[object, ...]:
-    ports = {(port.protocol, port.port, port.target_port) for port in balancer.ports}
-    return (
-        balancer.owner,
-        dict(balancer.labels),
-        balancer.mode,
-        ports,
-        set(balancer.targets),
-        set(balancer.source_ranges),
-        balancer.affinity,
-        balancer.affinity_seconds,
-        balancer.health,
-        dict(balancer.weights),
-        set(balancer.draining),
-    )
 
 
 def _targets(nodes: Sequence[V1Node]) -> tuple[str, ...]:

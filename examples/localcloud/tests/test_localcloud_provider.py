@@ -20,6 +20,7 @@ from kubernetes.client.models import (
     V1SessionAffinityConfig,
 )
 from localcloud.inputs import BalancerBody, MachineBody
+from localcloud.kernel import KernelError
 from localcloud.model import HealthCheck, LoadBalancer, Port
 from localcloud.ratelimit import RateLimit
 from localcloud_provider.client import Client, CloudError, NotFound
@@ -165,17 +166,34 @@ def test_an_address_that_cannot_be_had(made: Daemon, provider: LocalCloud) -> No
     assert not isinstance(caught.value, InvalidService), "it may become free: tried again"
 
 
-def test_nothing_is_written_where_nothing_differs(
+def test_an_update_writes_nothing_where_no_target_differs(
     made: Daemon, provider: LocalCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = node(made, "a"), node(made, "b")
-    one = service(load_balancer_source_ranges=["192.0.2.0/24", "203.0.113.0/24"])
-    ensure(provider, one, *nodes)
+    ensure(provider, service(), *nodes)
     monkeypatch.setattr(provider.client, "put", None)  # a call would fail
-    assert one.spec is not None
-    one.spec.load_balancer_source_ranges = ["203.0.113.0/24", "192.0.2.0/24"]
-    ensure(provider, one, *reversed(nodes))
-    provider.load_balancer().update_load_balancer(CLUSTER, one, nodes)
+    provider.load_balancer().update_load_balancer(CLUSTER, service(), [*reversed(nodes)])
+
+
+def test_what_the_kernel_refused_is_not_taken_for_done(made: Daemon, provider: LocalCloud) -> None:
+    """The host asks again until it is."""
+    one, target = service(), node(made, "a")
+    route = Route(name="", target_node="a", destination_cidr="10.91.1.0/24")
+    refused: list[Callable[[], object]] = [
+        lambda: ensure(provider, one, target),
+        lambda: provider.routes().create_route(CLUSTER, "hint", route),
+    ]
+    for call in refused:
+        made.kernel.failure = KernelError("no such file")
+        for _ in range(2):
+            with pytest.raises(CloudProviderError, match="503"):
+                call()
+    assert list(provider.routes().list_routes(CLUSTER)) == [], "one that is listed is not created"
+    made.kernel.failure = None
+    for call in refused:
+        call()
+    assert [rule.destination for rule in made.kernel.routes] == ["10.91.1.0/24"]
+    assert [rule.name for rule in made.kernel.load_balancers] == [NAME]
 
 
 def test_a_change_by_hand_is_repaired(made: Daemon, provider: LocalCloud) -> None:
