@@ -47,8 +47,10 @@ def configuration(rules: Sequence[BalancerRule]) -> str:
 def _listen(rule: BalancerRule, port: int, target_port: int) -> Iterator[str]:
     yield f"listen {rule.address}-{port}"
     yield f"    bind {rule.address}:{port}"
+    for one in rule.source_ranges:  # a line has 64 words at most; those of one name are alternatives
+        yield f"    acl allowed src {one}"
     if rule.source_ranges:
-        yield f"    tcp-request connection reject unless {{ src {' '.join(rule.source_ranges)} }}"
+        yield "    tcp-request connection reject unless allowed"
     if not rule.targets:
         yield "    tcp-request connection reject"
     if rule.affinity_seconds is not None:

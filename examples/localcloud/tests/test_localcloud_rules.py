@@ -223,7 +223,8 @@ def test_the_proxys_configuration() -> None:
     assert own == [
         "listen 198.51.100.1-80",
         "bind 198.51.100.1:80",
-        "tcp-request connection reject unless { src 10.0.0.0/8 }",
+        "acl allowed src 10.0.0.0/8",
+        "tcp-request connection reject unless allowed",
         "stick-table type ip size 64k expire 60s",
         "stick on src",
         "balance roundrobin",
@@ -231,6 +232,14 @@ def test_the_proxys_configuration() -> None:
         "server m2 10.90.0.11:30080 weight 3",
     ]
     assert "    tcp-request connection reject\n" in configuration([evolve(rule, targets=())])
+
+
+def test_a_line_of_the_proxys_configuration_has_no_more_words_than_haproxy_reads() -> None:
+    """64; with one line too long HAProxy takes none of them, and all load balancers fail."""
+    ranges = tuple(f"10.{number}.0.0/16" for number in range(250))
+    text = configuration([evolve(WEB, mode="proxy", source_ranges=ranges)])
+    assert max(len(line.split()) for line in text.splitlines()) <= 64
+    assert all(one in text for one in ranges)
 
 
 # From what the owner wants to what the router does
