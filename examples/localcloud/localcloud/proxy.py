@@ -69,6 +69,8 @@ class Proxy:
         self._file = layout.folder / "haproxy.cfg"
         self._record = layout.folder / "haproxy.json"
         self._child: subprocess.Popen[bytes] | None = None
+        self._served = ""
+        """The configuration that it was told to read; "": this daemon has told none."""
 
     def apply(self, rules: Sequence[BalancerRule]) -> None:
         """Serve these and no others. Raises KernelError with all that stands in the way."""
@@ -102,13 +104,15 @@ class Proxy:
 
     def _serve(self, text: str) -> None:
         record = self._running()
-        if record and self._file.exists() and self._file.read_text() == text:
+        if record and self._served == text:
             return
+        self._served = ""
         self._file.write_text(text)
         haproxy = find("haproxy") or "haproxy"
         run(in_namespace(self._layout.router_namespace, [haproxy, "-c", "-f", str(self._file)]))
         if record:
             os.kill(record.pid, signal.SIGUSR2)
+            self._served = text
             return
         with (self._layout.folder / "haproxy.log").open("ab") as log:
             self._child = subprocess.Popen(
@@ -119,6 +123,7 @@ class Proxy:
                 start_new_session=True,
             )
         self._record.write_text(json.dumps(asdict(_record_of(self._child.pid))))
+        self._served = text
 
     def _running(self) -> Record | None:
         self._collect()

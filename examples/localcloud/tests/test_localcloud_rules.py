@@ -6,19 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 from attrs import evolve
-from localcloud import commands
+from localcloud import commands, proxy
 from localcloud.balancers import Present, parse_present, ruleset, stale_flows
 from localcloud.kernel import BalancerRule, KernelError, RouteRule, TargetRule, balancer_rule, route_rules
 from localcloud.layout import BadLayout, Layout
 from localcloud.machines import Record, is_alive
 from localcloud.memory import MemoryKernel
 from localcloud.model import LoadBalancer, Machine, MachineState, Port, Route
-from localcloud.proxy import configuration
+from localcloud.proxy import Proxy, configuration
 
 ONE = TargetRule(machine="m1", address="10.90.0.10")
 TWO = TargetRule(machine="m2", address="10.90.0.11", weight=3)
@@ -240,6 +241,25 @@ def test_a_line_of_the_proxys_configuration_has_no_more_words_than_haproxy_reads
     text = configuration([evolve(WEB, mode="proxy", source_ranges=ranges)])
     assert max(len(line.split()) for line in text.splitlines()) <= 64
     assert all(one in text for one in ranges)
+
+
+def test_a_configuration_that_haproxy_refused_is_not_taken_for_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[Sequence[str]] = []
+
+    def refuse(command: Sequence[str], *_: object, **__: object) -> str:
+        checked.append(command)
+        raise KernelError("haproxy -c ended with 1")
+
+    served = Proxy(Layout(folder=tmp_path))
+    monkeypatch.setattr(proxy, "run", refuse)
+    monkeypatch.setattr(proxy, "find", lambda name: name)
+    monkeypatch.setattr(served, "_running", lambda: Record(pid=1, started=1, boot="b"))
+    for number in (1, 2):
+        with pytest.raises(KernelError, match="ended with 1"):
+            served.apply([evolve(WEB, mode="proxy")])
+        assert len(checked) == number
 
 
 # From what the owner wants to what the router does
