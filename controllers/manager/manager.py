@@ -143,6 +143,7 @@ class Manager:
         parts = self._parts
         parts.groups.in_background("serving", "health watch", self.health.run)
         parts.groups.in_background("serving", "installed files", warn_of_intruders)
+        parts.runner.announce(entry.name for entry in parts.entries)
         self._serve()
         informers = parts.informers(begun=self._begun)
         access = parts.access_check()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from cloudprovider import StopSignal
 from controllers.endpoints.health import Health
@@ -55,6 +55,12 @@ class ControllerRunner:
             "Whether each controller of this manager runs (1) or not (0).",
             ("name", "manager"),
         )
+
+    def announce(self, names: Iterable[str]) -> None:
+        """Show in the metrics that these do not run yet. Alerts tell by it a standby of ours from
+        another program with a lease."""
+        for name in names:
+            self._running.labels(name=name, manager=PROGRAM).set(0)
 
     def start(self, built: Sequence[Built], ending: StopSignal) -> bool:
         """Start these, one after the other; False when `ending` was set before all had started."""

@@ -3,6 +3,7 @@ writes nothing more."""
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from datetime import datetime
@@ -60,6 +61,9 @@ def test_a_stopped_leader_drains_and_the_other_does_not_wait_for_its_lease(manag
     assert "[+]leaderElection ok" in standby.ask("/healthz?verbose")[1]
     assert standby.metric("leader_election_master_status", name="cloud-controller-manager") == 0
     assert leader.metric("leader_election_master_status", name="cloud-controller-manager") == 1
+    # By it the alert of "nobody leads" knows whose leader_election_master_status counts: there, and 0.
+    assert re.search(r"^running_managed_controllers\{.*\} 0\.0$", standby.ask("/metrics")[1], re.M)
+    assert standby.metric("running_managed_controllers") == 0
     listed = standby.metric("informer_relists_total")
     standby.signal(signal.SIGUSR1)
     eventually(lambda: f"send the signal to the leader, {identity}" in standby.log)
