@@ -61,7 +61,7 @@ def test_a_stopped_leader_drains_and_the_other_does_not_wait_for_its_lease(manag
     assert "[+]leaderElection ok" in standby.ask("/healthz?verbose")[1]
     assert standby.metric("leader_election_master_status", name="cloud-controller-manager") == 0
     assert leader.metric("leader_election_master_status", name="cloud-controller-manager") == 1
-    # By it the alert of "nobody leads" knows whose leader_election_master_status counts: there, and 0.
+    # By it the alert of "nobody leads" knows which leader_election_master_status counts.
     assert re.search(r"^running_managed_controllers\{.*\} 0\.0$", standby.ask("/metrics")[1], re.M)
     assert standby.metric("running_managed_controllers") == 0
     listed = standby.metric("informer_relists_total")
