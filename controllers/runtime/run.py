@@ -128,6 +128,8 @@ def run_until(
         for registration in registered:
             registration.remove()
         deadline = clock.monotonic() + drain_timeout
+        for worker in workers:  # all before one is waited for: none begins anything new meanwhile
+            worker.ask_to_stop()
         for worker in workers:
             if not worker.stop(max(0.0, deadline - clock.monotonic())):
                 log.warning("%s: work under way did not finish before the drain timeout", component)

@@ -58,17 +58,22 @@ class _Working(Generic[K]):
         for pool in self._pools:
             pool.start()
 
+    def ask_to_stop(self) -> None:
+        """Shut the queue down: keys that wait are worked on, none comes any more. Does not block;
+        may be called again."""
+        self._stopped = True
+        self._queue.shut_down(drain=self._started)
+        for pool in self._pools:
+            pool.stopping()
+
     def stop(self, timeout: float) -> bool:
-        """Shut the queue down, have waiting keys worked on, for `timeout` seconds at most.
+        """Ask it to stop, and have waiting keys worked on for `timeout` seconds at most.
 
         Returns whether all is done and every thread ended; otherwise the rest of the keys is
         dropped and the threads end when their present call does. Parked keys are not waited for.
         May be called again, and from many threads."""
-        self._stopped = True
         deadline = self._clock.monotonic() + timeout
-        self._queue.shut_down(drain=self._started)
-        for pool in self._pools:
-            pool.stopping()
+        self.ask_to_stop()
         drained = self._queue.wait_drained(timeout)
         if not drained:
             seconds, key = self._queue.oldest_running()

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.queue import Worker, WorkQueue
 from controllers.runtime.run import Periodic, run_until
 from tests.support.clock import FakeClock
 
@@ -28,6 +30,9 @@ class _Part:
 
     def start(self) -> None:
         self.did.append("start")
+
+    def ask_to_stop(self) -> None:
+        self.did.append("ask")
 
     def stop(self, timeout: float) -> bool:
         self.did.append("stop")
@@ -66,27 +71,66 @@ def test_it_begins_when_the_caches_are_filled_and_ends_in_order() -> None:
     did: list[str] = []
     part = _Part(did)
     _run(part, _Stop(1), begin=lambda: did.append("begin"))
-    assert did == ["begin", "start", "remove", "stop", "stop"]
+    assert did == ["begin", "start", "remove", "ask", "stop", "stop"]
     assert part.timeouts == [7.0, 7.0]
 
 
 def test_told_to_stop_before_the_caches_are_filled_it_starts_nothing() -> None:
     did: list[str] = []
     _run(_Part(did, synced=False), _Stop(3), begin=lambda: did.append("begin"))
-    assert did == ["remove", "stop", "stop"]
+    assert did == ["remove", "ask", "stop", "stop"]
 
 
 def test_a_beginning_that_fails_leaves_nothing_running() -> None:
     did: list[str] = []
     with pytest.raises(ZeroDivisionError):
         _run(_Part(did), _Stop(1), begin=lambda: 1 // 0)
-    assert did == ["remove", "stop", "stop"]
+    assert did == ["remove", "ask", "stop", "stop"]
 
 
 def test_work_that_does_not_end_is_said(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         _run(_Part([], drains=False), _Stop(1))
     assert "did not finish before the drain timeout" in caplog.text
+
+
+def test_no_worker_begins_anything_new_while_another_one_drains() -> None:
+    clock, metrics = FakeClock(), Metrics()
+    slow, other = (WorkQueue[str](name, clock=clock, metrics=metrics) for name in ("slow", "other"))
+    begun, go, done = threading.Event(), threading.Event(), threading.Event()
+    ran: list[str] = []
+
+    def work(_key: str) -> None:
+        begun.set()
+        go.wait(60)
+
+    def run() -> None:
+        run_until(
+            done,
+            component="part",
+            registrations=list,
+            workers=[
+                Worker(slow, work, threads=1, metrics=metrics),
+                Worker(other, ran.append, threads=1, metrics=metrics),
+            ],
+            recorder=cast(Any, _Part([])),
+            drain_timeout=30.0,
+            clock=clock,
+        )
+
+    slow.add("hangs")
+    other.add_after("later", 10.0)
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert begun.wait(60)
+    done.set()
+    clock.wait_for_timeout(30)  # the drain
+    other.add("new")
+    clock.advance(20)
+    assert len(other) == 0
+    go.set()
+    thread.join(60)
+    assert ran == []
 
 
 class _Ended:
@@ -144,7 +188,7 @@ class _Heard(_Stop):
 def test_an_attentive_stop_hears_when_each_periodic_action_has_run_once() -> None:
     did: list[str] = []
     _run(_Part(did), _Heard(1, did))
-    assert did == ["begins", "start", "works", "remove", "stop", "stop"]
+    assert did == ["begins", "start", "works", "remove", "ask", "stop", "stop"]
     ended = _Ended(3)
     heard: list[str] = []
     action = Periodic("sweep", 60.0, lambda: 1.0)
