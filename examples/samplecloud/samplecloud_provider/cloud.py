@@ -164,11 +164,13 @@ class Document:
         raise NoSuchThing(f"there is no instance {instance_id!r}")
 
     def instance_named(self, name: str) -> Instance:
-        """The machine with this name. Raises `NoSuchThing`, also when several have it: names prove
-        nothing then."""
+        """The machine with this name. Raises `NoSuchThing`, and `CloudBroken` when several have it:
+        names prove nothing then."""
         found = [instance for instance in self.instances.values() if instance.name == name]
-        if len(found) != 1:
-            raise NoSuchThing(f"{len(found) or 'no'} instances are named {name!r}")
+        if not found:
+            raise NoSuchThing(f"there is no instance {name!r}")
+        if len(found) > 1:
+            raise CloudBroken(f"{len(found)} instances are named {name!r}: rename all but one")
         return found[0]
 
     def to_json(self) -> str:
@@ -215,7 +217,8 @@ class Cloud:
             return document.instance(instance_id)
 
     def instance_named(self, name: str) -> Instance:
-        """The machine with this name. Raises `NoSuchThing`."""
+        """The machine with this name. Raises `NoSuchThing`, and `CloudBroken` when several have
+        it."""
         with self.document() as document:
             return document.instance_named(name)
 

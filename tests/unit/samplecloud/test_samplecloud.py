@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,20 @@ def test_volumes_of_other_drivers_have_no_labels_and_old_documents_no_disks() ->
     raw = json.loads(Document().to_json())
     del raw["disks"], raw["clusters"]
     assert Document.from_json(json.dumps(raw)) == Document()
+
+
+def test_a_name_that_two_instances_have_is_never_gone() -> None:
+    made = provider()
+    calls: list[Callable[[], object]] = [
+        lambda: made.instances_v2().instance_exists(node("twin")),
+        lambda: made.instances_v2().instance_metadata(node("twin")),
+        lambda: made.zones().get_zone_by_node_name("twin"),
+    ]
+    for call in calls:
+        with pytest.raises(CloudProviderError, match="2 instances are named 'twin'") as raised:
+            call()
+        assert not isinstance(raised.value, InstanceNotFound)
+    assert not isinstance(made.instances_batch().instances_state([node("twin")])["twin"], InstanceNotFound)
 
 
 # Load balancers
