@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing_extensions import override
 
 from cloudprovider import Route, Routes
-from samplecloud_provider.cloud import Cloud, NoSuchThing, Rule
+from samplecloud_provider.cloud import Cloud, Rule
 from samplecloud_provider.instances import answered
 
 
@@ -33,16 +33,15 @@ class SampleRoutes(Routes):
     @override
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
         with answered(), self._cloud.document() as document:
-            found = [one.id for one in document.instances.values() if one.name == route.target_node]
-            if not found:
-                raise NoSuchThing(f"there is no instance for node {route.target_node!r}")
+            instance = document.instance_named(route.target_node).id
             if any(
-                (rule.cluster, rule.cidr, rule.instance) == (cluster_name, route.destination_cidr, found[0])
+                (rule.cluster, rule.cidr, rule.instance) == (cluster_name, route.destination_cidr, instance)
                 for rule in document.rules.values()
             ):
                 return
-            name = f"{cluster_name}-{name_hint}-{route.destination_cidr.replace('/', '-')}"
-            document.rules[name] = Rule(name=name, cluster=cluster_name, cidr=route.destination_cidr, instance=found[0])
+            # With the instance in the name a deletion never hits the route that took its place.
+            name = f"{cluster_name}-{name_hint}-{route.destination_cidr.replace('/', '-')}-{instance}"
+            document.rules[name] = Rule(name=name, cluster=cluster_name, cidr=route.destination_cidr, instance=instance)
 
     @override
     def delete_route(self, cluster_name: str, route: Route) -> None:

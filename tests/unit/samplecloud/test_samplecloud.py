@@ -34,6 +34,7 @@ from cloudprovider import (
     InvalidAnnotations,
     InvalidConfig,
     RetryError,
+    Route,
 )
 from tests.support.there import there
 from tests.unit.samplecloud.conftest import SOURCE
@@ -96,6 +97,23 @@ def test_a_name_that_two_instances_have_is_never_gone() -> None:
             call()
         assert not isinstance(raised.value, InstanceNotFound)
     assert not isinstance(made.instances_batch().instances_state([node("twin")])["twin"], InstanceNotFound)
+
+
+# Routes
+
+
+def test_a_route_that_took_the_place_of_a_blackhole_is_not_deleted_with_it() -> None:
+    made = provider()
+    routes = made.routes()
+    wanted = Route("", "node-1", "10.244.1.0/24")
+    routes.create_route("c", "hint", wanted)
+    with made.cloud.document() as document:
+        document.instances["i-9"] = evolve(document.instances.pop("i-1"), id="i-9")
+    [blackhole] = routes.list_routes("c")
+    assert blackhole.blackhole
+    routes.create_route("c", "hint", wanted)
+    routes.delete_route("c", blackhole)  # listed before
+    assert [(one.target_node, one.blackhole) for one in routes.list_routes("c")] == [("node-1", False)]
 
 
 # Load balancers
