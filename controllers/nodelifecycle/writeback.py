@@ -245,9 +245,8 @@ class NodeWriter:
             "Normal",
             "NodeCreatedAnew",
             "The instance of this node was replaced by another of its name, on which its kubelet runs: the Node was "
-            "deleted and created anew, so that it gets the provider ID and addresses of the new instance. If volumes of "
-            "CSI drivers are used there, restart the kubelet: its CSINode belongs to the former Node, and is deleted with "
-            "it",
+            "deleted and created anew, so that it gets the provider ID and addresses of the new instance. If it uses "
+            "volumes of CSI drivers, restart the kubelet: its CSINode belongs to the former Node, and goes with it",
         )
 
     def unfinished(self) -> list[str]:
