@@ -106,7 +106,7 @@ class Interface(ABC):
         """How the provider IDs of this cloud's nodes begin. Default: the name and "://".
 
         A node whose provider ID begins otherwise belongs to someone else and is left alone. Return
-        an empty sequence when the cloud has no provider IDs.
+        an empty sequence when the cloud has no provider IDs: an answer with one is refused then.
         """
         return (f"{self.provider_name()}://",)
 

@@ -89,12 +89,14 @@ def metadata(
 def _provider_id_problems(provider_id: str, prefixes: Sequence[str]) -> list[str]:
     if not provider_id:
         return ["it has no provider_id, and neither has the node"] if prefixes else []
+    if not prefixes:  # once written it could not be changed, and the node would count as another cloud's
+        return [f"it has provider_id {_show(provider_id)}, while provider_id_prefixes() says that this cloud has none"]
     if _BLANKS.search(provider_id) or not provider_id.isprintable():
         return [f"provider_id {_show(provider_id)} has blanks or control characters"]
     prefix = next((one for one in prefixes if provider_id.startswith(one)), None)
-    if prefixes and prefix is None:
+    if prefix is None:
         return [f"provider_id {_show(provider_id)} does not begin with {' or '.join(map(repr, prefixes))}"]
-    if prefix is not None and not provider_id[len(prefix) :].strip("/"):
+    if not provider_id[len(prefix) :].strip("/"):
         return [f"provider_id {_show(provider_id)} names no instance"]
     return []
 

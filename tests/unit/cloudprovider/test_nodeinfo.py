@@ -396,12 +396,11 @@ def test_the_environment_file_reads_back(tmp_path: Path) -> None:
     assert shlex.split(read[0])[1:3] == [f"--provider-id={odd['provider_id']}", "--node-ip=10.0.0.7,fd00::7"]
 
 
-@pytest.mark.parametrize("prefixes", [(), ("acme://",)])
-def test_a_provider_id_cannot_add_lines_or_words(prefixes: tuple[str, ...]) -> None:
+def test_a_provider_id_cannot_add_lines_or_words() -> None:
     for wrong in ("acme://1\nKUBELET_EXTRA_ARGS=--x", "acme://1 --x", "acme://1\x00", "acme://1\x1b[2J"):
         with pytest.raises(answers.WrongAnswer, match=r"has blanks or control characters$"):
-            answers.metadata(InstanceMetadata(provider_id=wrong), prefixes=prefixes)
-    answers.metadata(InstanceMetadata(provider_id="acme://1"), prefixes=prefixes)
+            answers.metadata(InstanceMetadata(provider_id=wrong), prefixes=("acme://",))
+    answers.metadata(InstanceMetadata(provider_id="acme://1"), prefixes=("acme://",))
 
 
 def test_what_is_not_known_is_no_flag() -> None:
