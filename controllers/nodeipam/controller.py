@@ -17,7 +17,7 @@ from controllers.nodeipam.ledger import Ledger
 from controllers.nodeipam.metrics import NodeIPAMMetrics
 from controllers.nodeipam.reconcile import CloudReconciler, NoRangeLeft, NotChosenYet, RangeReconciler, RangesOverlap
 from controllers.nodeipam.startup_barrier import StartupBarrier
-from controllers.nodeipam.triggers import START, WAITING, NodeTriggers, PendingNodes
+from controllers.nodeipam.triggers import PAUSE, START, WAITING, NodeTriggers, PendingNodes
 from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -86,7 +86,8 @@ class NodeIPAMController(ControllerBase):
         self._assigner = Assigner(
             self._rest, informer.lister, ledger, self._barrier, pending, self._detector, self._recorder, own
         )
-        self._watch(informer, NodeTriggers(queue, self._assigner.lacks))
+        pause = 0.0 if options.cloud_chooses else PAUSE
+        self._watch(informer, NodeTriggers(queue, self._assigner.lacks, pause=pause))
         self._every(_SWEEP, "sweep", lambda: self._assigner.sweep(queue))
         self._reconciler: CloudReconciler | RangeReconciler
         if options.cloud_chooses:

@@ -102,6 +102,13 @@ class Leader:
         self.assigner, self.barrier, self.detector = it._assigner, it._barrier, it._detector
         self.ledger = it._assigner.ledger
         it._assigner.pending._bring_back = self.queue.append
+        self.keys = it._keys
+        for register in it._handlers:
+            register()
+
+    def add_handler(self, _add: Any, _update: Any, delete: Any) -> Any:
+        """The controller's handler."""
+        self.on_delete = delete
 
     def rest(self, name: str) -> Server:
         """The controller's client."""

@@ -27,7 +27,7 @@ def test_only_what_matters_brings_a_node_back() -> None:
     raw = Server().create("a")
     queue: Any = Queue()
     lacking: list[Any] = []
-    triggers = NodeTriggers(queue, lambda node: lacking.append(version_of(node)))
+    triggers = NodeTriggers(queue, lambda node: lacking.append(version_of(node)), pause=PAUSE)
     old = NODES.parse(copy.deepcopy(raw))
     triggers.on_add(old, True)
     assert queue.added == [("a", WAITING)]
