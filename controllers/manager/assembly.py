@@ -29,6 +29,7 @@ from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.cleaning import conceal_config
 from controllers.runtime.clock import SYSTEM_CLOCK
+from controllers.runtime.queue import WorkQueueCollector
 
 log = logging.getLogger(__name__)
 
@@ -218,6 +219,8 @@ class Assembly:
         began = self.clock.monotonic()
         left = [*self.groups.stop(0.0 if self.abandoned else self.drain)]
         left += [f"a call for {key}" for key in self.health.overdue()]
+        queues = [(queue, queue.oldest_running().key) for queue in WorkQueueCollector.of(self.metrics).queues()]
+        left += [f"{queue.noun} {key} ({queue.name})" for queue, key in queues if key is not None]
         took = self.clock.monotonic() - began
         if left and not self.abandoned:
             log.warning("drained for %.1f s; work that has not ended: %s", took, ", ".join(left))

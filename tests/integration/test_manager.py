@@ -36,6 +36,8 @@ from controllers.app import (
 from controllers.cloudcalls import CloudCallOptions
 from controllers.registration.options import LeaderElectionOptions
 from controllers.runtime.api import ClientBuilder
+from controllers.runtime.base import ControllerBase
+from controllers.runtime.queue import FailureHandling
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
@@ -317,6 +319,49 @@ def test_a_controller_that_does_not_drain_is_left_behind_in_time(
     assert str(run.end()) == "work is left behind that did not end in time: idle-0"
     assert "work that has not ended: idle-0" in caplog.text
     slow.hang.set()
+
+
+class Stuck(ControllerBase):
+    """A controller with one key, whose work does not end: a write that the API server holds."""
+
+    NAME = CLIENT = "stuck"
+
+    def __init__(self, context: Context) -> None:
+        @attrs.frozen
+        class Given:
+            drain_timeout: float = context.drain
+
+        super().__init__(context.clients, Given(), context.metrics, context.clock)
+        self.begun, self.hang = threading.Event(), threading.Event()
+        self._keys = self._queue("Stuck")
+        self._add_worker(self._keys, self._work, threads=1, failures=FailureHandling(noun="node"))
+
+    def _begin(self) -> None:
+        self._keys.add("n1")
+
+    def _work(self, _key: str) -> None:
+        self.begun.set()
+        self.hang.wait(60)
+
+
+@pytest.mark.row("O8")
+def test_a_key_whose_work_does_not_end_is_work_left_behind(
+    embedded: EmbeddedAPIServer, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    made: list[Stuck] = []
+
+    def construct(context: Context) -> Stuck:
+        made.append(Stuck(context))
+        return made[0]
+
+    entries = [ControllerEntry(name="stuck", construct=construct)]
+    run = start(None, given=options(shutdown_drain_timeout=3.5), catalog=entries)
+    eventually(lambda: made and made[0].begun.is_set())
+    try:
+        assert str(run.end()) == "work is left behind that did not end in time: node n1 (Stuck)"
+    finally:
+        made[0].hang.set()
+    assert "nothing left behind" not in caplog.text
 
 
 class _Bare(Interface):

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
 from controllers.runtime.metrics import Metrics, exponential_buckets
-from controllers.runtime.queue.lanes import Unfinished
+from controllers.runtime.queue.lanes import Running, Unfinished
 
 BOUNDS = exponential_buckets(10e-9, 10, 10)
 _LE = [*map(floatToGoString, BOUNDS), "+Inf"]
@@ -92,6 +92,8 @@ class MeasuredQueue(Protocol):
     def measure(self) -> tuple[QueueStats, QueueGauges]: ...
 
     def unfinished(self) -> list[Unfinished]: ...
+
+    def oldest_running(self) -> Running: ...
 
 
 class WorkQueueCollector:
