@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from attrs import define, field, frozen
@@ -21,7 +21,6 @@ from cloudprovider.commands.asking import Started, in_time
 from cloudprovider.commands.failure import NO_INSTANCE, NO_TIME, Failure, UnusableAnswer
 from cloudprovider.errors import InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.kubelet import node_name_problems
-from cloudprovider.helpers.providerid import get_instance_provider_id
 from cloudprovider.instances import InstanceMetadata, Instances
 from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import Problem
@@ -176,9 +175,10 @@ def _by_name(provider: Interface, name: str) -> tuple[str, object]:
     if (v2 := provider.instances_v2()) is not None:
         return "instances_v2", v2.instance_metadata(_node(name))
     if (batch := provider.instances_batch()) is not None:
-        answer: object = batch.instances_metadata([_node(name)])
-        answer = answer.get(name) if isinstance(answer, Mapping) else answer
-        if isinstance(answer, Exception):
+        found = _right(lambda answer: answers.batch(answer, [name], _as_it_is), batch.instances_metadata, [_node(name)])
+        if name not in found:
+            raise UnusableAnswer(f"instances_metadata says nothing about {name}")
+        if isinstance(answer := found[name], BaseException):
             raise answer
         return "instances_batch", answer
     if (older := provider.instances()) is not None:
@@ -194,9 +194,11 @@ def _by_name(provider: Interface, name: str) -> tuple[str, object]:
 def _from_older(provider: Interface, instances: Instances, name: str) -> InstanceMetadata:
     zone = _zone(provider.zones(), name)
     return InstanceMetadata(
-        provider_id=_or(lambda: get_instance_provider_id(provider, name), ""),
-        instance_type=_or(lambda: instances.instance_type(name), ""),
-        node_addresses=tuple(instances.node_addresses(name)),
+        provider_id=_or(
+            lambda: f"{provider.provider_name()}://{_right(answers.text, instances.instance_id, name)}", ""
+        ),
+        instance_type=_or(lambda: _right(answers.label_text, instances.instance_type, name), ""),
+        node_addresses=_right(answers.addresses, instances.node_addresses, name),
         zone=zone.failure_domain,
         region=zone.region,
     )
@@ -206,9 +208,22 @@ def _zone(zones: Zones | None, name: str) -> Zone:
     if zones is None:
         return Zone()
     try:
-        return zones.get_zone()
+        return _right(answers.zone, zones.get_zone)
     except NotImplementedByProvider:
-        return _or(lambda: zones.get_zone_by_node_name(name), Zone())
+        return _or(lambda: _right(answers.zone, zones.get_zone_by_node_name, name), Zone())
+
+
+def _right(check: Callable[[object], T], method: Callable[..., object], *about: object) -> T:
+    """What the method answers, checked before anything is made of it."""
+    answer = method(*about)
+    try:
+        return check(answer)
+    except answers.WrongAnswer as wrong:
+        raise UnusableAnswer(f"{method.__name__} gave a wrong answer: {wrong}") from None
+
+
+def _as_it_is(_name: str, value: object) -> object:
+    return value
 
 
 def _or(call: Callable[[], T], default: Any) -> T:

@@ -230,6 +230,25 @@ def test_junk_never_reaches_a_kubelet(boot: Boot, junk: Any) -> None:
     assert "--provider-id=fake://i-boot-1" in out
 
 
+@pytest.mark.parametrize(
+    ("method", "junk", "told"),
+    [
+        ("instance_id", None, "instance_id gave a wrong answer: it is None, not text"),
+        ("instance_type", None, "instance_type gave a wrong answer: the answer is None, not text"),
+        ("node_addresses", None, "node_addresses gave a wrong answer: it is None, not a sequence of V1NodeAddress"),
+        ("get_zone", None, "get_zone gave a wrong answer: it is None, not Zone (is a return statement missing?)"),
+        ("instances_metadata", [], "instances_metadata gave a wrong answer: it is of type list, not a mapping"),
+        ("instances_metadata", {}, "instances_metadata says nothing about boot-1"),
+    ],
+)
+def test_junk_by_name_never_reaches_a_kubelet(boot: Boot, method: str, junk: Any, told: str) -> None:
+    capabilities = ["instances_batch"] if method.startswith("instances_") else ["instances", "zones"]
+    settings = {"capabilities": capabilities, "machine": "", "zone": "north-1"}
+    code, out, err = boot(*ONCE, "--hostname", NAME, **settings, fault=(method, lambda _: junk))
+    assert (code, out) == (4, ""), err
+    assert told in err
+
+
 def test_a_label_that_no_kubelet_may_set_is_left_out(boot: Boot) -> None:
     code, out, err = boot()
     assert code == 0
