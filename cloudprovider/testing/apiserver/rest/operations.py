@@ -96,7 +96,7 @@ class Operations:
         """Replace an object (PUT), or create it where the kind allows that. Raises StatusError."""
         with self._store.lock:
             old = self._store.get(kind.plural, kind.key(namespace, name))
-            obj, warnings = decode(kind, body, old, options)
+            obj, warnings = decode(kind, body, None if old is not None and old.raw else old, options)
             check_namespace(kind, namespace, obj)
             check_name(obj, name)
             meta = obj["metadata"]
@@ -129,8 +129,7 @@ class Operations:
             obj, warnings = decode_patch(kind, body, content_type, old, options)
             check_namespace(kind, namespace, obj)
             check_name(obj, name)
-            stored = self._replace(kind, obj, _presentable(kind, old, obj) if old.raw else old, options)
-            return Outcome(200, stored, warnings=warnings)
+            return Outcome(200, self._replace(kind, obj, old, options), warnings=warnings)
 
     def _find(self, kind: Kind, namespace: str, name: str) -> Stored:
         found = self._store.get(kind.plural, kind.key(namespace, name))
@@ -140,6 +139,8 @@ class Operations:
 
     def _replace(self, kind: Kind, obj: JSON, old: Stored, options: Options) -> Stored:
         strategy, meta = kind.strategy, obj["metadata"]
+        if old.raw:
+            old = _presentable(kind, old, obj)
         name = old.object["metadata"].get("name", "")
         version = meta.get("resourceVersion", "")
         if not version or version == "0":
@@ -192,7 +193,8 @@ class Operations:
 
     def _remove(self, kind: Kind, old: Stored, last: JSON | None = None) -> Stored:
         removed = self._store.remove(kind.plural, old.key, last)
-        kind.strategy.deleted(removed.object)
+        if not old.raw:  # one put in raw was given nothing, and may lack any part
+            kind.strategy.deleted(removed.object)
         return removed
 
     def _mark_deleted(self, kind: Kind, old: Stored, added: list[str]) -> Stored:
@@ -227,10 +229,12 @@ class Operations:
 
 
 def _presentable(kind: Kind, old: Stored, obj: JSON) -> Stored:
-    """An object put in raw as the rules can read it; malformed, as the patch leaves it."""
+    """An object put in raw as the rules can read it; malformed, as the write leaves it."""
     try:
         cleaned = kind.struct.clean(old.object, None, "", [])
     except DecodeError:
-        cleaned = {**obj, "metadata": dict(obj["metadata"])}
+        cleaned = {**obj, "metadata": {**obj["metadata"], "uid": old.uid}}
     head = {"kind": kind.kind, "apiVersion": kind.api_version}
-    return Stored(old.key, {**head, **cleaned, **head}, old.version)
+    found = {**head, **cleaned, **head}
+    kind.strategy.default(found)
+    return Stored(old.key, found, old.version)
