@@ -56,6 +56,7 @@ class Cluster:
         self._news = threading.Condition()
         self._watching = False
         self._ranges = count(1)
+        self._shown: dict[str, NodeHandle | ServiceHandle] = {}
         self._made: dict[str, NodeHandle | ServiceHandle] = {}
         self._witness: Witness | None = None
 
@@ -98,6 +99,7 @@ class Cluster:
         )
         self._rest.request("POST", NODES.path(), body=body)
         handle = self.node(name)
+        self._made[repr(handle)] = handle
         if ready:
             handle.mark_ready()
         return handle
@@ -119,18 +121,22 @@ class Cluster:
         """
         body = objects.service(name, namespace=namespace, ports=ports, annotations=annotations, labels=labels, **spec)
         self._rest.request("POST", SERVICES.path(namespace), body=body)
-        return self.service(name, namespace)
-
-    def node(self, name: str) -> NodeHandle:
-        """The node of that name, whether there is one or not."""
-        handle = NodeHandle(self._rest, NODES, name)
+        handle = self.service(name, namespace)
         self._made[repr(handle)] = handle
         return handle
 
+    def node(self, name: str) -> NodeHandle:
+        """The node of that name, whether there is one or not. `close` deletes it only if `join`
+        made it."""
+        handle = NodeHandle(self._rest, NODES, name)
+        self._shown[repr(handle)] = handle
+        return handle
+
     def service(self, name: str, namespace: str = "default") -> ServiceHandle:
-        """The Service of that name, whether there is one or not."""
+        """The Service of that name, whether there is one or not. `close` deletes it only if
+        `expose` made it."""
         handle = ServiceHandle(self._rest, SERVICES, name, namespace)
-        self._made[repr(handle)] = handle
+        self._shown[repr(handle)] = handle
         return handle
 
     # -- what came of it
@@ -191,7 +197,7 @@ class Cluster:
     def describe(self) -> str:
         """The Nodes and Services of the test as they are now, their Events, and the end of the
         manager's log."""
-        lines = [line for handle in self._made.values() for line in self._described(handle)]
+        lines = [line for handle in self._shown.values() for line in self._described(handle)]
         if self._witness is not None:
             log = self._witness.log.splitlines()
             lines.append(f"the manager's log, the last {min(_LAST_LINES, len(log))} of {len(log)} lines:")
@@ -214,6 +220,7 @@ class Cluster:
             except (ApiError, LookupError):
                 continue  # the server is gone, or another program was faster: nothing is left to tidy
         self._made.clear()
+        self._shown.clear()
         self._informers.stop()
         self._clients.close()
 

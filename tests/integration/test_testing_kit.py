@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudprovider.testing import objects
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.wellknown import TAINT_NODE_SHUTDOWN
@@ -179,3 +180,18 @@ def test_without_the_plugin_pytest_runs_as_ever(tmp_path: Path) -> None:
     code, text = run_pytest(tmp_path, "-p", "no:cloudprovider")
     assert code == 1
     assert "fixture 'cluster' not found" in text
+
+
+def test_what_was_only_looked_at_stays(tmp_path: Path) -> None:
+    """Not every Node of a cluster that lives longer than the test is the test's."""
+    with EmbeddedAPIServer() as server:
+        server.create(objects.node("theirs"))
+        server.create(objects.service("theirs"))
+        with Cluster(server.write_kubeconfig(tmp_path / "kubeconfig")) as cluster:
+            assert cluster.node("theirs").exists
+            assert cluster.service("theirs").exists
+            cluster.join("mine")
+            cluster.expose("mine")
+            assert "Node theirs" in cluster.describe()
+        assert [one["metadata"]["name"] for one in server.list("nodes")] == ["theirs"]
+        assert [one["metadata"]["name"] for one in server.list("services")] == ["kubernetes", "theirs"]
