@@ -160,7 +160,10 @@ class HealthMonitor:
         while not self._closed:
             began = time.monotonic()
             self._wake.clear()
-            self.round()
+            try:
+                self.round()
+            except Exception:  # a dead thread would leave everybody's health as it is
+                log.exception("health: a round failed, retrying in %s s", INTERVAL)
             self._wake.wait(max(0.0, INTERVAL - (time.monotonic() - began)))
 
     def _ask(self, question: tuple[str, str, HealthCheck | None]) -> bool:

@@ -154,3 +154,23 @@ def test_its_thread_asks_at_once_and_ends() -> None:
     monitor.close()
     monitor.close()
     assert "health" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_its_thread_goes_on_after_a_round_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """A process without a free thread, say: nobody's health would ever change again."""
+    told = threading.Event()
+    answers = iter((RuntimeError("can't start new thread"), True))
+
+    def check(address: str, health: HealthCheck) -> bool:
+        answer = next(answers, True)
+        if isinstance(answer, RuntimeError):
+            monitor.watch([probe(1)])  # the next round begins at once
+            raise answer
+        return answer
+
+    monitor = HealthMonitor(told.set, lambda machine: True, check=check)
+    monitor.watch([probe(1)])
+    monitor.start()
+    assert told.wait(10)
+    monitor.close()
+    assert "health: a round failed" in caplog.text
