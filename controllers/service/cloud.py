@@ -66,12 +66,12 @@ class ServiceCloud:
         self.recorder = recorder
         self._clock = clock
 
-    def not_too_early(self, record: Record, way: str, what: str = "") -> None:
-        """Raise TooEarly while the cloud's word holds when to ask for the same again: events must
-        not hasten it."""
+    def not_too_early(self, record: Record, way: str, what: str = "", resting: float = 0.0) -> None:
+        """Raise TooEarly while the cloud's word holds when to ask for the same again, and for as
+        long as it rests: events must not hasten it."""
         last = record.asked.get(way)
         if last is not None and last.what == what:
-            left = last.not_before - self._clock.monotonic()
+            left = max(resting, last.not_before - self._clock.monotonic())
             if left > 0:
                 raise TooEarly(left)
 

@@ -160,6 +160,8 @@ class ServiceView:
     """The steps that this run has taken, those that failed too."""
     over: bool = False
     """What the run was for is done."""
+    resting: float = 0.0
+    """Seconds until the turn of what failed in the run before; see `NodeSync.resting`."""
 
 
 def decide(view: ServiceView, targets: Targets | None, schedule: Schedule, now: float) -> Step:

@@ -104,7 +104,7 @@ class Executor:
         missing = view.found is ObservedLoadBalancer.NONE or (former.status is not None and former.built is None)
         if missing and former.status is not None:
             log.warning("the load balancer of Service %s is missing in the cloud; rebuilding it", key)
-        self._cloud.not_too_early(former, "ensure", wanted(view))
+        self._cloud.not_too_early(former, "ensure", wanted(view), view.resting)
         new = missing or not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
         keep_note = step.sweep and former.nodes == targets.digest

@@ -5,6 +5,7 @@ balancer never has two calls at once, and fifty nodes that join together cost on
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -135,6 +136,12 @@ class NodeSync:
         unless it waits for what was gathered before."""
         with self._lock:
             return self._first is None or key in self._waiting
+
+    def resting(self, key: str) -> float:
+        """Seconds until the turn of what failed for this Service; 0.0 if nothing did, or it is its
+        turn. That nodes change hastens only what gives them to the load balancer."""
+        left = self._services.next_run(key) if self._services.num_requeues(key) else math.inf
+        return left if left < math.inf else 0.0
 
     def tried(self, key: str) -> None:
         """A Service has been worked on, with success or without."""

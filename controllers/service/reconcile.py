@@ -85,10 +85,10 @@ class ServiceReconciler:
     def _run(self, key: str) -> float:
         """Take steps until there is none; returns the seconds until something is due again, inf if
         nothing is. A step that fails does not keep away the others; then its error is raised."""
-        gathering = not self._sync.is_due(key)
+        gathering, resting = not self._sync.is_due(key), self._sync.resting(key)
         self._records.begin(key)
         service, record = self._newest(key, self._services.get(key))
-        view = ServiceView(service=service, record=record, scope=self._scope, gathering=gathering)
+        view = ServiceView(service=service, record=record, scope=self._scope, gathering=gathering, resting=resting)
         failures: list[Exception] = []
         while True:
             # While changes of nodes are gathered nothing is compared with the targets, but for what
@@ -119,7 +119,9 @@ class ServiceReconciler:
             except (TooEarly, CacheBehind, ApiError, *CLOUD_ERRORS) as error:
                 failures.append(error)
                 service, record = self._newest(key, view.service)
-                view = evolve(view, service=service, record=record)
+                # An update that fails is followed by ensure at once.
+                resting = 0.0 if step.action is Action.UPDATE else view.resting
+                view = evolve(view, service=service, record=record, resting=resting)
             else:
                 if step.action is Action.ENSURE:
                     failures.clear()  # it repairs whatever failed before it

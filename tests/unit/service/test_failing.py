@@ -129,6 +129,24 @@ def test_nodes_that_join_do_not_hasten_one_that_is_not_built(bench: Bench, metho
     assert all(balancer.nodes == bench.wanted_nodes() for balancer in bench.cloud.balancers.values())
 
 
+def test_nodes_that_join_reach_a_load_balancer_without_hastening_its_change_that_fails(bench: Bench) -> None:
+    bench.cloud.fail["ensure"] = CloudProviderError("quota")
+    _move(bench, "192.0.2.77")
+    for number in range(10, 30):
+        _join(bench, number)
+        bench.settle(rounds=6)
+    assert bench.cloud.count("update") == 20
+    assert bench.cloud.count("ensure") <= 9, "after 1, 2, 4, 8, 16, 32 and then 60 s, in two minutes"
+    assert bench.cloud.balancers["uid-web"].nodes == bench.wanted_nodes()
+    before = bench.cloud.count("ensure")
+    _move(bench, "192.0.2.78")
+    bench.settle(rounds=1)
+    assert bench.cloud.count("ensure") == before + 1, "another change does not wait"
+    bench.cloud.fail.clear()
+    bench.settle(rounds=70)
+    assert _address(bench) == "192.0.2.78"
+
+
 @pytest.mark.row("S22")
 def test_nor_does_one_that_is_missing(bench: Bench) -> None:
     bench.cloud.balancers.clear()
