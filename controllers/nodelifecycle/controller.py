@@ -29,6 +29,7 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
 
 if TYPE_CHECKING:
+    from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.metrics import Metrics
@@ -105,6 +106,10 @@ class NodeLifecycleController(ControllerBase):
             (successors, self._events.fetch_successors, self._events.report_successor, 1),
         ):
             self._add_batch_worker(keys, fetch, reconcile, batching=batching, threads=threads, failures=failures)
+
+    def run(self, stop: StopSignal) -> None:
+        super().run(stop)
+        self._writer.end()
 
     def health(self) -> list[tuple[str, bool, str]]:
         """One (name, healthy, detail) for each worker and for deletions held back. Thread-safe.

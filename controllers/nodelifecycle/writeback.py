@@ -28,6 +28,7 @@ from controllers.runtime.api import (
     Unreachable,
 )
 from controllers.runtime.cache import NODES, is_newer, key_of, uid_of, version_of
+from controllers.runtime.cleaning import text_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ _REVERSALS: Final = 2
 _FINISHED_WITHIN: Final = 1800.0
 """Seconds within which a Node that was deleted to be registered again is created: an API server may
 be away for many minutes, and no kubelet registers by itself."""
+
+_LAST_TRY: Final = 5.0  # seconds
 
 
 @frozen
@@ -223,7 +226,7 @@ class NodeWriter:
             return f"{missing}{error}"
         return ""
 
-    def finish(self, key: str) -> None:
+    def finish(self, key: str, *, timeout: float | None = None) -> None:
         """Create the node that was deleted to be registered again, if any. Raises ApiError: then it
         is tried again, by the queue and by each sweep."""
         unfinished = self._unfinished.get(key)
@@ -235,7 +238,7 @@ class NodeWriter:
             log.warning("node %s is created anew without its pod CIDRs: node %s has got them meanwhile", key, bearer)
             new = {**new, "spec": {name: value for name, value in new["spec"].items() if name not in POD_CIDRS}}
         try:
-            made = NODES.parse(self._rest.request("POST", NODES.path(), body=new).json())
+            made = NODES.parse(self._rest.request("POST", NODES.path(), body=new, timeout=timeout).json())
         except AlreadyExists:  # its kubelet was faster, or the answer got lost
             self._unfinished.pop(key, None)
             return
@@ -248,6 +251,14 @@ class NodeWriter:
             "deleted and created anew, so that it gets the provider ID and addresses of the new instance. If it uses "
             "volumes of CSI drivers, restart the kubelet: its CSINode belongs to the former Node, and goes with it",
         )
+
+    def end(self) -> None:
+        """The process ends, and no other one knows what is to be created anew: try once more."""
+        for key in self.unfinished():
+            try:
+                self.finish(key, timeout=_LAST_TRY)
+            except Exception as error:  # noqa: BLE001 - the others have their turn
+                log.error("node %s was deleted and not created anew: restart its kubelet: %s", key, text_of(error))
 
     def unfinished(self) -> list[str]:
         """The nodes that were deleted, perhaps, and are to be created anew."""

@@ -152,7 +152,7 @@ class Bench:
             it._triggers,
             it._events,
         )
-        self.writer = it._writer
+        self.writer, self.run_until = it._writer, it.run
         self.votes, self.witnesses, self.breaker = it._shared.votes, it._shared.witnesses, it._gate._breaker
         self.witnesses._rng = random.Random(1)
         self.queue, self.successors = self.triggers._queue, self.reconciler._successors

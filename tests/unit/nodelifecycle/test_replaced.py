@@ -3,6 +3,7 @@ Node."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -13,6 +14,7 @@ from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Thr
 from controllers.cloudcalls import CallFailed
 from controllers.nodelifecycle.replaced import SETTLED, Machines, registration
 from controllers.runtime.api import AlreadyExists, ApiError, Forbidden, ServerError, TooManyRequests, Unauthorized
+from controllers.runtime.base import ControllerBase
 from tests.support.controllers import nothing, parsed_node, refuse
 from tests.unit.nodelifecycle.support import OTHER, PERIOD, SHUTDOWN, UNINITIALIZED, Bench, node, raw_node
 
@@ -229,6 +231,28 @@ def test_a_node_that_cannot_be_created_for_minutes_is_given_up(caplog: pytest.Lo
     bench.clock.advance(901)
     assert "n0" not in bench.sweep()
     assert "restart its kubelet" in caplog.text
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_node_that_waits_to_be_created_when_the_manager_stops_is_tried_once_more(
+    answers: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = _bench()
+    _asked(bench)
+
+    def broken(name: str, body: dict[str, Any]) -> None:
+        if "spec" in body and ("n0", False) in bench.server.created:
+            raise TooManyRequests("busy", status=429)
+
+    bench.server.before = broken
+    _asked(bench)
+    bench.lister.objects.pop("n0", None)
+    if answers:
+        bench.server.before = nothing
+    monkeypatch.setattr(ControllerBase, "run", nothing)  # its drain drops what waits for its next try
+    bench.run_until(threading.Event())
+    assert ("n0" in bench.server.nodes) is answers
+    assert ("restart its kubelet: 429" in caplog.text) is not answers
 
 
 @pytest.mark.parametrize(
