@@ -67,8 +67,7 @@ class OwnerEvents:
                 machines.succeeded(node, "")
         elif not found.provider_id or self._cloud.same_provider_id(known, found.provider_id):
             machines.succeeded(node, "")
-        else:
-            machines.succeeded(node, found.provider_id)
+        elif machines.succeeded(node, found.provider_id):  # it is asked again as long as the node is there
             log.warning("node %s: instance %s is gone and instance %s now has its name", key, known, found.provider_id)
             what = (
                 "the Node object is deleted. A kubelet that runs on the new instance by then registers again only when "

@@ -133,10 +133,14 @@ class Machines:
         known, machine = self._of(node), machine_of(node)
         return known is not None and any(machine) and machine != known.machine
 
-    def succeeded(self, node: V1Node, provider_id: str) -> None:
-        """The cloud knows this instance by the node's name; "": none, or it cannot say."""
+    def succeeded(self, node: V1Node, provider_id: str) -> bool:
+        """The cloud knows this instance by the node's name; "": none, or it cannot say. Returns
+        whether that is news."""
+        said = _speaker(node), provider_id
         with self._lock:
-            self._successors[key_of(node)] = (_speaker(node), provider_id)
+            news = self._successors.get(key_of(node)) != said
+            self._successors[key_of(node)] = said
+            return news
 
     def successor(self, node: V1Node) -> str | None:
         """The provider ID of the instance that has the node's name now; "" without one, None where

@@ -145,6 +145,19 @@ def test_where_the_api_server_would_refuse_the_new_node_nothing_is_deleted_while
         assert bench.server.deleted == ["n0"], "as without the permission: its kubelet must be restarted"
 
 
+def test_a_successor_is_told_once_however_long_its_node_cannot_be_created_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = _bench()
+    bench.server.before = _refuses_creation
+    for _ in range(20):
+        _asked(bench)
+    assert [one.message for one in caplog.records if "now has its name" in one.message] == [
+        f"node n0: instance {OLD} is gone and instance {NEW} now has its name"
+    ]
+    assert bench.recorder.reasons().count("InstanceRecreated") == 1
+
+
 def _refuses_creation(name: str, body: dict[str, Any]) -> None:
     if "spec" in body:
         raise Forbidden("nodes is forbidden", method="POST", path="/api/v1/nodes", status=403)
