@@ -76,13 +76,14 @@ def registration(raw: dict[str, Any], *, keep_pod_cidrs: bool) -> dict[str, Any]
 
 
 def bearer_of_its_ranges(new: dict[str, Any], others: Iterable[V1Node]) -> str:
-    """Which of these nodes has a pod CIDR that overlaps with one of the Node to be created; "" for
-    none. Pure."""
+    """Which of these nodes has a pod CIDR inside one of the Node to be created; "" for none. Pure.
+
+    A wider one is no allocator's: a kubelet may have registered its Node with it."""
     spec, name = new["spec"], new["metadata"]["name"]
     own = _ranges(spec.get("podCIDRs") or [spec.get("podCIDR") or ""])
     for other in others if own else ():
         theirs = () if key_of(other) == name else _ranges(pod_cidrs_of(other))
-        if any(one.version == net.version and one.overlaps(net) for one in own for net in theirs):
+        if any(one.prefixlen <= net.prefixlen and net.network_address in one for one in own for net in theirs):
             return key_of(other)
     return ""
 

@@ -429,7 +429,15 @@ def test_pod_cidrs_are_kept_unless_the_cloud_chooses_them(allocator: str, kept: 
     assert bench.server.nodes["n0"]["spec"].get("podCIDR") == kept
 
 
-@pytest.mark.parametrize(("theirs", "kept"), [("10.1.0.128/25", None), ("10.2.0.0/24", "10.1.0.0/24")])
+@pytest.mark.parametrize(
+    ("theirs", "kept"),
+    [
+        ("10.1.0.0/24", None),
+        ("10.1.0.128/25", None),
+        ("10.2.0.0/24", "10.1.0.0/24"),
+        ("10.0.0.0/8", "10.1.0.0/24"),  # no allocator's
+    ],
+)
 def test_pod_cidrs_that_another_node_has_got_between_deletion_and_creation_are_not_kept(
     theirs: str, kept: str | None
 ) -> None:
