@@ -40,6 +40,7 @@ from typing import Any, Final
 from attrs import evolve, field, frozen
 
 from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile, impersonation_headers, origin_of
+from controllers.runtime.api.kubeconfigtypes import mistyped
 from controllers.runtime.api.official import RefusedByLoader, document_for_loader, provider_token
 from controllers.runtime.api.tls import SecretFile, TLSSettings
 from controllers.runtime.api.wire import Endpoint, Proxy, is_local, proxy_from_environment
@@ -283,6 +284,8 @@ class _KubeConfig:
             name = provider.get("name") if isinstance(provider, dict) else None
             if name not in _AUTH_PROVIDERS:
                 raise self._error(f"{where}: auth-provider {name!r} is not supported; use an exec plugin or a token")
+            if not isinstance(provider.get("config"), dict):
+                raise self._error(f"{where}: config of auth-provider {name!r} is not a mapping")
         if "exec" in user:
             self._check_exec(user, where)
         return user
@@ -293,6 +296,7 @@ class _KubeConfig:
             raise self._error(f"{where}: exec is not a mapping")
         for key in ("command", "apiVersion"):
             self._text(plugin, key, f"{where}: exec")
+        self._check_types(plugin, f"{where}: exec")
         command = plugin["command"]
         if os.path.dirname(command):
             plugin["command"] = command = os.path.join(self._folder, command)
@@ -340,10 +344,15 @@ class _KubeConfig:
                 content = entry.get(single) or {}
                 if not isinstance(content, dict):
                     raise self._error(f"{single} {name!r} is not a mapping")
+                self._check_types(content, f"{single} {name!r}")
                 return {key: value for key, value in content.items() if value not in (None, "")}
         raise self._error(
             f"{where} names the {single} {name!r}, which is missing; there are {self._names(config, plural)}"
         )
+
+    def _check_types(self, entry: dict[str, Any], where: str) -> None:
+        if wrong := mistyped(entry):
+            raise self._error(f"{where}: {wrong}")
 
     @staticmethod
     def _names(config: dict[str, Any], plural: str) -> str:

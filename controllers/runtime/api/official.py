@@ -66,4 +66,6 @@ def provider_token(document: dict[str, Any]) -> str:
         )
     except ConfigException as error:
         raise RefusedByLoader(str(error)) from None
+    except Exception as error:  # noqa: BLE001 - auth libraries raise what they like, also where only their server is away
+        raise RefusedByLoader(f"its auth-provider failed: {type(error).__name__}: {str(error)[:500]}") from None
     return str(read.api_key.get("BearerToken") or "")

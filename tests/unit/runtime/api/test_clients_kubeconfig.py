@@ -484,6 +484,15 @@ def _only(**user: object) -> Callable[[Config], None]:
             r"no program 'no-such-plugin' for exec; Get it at the shop\.",
         ),
         (_set("user.as", "jané"), r"only ASCII text"),
+        (_set("user.as", 7), r"user 'u1': as is not a string; put it in quotes"),
+        (_set("user.as-groups", "system:masters"), r"user 'u1': as-groups is not a list of strings"),
+        (_set("user.as-user-extra", {"scopes": "view"}), r"user 'u1': as-user-extra is not a mapping of lists of str"),
+        (_set("cluster.insecure-skip-tls-verify", "false"), r"insecure-skip-tls-verify is not true or false, without"),
+        (_set("cluster.proxy-url", 8080), r"cluster 'c1': proxy-url is not a string"),
+        (_set("user.exec", {"command": "true", "apiVersion": "v1", "args": "token"}), r"exec: args is not a list of"),
+        (_set("user.exec", {"command": "true", "apiVersion": "v1", "env": {"A": "1"}}), r"exec: env is not a list of"),
+        (_set("user.auth-provider", {"name": "gcp"}), r"config of auth-provider 'gcp' is not a mapping"),
+        (_set("user.auth-provider", {"name": "gcp", "config": {"a": "b"}}), r"its auth-provider failed: AttributeErr"),
     ],
 )
 def test_what_is_wrong_is_named(edit: Callable[[Config], None], message: str, config: Config) -> None:
