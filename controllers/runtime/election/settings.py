@@ -39,7 +39,13 @@ def wrong_durations(lease: float, renew: float, retry: float) -> list[tuple[str,
             wrong.append(("lease_duration", "must be greater than the renew deadline"))
         if renew <= JITTER * retry:
             wrong.append(("renew_deadline", f"must be greater than the retry period times {JITTER:g}"))
+    if not wrong and retry >= (held := _held_for(lease)):  # a lease of 2.9 s counts as one of 2
+        wrong.append(("retry_period", f"must be less than {held:g}s, nine tenths of the lease's whole seconds"))
     return wrong
+
+
+def _held_for(lease: float) -> float:
+    return int(lease) * (1 - _MARGIN)
 
 
 @attrs.frozen(kw_only=True)
@@ -80,7 +86,7 @@ class LeaseSettings:
     @property
     def held_for(self) -> float:
         """Seconds after the start of a renewal in which no other can have taken the lease."""
-        return self.whole_seconds * (1 - _MARGIN)
+        return _held_for(self.lease_duration)
 
     @property
     def patience(self) -> float:

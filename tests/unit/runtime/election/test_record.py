@@ -146,6 +146,10 @@ def test_durations_are_checked_as_in_go_and_all_at_once() -> None:
     assert [field for field, _ in wrong_durations(0.5, 0, -1)] == ["lease_duration", "renew_deadline", "retry_period"]
     assert [field for field, _ in wrong_durations(10, 10, 9)] == ["lease_duration", "renew_deadline"]
     assert wrong_durations(15, 10, 8.4) == [("renew_deadline", "must be greater than the retry period times 1.2")]
+    # The fence closes after 1.8 s: each leader would have ended before its first renewal.
+    assert wrong_durations(2.9, 2.8, 2.3) == [
+        ("retry_period", "must be less than 1.8s, nine tenths of the lease's whole seconds")
+    ]
     with pytest.raises(ValueError, match=r"lease_duration=10: .*; renew_deadline=10: .*; name: must not be empty"):
         LeaseSettings(name="", lease_duration=10, renew_deadline=10, retry_period=9)
     assert LeaseSettings(name="x").identity != LeaseSettings(name="x").identity
