@@ -65,7 +65,7 @@ class Periodic:
             wait: float | None = None
             try:
                 wait = self.action()
-            except Exception:
+            except BaseException:  # SystemExit of a vendor's code must not end it for good either
                 log.exception("%s failed, retrying in %g s", self.name, self.period)
             ran()
             ran = _nothing

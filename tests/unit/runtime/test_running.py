@@ -146,13 +146,17 @@ class _Ended:
         return len(self.waits) >= self._rounds
 
 
-def test_a_periodic_action_names_its_next_time_and_survives_failures(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.row("K24")
+@pytest.mark.parametrize("error", [RuntimeError("no luck"), SystemExit("no luck")])
+def test_a_periodic_action_names_its_next_time_and_survives_failures(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     answers: list[float | None] = [None, 5.0, 1.0]
 
     def action() -> float | None:
         answer = answers.pop(0)
         if answer == 1.0:
-            raise RuntimeError("no luck")
+            raise error
         return answer
 
     ended = _Ended(3)
