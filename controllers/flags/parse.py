@@ -17,6 +17,7 @@ from controllers.flags.ignored import IGNORED
 from controllers.flags.syntax import Parsed
 from controllers.options import BOOL, VERSION, one_of
 from controllers.options.declare import Flag, fill, flags_of
+from controllers.options.kinds import display
 from controllers.registration.entry import ControllerEntry, misspelt, named_twice, off_by_flags, problems_of
 from controllers.registration.options import SECTIONS, ManagerOptions, Options
 from controllers.webhooks.options import WebhookOptions
@@ -212,14 +213,21 @@ def _webhook_problems(values: Mapping[str, Any], ill: Collection[str], webhooks:
 
 
 def _election_problems(values: Mapping[str, Any], ill: Collection[str]) -> list[str]:
-    flags = {
+    durations = {
         "lease_duration": "leader-elect-lease-duration",
         "renew_deadline": "leader-elect-renew-deadline",
         "retry_period": "leader-elect-retry-period",
     }
-    if not values["leader-elect"] or not set(ill).isdisjoint([*flags.values(), "leader-elect"]):
+    names = {"name": "leader-elect-resource-name", "namespace": "leader-elect-resource-namespace"}
+    if not values["leader-elect"] or "leader-elect" in ill:
         return []
-    from controllers.runtime.election import wrong_durations  # not needed for --help
+    from controllers.runtime.election import wrong_durations, wrong_names  # not needed for --help
 
-    wrong = wrong_durations(*(values[flag] for flag in flags.values()))
-    return [f"--{flags[field]}={show_duration(values[flags[field]])}: {text}" for field, text in wrong]
+    problems = []
+    if set(ill).isdisjoint(names.values()):
+        wrong = wrong_names(*(values[flag] for flag in names.values()))
+        problems += [f"--{names[field]}={display(values[names[field]])}: {text}" for field, text in wrong]
+    if set(ill).isdisjoint(durations.values()):
+        wrong = wrong_durations(*(values[flag] for flag in durations.values()))
+        problems += [f"--{durations[field]}={show_duration(values[durations[field]])}: {text}" for field, text in wrong]
+    return problems

@@ -23,6 +23,7 @@ from controllers.manager.shutdown import Stoppable
 from controllers.options.kinds import display
 from controllers.program import PROGRAM
 from controllers.registration.entry import ControllerEntry
+from controllers.runtime.election import wrong_names
 
 if TYPE_CHECKING:
     from controllers.manager.leadership import Leadership
@@ -113,6 +114,7 @@ def parse(text: str) -> LeaderMigration:
     fields = _known_fields(raw, problems)
     problems += [f"unknown field {display(str(name))!r}" for name in raw if name not in ("apiVersion", "kind", *fields)]
     lease = _text(raw, "leaderName", problems)
+    problems += [f"leaderName {display(lease)!r} {text}" for _, text in wrong_names(lease, "x") if lease]
     lock = raw.get("resourceLock", "leases")
     if "resourceLock" in fields and lock != "leases":
         problems.append(

@@ -13,7 +13,7 @@ from cloudprovider.internal.lazy import lazy
 if TYPE_CHECKING:
     from controllers.runtime.election.elector import Elector
     from controllers.runtime.election.fence import Fence, LeaseLost
-    from controllers.runtime.election.settings import Callbacks, LeaseSettings, wrong_durations
+    from controllers.runtime.election.settings import Callbacks, LeaseSettings, wrong_durations, wrong_names
 else:
     __getattr__, __dir__ = lazy(__name__)
 
@@ -24,4 +24,5 @@ __all__ = [
     "LeaseLost",
     "LeaseSettings",
     "wrong_durations",
+    "wrong_names",
 ]

@@ -7,6 +7,7 @@ k8s.io/component-base.
 
 from __future__ import annotations
 
+import re
 import socket
 import uuid
 from collections.abc import Callable
@@ -18,6 +19,7 @@ JITTER: Final = 1.2
 """A wait between two looks at a Lease grows by up to this share, so candidates spread out."""
 
 _MARGIN: Final = 0.1  # a share of the lease: clocks do not all run at one speed, and requests travel for a while
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _TRIES: Final = 3  # requests without an answer that fit into the renew deadline
 
 
@@ -41,6 +43,16 @@ def wrong_durations(lease: float, renew: float, retry: float) -> list[tuple[str,
             wrong.append(("renew_deadline", f"must be greater than the retry period times {JITTER:g}"))
     if not wrong and retry >= (held := _held_for(lease)):  # a lease of 2.9 s counts as one of 2
         wrong.append(("retry_period", f"must be less than {held:g}s, nine tenths of the lease's whole seconds"))
+    return wrong
+
+
+def wrong_names(name: str, namespace: str) -> list[tuple[str, str]]:
+    """What is wrong with the names of a Lease, as (field, sentence); empty if nothing. Pure."""
+    wrong = []
+    if not _NAME.fullmatch(name) or len(name) > 253:
+        wrong.append(("name", "must be small letters, digits, - and ., with a letter or digit at both ends"))
+    if not _NAME.fullmatch(namespace) or "." in namespace or len(namespace) > 63:
+        wrong.append(("namespace", "must be small letters, digits and -, with a letter or digit at both ends"))
     return wrong
 
 
@@ -68,8 +80,9 @@ class LeaseSettings:
             f"{field}={getattr(self, field):g}: {text}"
             for field, text in wrong_durations(self.lease_duration, self.renew_deadline, self.retry_period)
         ]
-        texts = {"name": self.name, "namespace": self.namespace, "identity": self.identity}
-        wrong += [f"{field}: must not be empty" for field, value in texts.items() if not value]
+        wrong += [f"{field}={getattr(self, field)!r}: {text}" for field, text in wrong_names(self.name, self.namespace)]
+        if not self.identity:
+            wrong.append("identity: must not be empty")
         if wrong:
             raise ValueError("; ".join(wrong))
 

@@ -220,6 +220,18 @@ def test_durations_of_the_election_are_checked_together_and_only_where_there_is_
 
 
 @pytest.mark.row("M4")
+@pytest.mark.parametrize("name", ["my lease", "a/b", "a?b", "Blue", "bl\u00e4u", "-a", "a" * 254])
+def test_a_name_that_no_lease_can_have_is_a_problem_of_the_flag(name: str) -> None:
+    [problem] = read("--cloud-provider=fake", f"--leader-elect-resource-name={name}").problems
+    assert problem.startswith("--leader-elect-resource-name=")
+    assert problem.endswith(": must be small letters, digits, - and ., with a letter or digit at both ends")
+    [problem] = read("--cloud-provider=fake", f"--leader-elect-resource-namespace={name}").problems
+    assert problem.startswith("--leader-elect-resource-namespace=")
+    assert read("--cloud-provider=fake", "--leader-elect-resource-name=blue.v1-a").problems == ()
+    assert read(*GOOD, "--leader-elect=false", f"--leader-elect-resource-name={name}").problems == ()
+
+
+@pytest.mark.row("M4")
 def test_a_leader_migration_needs_an_election_and_its_file_a_migration() -> None:
     [problem] = read(*GOOD, "--leader-elect=false", "--enable-leader-migration").problems
     assert problem.startswith("--enable-leader-migration: needs --leader-elect")

@@ -103,6 +103,7 @@ controllerLeaders:
         (GOOD.replace("moving", "2026-13-45"), "no YAML: month must be in 1..12"),
         (GOOD + "resourceLock: leases\n", "unknown field 'resourceLock'"),  # v1 has none
         (GOOD.replace("moving", "7"), "leaderName must be given, as a text that is not empty"),
+        (GOOD.replace("moving", "my lease"), "leaderName 'my lease' must be small letters, digits, - and ."),
         (GOOD + "metadata: {}\n", "unknown field 'metadata'"),
     ],
 )

@@ -150,7 +150,9 @@ def test_durations_are_checked_as_in_go_and_all_at_once() -> None:
     assert wrong_durations(2.9, 2.8, 2.3) == [
         ("retry_period", "must be less than 1.8s, nine tenths of the lease's whole seconds")
     ]
-    with pytest.raises(ValueError, match=r"lease_duration=10: .*; renew_deadline=10: .*; name: must not be empty"):
+    with pytest.raises(
+        ValueError, match=r"lease_duration=10: .*; renew_deadline=10: .*; name='': must be small letters"
+    ):
         LeaseSettings(name="", lease_duration=10, renew_deadline=10, retry_period=9)
     assert LeaseSettings(name="x").identity != LeaseSettings(name="x").identity
 
