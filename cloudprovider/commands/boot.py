@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
 if TYPE_CHECKING:
     from cloudprovider.commands.nodeinfo import NodeInfo
 
-__all__ = ["add_node_info"]
+__all__ = ["add_node_info", "seconds"]
 
 _CODES = (
     "Exit codes: 0 the result is printed or written; 1 the provider cannot tell it, however often it is asked; 2 wrong "
@@ -73,19 +74,26 @@ def add_node_info(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         "resolvConf, and nothing else",
     )
     command.add_argument(
-        "--timeout", type=_seconds, default=300.0, metavar="SECONDS", help="for all tries together (default 300)"
+        "--timeout", type=seconds(86400), default=300.0, metavar="SECONDS", help="for all tries together (default 300)"
     )
     command.add_argument(
-        "--retry-period", type=_seconds, default=2.0, metavar="SECONDS", help="between two tries (default 2)"
+        "--retry-period", type=seconds(86400), default=2.0, metavar="SECONDS", help="between two tries (default 2)"
     )
     command.set_defaults(run=_node_info)
 
 
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds <= 86400:
-        raise argparse.ArgumentTypeError("must be more than 0 and at most 86400 seconds")
-    return seconds
+def seconds(most: int) -> Callable[[str], float]:
+    """For an argument: reads a number of seconds, up to `most`."""
+
+    def read(text: str) -> float:
+        try:
+            if 0 < (found := float(text)) <= most:
+                return found
+        except ValueError:
+            pass  # the same words
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, more than 0 and at most {most}")
+
+    return read
 
 
 def _node_info(given: argparse.Namespace) -> int:

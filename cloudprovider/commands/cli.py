@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cloudprovider.commands.asking import Started
-from cloudprovider.commands.boot import add_node_info
+from cloudprovider.commands.boot import add_node_info, seconds
 from cloudprovider.commands.check import Report, Step, check
 from cloudprovider.commands.cluster import add_cluster
 from cloudprovider.commands.clusters import ClusterRow, list_clusters
@@ -107,7 +107,11 @@ def parser() -> argparse.ArgumentParser:
     )
     checking.add_argument("--offline", action="store_true", help="neither call initialize nor ask the cloud")
     checking.add_argument(
-        "--timeout", type=_seconds, default=10.0, metavar="SECONDS", help="for each call of the provider (default 10)"
+        "--timeout",
+        type=seconds(3600),
+        default=10.0,
+        metavar="SECONDS",
+        help="for each call of the provider (default 10)",
     )
     checking.add_argument("--traceback", action="store_true", help="show the tracebacks of what the provider raised")
     _add_output(checking)
@@ -144,7 +148,11 @@ def parser() -> argparse.ArgumentParser:
     clusters.add_argument("--cloud-provider", required=True, metavar="NAME", help="the provider, as for the manager")
     clusters.add_argument("--cloud-config", default="", metavar="FILE", help="as for the manager")
     clusters.add_argument(
-        "--timeout", type=_seconds, default=10.0, metavar="SECONDS", help="for each call of the provider (default 10)"
+        "--timeout",
+        type=seconds(3600),
+        default=10.0,
+        metavar="SECONDS",
+        help="for each call of the provider (default 10)",
     )
     clusters.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
     clusters.add_argument("what", nargs="?", choices=("master",), help="print the control plane of one cluster alone")
@@ -155,13 +163,6 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < 3600:
-        raise argparse.ArgumentTypeError("must be more than 0 and less than 3600 seconds")
-    return seconds
 
 
 def _providers(given: argparse.Namespace) -> int:

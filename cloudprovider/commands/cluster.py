@@ -99,10 +99,9 @@ def add_cluster(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
+    if not text.isascii() or not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError("must be from 0 (a free one) to 65535")
-    return port
+    return int(text)
 
 
 def _joining(text: str) -> _Joining:

@@ -122,6 +122,7 @@ def test_nobodys_own_kubeconfig_is_written_over(
         (["--service=Web_1"], 2, "--service=Web_1: "),
         (["--service=web", "--service=web"], 2, "--service=web: "),
         (["--port=65536"], 2, "must be from 0 (a free one) to 65535"),
+        (["--port=http"], 2, "must be from 0 (a free one) to 65535"),
         (["--kubeconfig=no/where"], 1, "there is no folder "),
         (["--silence=web-1"], 1, "there is no kubeconfig kubeconfig. Fix: start the cluster first"),
     ],

@@ -359,7 +359,8 @@ def test_what_no_other_try_can_mend_ends_at_once(stubborn: Boot, kind: str, what
         (["--cloud-provider=fake", "--resolv-conf=absent.conf"], "absent.conf cannot be read"),
         (["--cloud-provider=fake", "--resolv-conf", "--output=json"], "exclude each other"),
         ([], "--cloud-provider"),
-        (["--cloud-provider=fake", "--timeout=0"], "--timeout"),
+        (["--cloud-provider=fake", "--timeout=0"], "--timeout: must be a number of seconds, more than 0 and"),
+        (["--cloud-provider=fake", "--timeout=5m"], "--timeout: must be a number of seconds, more than 0 and"),
     ],
 )
 def test_wrong_usage(argv: list[str], what: str, capsys: pytest.CaptureFixture[str]) -> None:
