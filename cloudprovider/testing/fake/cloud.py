@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from typing_extensions import override
 
 from cloudprovider.interface import Interface
+from cloudprovider.internal.wholefile import write_whole
 from cloudprovider.testing.fake.calls import CallBook, Caller
 from cloudprovider.testing.fake.config import FakeConfig, OnDemand, read_config
 from cloudprovider.testing.fake.console import Console
@@ -90,7 +91,8 @@ class FakeCloud(Interface):
         of `--cloud-provider=fake`.
 
         From now on this process answers their calls, until `close`. `fields` take the place of the
-        configuration's own, as `caller` or `capabilities`, which can only be fewer. Returns `path`.
+        configuration's own, as `caller` or `capabilities`, which can only be fewer. Only the user
+        of this process can read the file. Returns `path`.
         """
         if self._server is None:
             self._server = CloudServer(self._answer)
@@ -98,7 +100,9 @@ class FakeCloud(Interface):
         # Machines, routes and latency are this process's.
         for own in ("instances", "generate", "on_demand", "latency", "volumes", "clusters"):
             config.pop(own, None)
-        path.write_text(json.dumps(config | {"server": self._server.address, "server_key": self._server.key}, indent=2))
+        config |= {"server": self._server.address, "server_key": self._server.key}
+        # Who has the key is believed, pickles and all.
+        write_whole(path, json.dumps(config, indent=2).encode(), 0o600)
         return path
 
     def close(self) -> None:

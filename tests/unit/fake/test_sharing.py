@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import stat
 import threading
 import time
 from multiprocessing.connection import Connection
@@ -155,3 +156,11 @@ def test_one_cloud_for_several_processes_of_which_one_is_killed(tmp_path: Path) 
         assert len(records) == 22, "what the killed one asked for is done, as in a real cloud"
         addresses = [address for record in records for address in record.ingress]
         assert len(set(addresses)) == 22, "no address was given twice"
+
+
+def test_the_key_of_a_shared_cloud_is_its_owners_alone(tmp_path: Path) -> None:
+    """Calls travel pickled: who has the key can have this process run anything."""
+    path = tmp_path / "cloud.json"
+    path.touch(0o644)
+    with FakeCloud() as cloud:
+        assert stat.S_IMODE(cloud.share(path).stat().st_mode) == 0o600
