@@ -128,6 +128,13 @@ def test_it_is_clean_for_ruff(tmp_path: Path, name: str, http: tuple[str, ...]) 
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("http", [(), ("--http",)], ids=["memory", "http"])
+def test_a_name_that_begins_with_test_is_no_test(tmp_path: Path, http: tuple[str, ...]) -> None:
+    folder = written(tmp_path, "testbed", *http)
+    done = run(folder, "pytest", "-q", "-p", "no:cacheprovider", "--collect-only")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_its_main_runs_as_a_module(tmp_path: Path) -> None:
     done = run(written(tmp_path), "acme_provider.main", "--version")
     assert done.returncode == 0, done.stdout + done.stderr
