@@ -10,7 +10,6 @@ Dockerfile uses.
 
 from __future__ import annotations
 
-import keyword
 import re
 import string
 from collections.abc import Iterator, Mapping
@@ -78,8 +77,6 @@ def naming_problem(name: str, folder: Path) -> Problem | None:
         check_provider_name(name)
     except InvalidProviderName as error:
         return error.problem
-    if keyword.iskeyword(name) or keyword.issoftkeyword(name):
-        return Problem(f"{name!r} is a word of Python, and the package is named after it", "choose another name")
     if not Names(name).placeholders["package"].isidentifier():
         return Problem(f"no Python package can be named after {name!r}", "choose a name that begins with a letter")
     if name in Registry().names():
