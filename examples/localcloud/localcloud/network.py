@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, ip_network
@@ -114,7 +115,7 @@ class Network:
                 _drop_link(host, self._layout.uplink)
             _drop_namespace(self._layout.router_namespace)
             for name in netns.listnetns():
-                if name.startswith(f"{self._layout.name}-m"):
+                if re.fullmatch(rf"{self._layout.name}-m[0-9]{{1,6}}", name):
                     _drop_namespace(name)
 
     def add_machine(self, machine_id: str, address: str) -> None:

@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
 from attrs import evolve
-from localcloud import commands, proxy
+from localcloud import commands, network, proxy
 from localcloud.balancers import Present, parse_present, ruleset, stale_flows
 from localcloud.kernel import BalancerRule, KernelError, RouteRule, TargetRule, balancer_rule, route_rules
 from localcloud.layout import BadLayout, Layout
@@ -260,6 +261,17 @@ def test_a_configuration_that_haproxy_refused_is_not_taken_for_served(
         with pytest.raises(KernelError, match="ended with 1"):
             served.apply([evolve(WEB, mode="proxy")])
         assert len(checked) == number
+
+
+def test_the_end_of_a_cloud_spares_the_namespaces_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped: list[str] = []
+    names = ["lc-m1", "lc-m123456", "lc-router", "lc-mgmt", "lc-m1-copy", "lcx-m1"]
+    monkeypatch.setattr(network.netns, "listnetns", lambda: names)
+    monkeypatch.setattr(network, "IPRoute", nullcontext)
+    monkeypatch.setattr(network, "_drop_link", lambda kernel, name: None)
+    monkeypatch.setattr(network, "_drop_namespace", dropped.append)
+    network.Network(Layout()).destroy()
+    assert dropped == ["lc-router", "lc-m1", "lc-m123456"]
 
 
 # From what the owner wants to what the router does
