@@ -266,7 +266,7 @@ def test_a_configuration_that_haproxy_refused_is_not_taken_for_served(
 def test_the_end_of_a_cloud_spares_the_namespaces_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[str] = []
     names = ["lc-m1", "lc-m123456", "lc-router", "lc-mgmt", "lc-m1-copy", "lcx-m1"]
-    monkeypatch.setattr(network.netns, "listnetns", lambda: names)
+    monkeypatch.setattr("pyroute2.netns.listnetns", lambda: names)
     monkeypatch.setattr(network, "IPRoute", nullcontext)
     monkeypatch.setattr(network, "_drop_link", lambda kernel, name: None)
     monkeypatch.setattr(network, "_drop_namespace", dropped.append)
