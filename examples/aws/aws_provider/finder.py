@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -91,10 +92,13 @@ class InstanceFinder:
         return {instance.get("InstanceId", ""): instance for instance in self._list("instance-id", ids)}
 
     def targets(self, nodes: Iterable[V1Node]) -> Mapping[str, InstanceTypeDef]:
-        """The instances of those nodes that have a provider ID of ours, by instance ID; others are
-        left out."""
-        ours = (of for node in nodes if (of := provider_id_of(node)).startswith(f"{PROVIDER}://"))
-        return self.by_id(sorted({instance_id(of, self.clients.region) for of in ours}))
+        """The instances of those nodes that have a provider ID of EC2's in this region, by instance
+        ID. Others are left out: one such node (Fargate's, or a forged one) spoils nothing."""
+        ids: set[str] = set()
+        for node in nodes:
+            with suppress(CloudProviderError):
+                ids.add(instance_id(provider_id_of(node), self.clients.region))
+        return self.by_id(sorted(ids))
 
     def _id_of(self, node: V1Node, name: str) -> str:
         """The ID that the node's provider ID or name says, "" where its name is another."""

@@ -356,6 +356,9 @@ def test_who_is_left_out(account: Account, aws: AWS) -> None:
         node("new"),
         node("foreign", "gce:///a/b"),
         node("gone", f"aws:///{REGION}a/i-0abc"),
+        node("fargate", f"aws:///{REGION}a/0123-4567/fargate-ip-10-0-0-9.{REGION}.compute.internal"),
+        node("far", "aws:///us-east-1a/i-0abc"),
+        node("forged", "aws://"),
     ]
     for one in labelled:
         one.metadata.labels = {"pool": "web"}  # type: ignore[union-attr]

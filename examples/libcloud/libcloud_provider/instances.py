@@ -91,6 +91,15 @@ class Machines:
                 raise CloudProviderError(f"{provider_id} does not lie in {self._region}, which this provider asks")
         return parts
 
+    def is_ours(self, provider_id: str) -> bool:
+        """Whether this is the provider ID of a machine that this provider can ask about, be it
+        there or not."""
+        try:
+            self._parts(provider_id)
+        except CloudProviderError:
+            return False
+        return True
+
     def _single(self, parts: Parts) -> Machine | CloudProviderError:
         """The answer about a machine that the listing lacks. An error of the cloud's is this
         machine's alone; running out of time is raised."""
@@ -190,9 +199,9 @@ class LibcloudInstances(InstancesV2, InstancesBatch):
 
 def targets(machines: Machines, nodes: Sequence[V1Node]) -> Sequence[Machine]:
     """The machines behind those nodes that have a provider ID of ours; other nodes, and machines
-    that are gone, are left out. Raises where a machine is unknown now: it would lose its
-    traffic."""
-    ours = [node for node in nodes if provider_id_of(node).startswith(machines.ids.prefix)]
+    that are gone, are left out: a forged provider ID spoils nothing. Raises where a machine is
+    unknown now: it would lose its traffic."""
+    ours = [node for node in nodes if machines.is_ours(provider_id_of(node))]
     result: dict[str, Machine] = {}
     for found in machines.find(ours).values():
         if isinstance(found, Machine) and found.state is not InstanceState.GONE:

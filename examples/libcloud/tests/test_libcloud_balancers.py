@@ -242,7 +242,7 @@ def test_cloudstack_has_machines_as_members_and_one_port(tmp_path: Path, monkeyp
     assert [one.ip for one in status.ingress or ()] == ["198.18.7.1"]
     [rule] = stack.rules.values()
     assert (rule["name"], rule["publicport"], rule["privateport"]) == (NAME, 80, 30080)
-    lbs.update_load_balancer("blue", service(), nodes[1:])
+    lbs.update_load_balancer("blue", service(), [*nodes[1:], new_node("forged", "external-cloudstack://")])
     assert [sorted(members) for members in stack.members.values()] == [["2", "3"]]
     assert lbs.ensure_load_balancer("blue", service((80, 30081)), nodes) == status
     assert [one["privateport"] for one in stack.rules.values()] == [30081]
@@ -313,7 +313,8 @@ def _run_classic(port: int, folder: Path) -> None:
     status = lbs.ensure_load_balancer("blue", service((30080, 30080)), nodes)
     assert [(one.ip, str(one.hostname).partition(".")[0]) for one in status.ingress or ()] == [(None, NAME)]
     assert shown() == [(NAME, 30080, 30080, ids)]
-    lbs.update_load_balancer("blue", service((30080, 30080)), nodes[1:])
+    far = new_node("far", "aws:///us-east-1a/i-0abc")
+    lbs.update_load_balancer("blue", service((30080, 30080)), [*nodes[1:], far])
     assert shown() == [(NAME, 30080, 30080, ids[1:])]
     with pytest.raises(RetryError):
         lbs.ensure_load_balancer("blue", service((30081, 30081)), nodes)

@@ -122,12 +122,12 @@ class SampleInstances(InstancesV2, SSHKeys, Zones):  # pyright: ignore[reportDep
 
     def _by_id(self, provider_id: str) -> Instance:
         with answered(), self._cloud.document() as document:
-            return document.instance(_instance_id(provider_id))
+            return document.instance(instance_id(provider_id))
 
 
 def _machine(document: Document, node: V1Node) -> Instance:
     if provider_id := provider_id_of(node):
-        return document.instance(_instance_id(provider_id))
+        return document.instance(instance_id(provider_id))
     return document.instance_named(node_name(node))
 
 
@@ -141,7 +141,9 @@ def _machine_or_error(document: Document, node: V1Node) -> Instance | CloudProvi
         return error
 
 
-def _instance_id(provider_id: str) -> str:
+def instance_id(provider_id: str) -> str:
+    """The cloud's ID in a provider ID. Raises `CloudProviderError` for what this cloud never
+    gives."""
     try:
         parsed = parse_provider_id(provider_id)
     except ValueError as exc:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -15,12 +16,11 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 from typing_extensions import override
 
-from cloudprovider import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers, RetryError
+from cloudprovider import CloudProviderError, LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers, RetryError
 from cloudprovider.helpers import (
     health_check_path_port,
     key_of,
     load_balancer_source_ranges,
-    parse_provider_id,
     ports_of,
     provider_id_of,
     uid_of,
@@ -28,7 +28,7 @@ from cloudprovider.helpers import (
 from samplecloud_provider.annotations import SampleAnnotations
 from samplecloud_provider.cloud import Balancer, Cloud
 from samplecloud_provider.config import Config
-from samplecloud_provider.instances import PROVIDER, answered
+from samplecloud_provider.instances import answered, instance_id
 
 
 class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
@@ -97,9 +97,11 @@ def _ports(service: V1Service) -> list[str]:
 
 
 def _targets(nodes: Sequence[V1Node]) -> list[str]:
-    ids = [provider_id_of(node) for node in nodes]
-    ours = (provider_id for provider_id in ids if provider_id.startswith(f"{PROVIDER}://"))
-    return sorted(parse_provider_id(provider_id).instance for provider_id in ours)
+    ids: set[str] = set()
+    for node in nodes:
+        with suppress(CloudProviderError):  # a node of another cloud, or with a forged ID, spoils nothing
+            ids.add(instance_id(provider_id_of(node)))
+    return sorted(ids)
 
 
 def _status(balancer: Balancer) -> V1LoadBalancerStatus:

@@ -149,6 +149,14 @@ def test_a_health_check_for_local_traffic() -> None:
     assert stored.health_check == ":31000/healthz"
 
 
+def test_a_node_whose_provider_id_cannot_be_read_spoils_nothing() -> None:
+    made = provider()
+    nodes = [node("forged", "samplecloud://"), node("node-1", "samplecloud://i-1"), node("far", "aws:///a/i-1")]
+    made.load_balancer().ensure_load_balancer("c", service(), nodes)
+    made.load_balancer().update_load_balancer("c", service(), nodes)
+    assert there(made.cloud.balancer("a0f3d1")).targets == ("i-1",)
+
+
 def test_building_takes_its_time() -> None:
     now = 100.0
     cloud = provider()
