@@ -30,8 +30,8 @@ TARGET_LABELS = {"instance", "job", "namespace", "pod"}
 
 
 @pytest.fixture(scope="module")
-def labels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[str]]]:
-    """The labels of each series that a manager with all controllers has, by the series' name."""
+def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
+    """With all controllers, at work."""
     options = Options(
         ManagerOptions(cloud_provider="fake"),
         {
@@ -49,10 +49,16 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[s
         thread.start()
         try:
             eventually(lambda: manager.metrics.value("service_controller_load_balancers") is not None, 60)
-            yield _labels(manager)
+            yield manager
         finally:
             stop.set()
             thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def labels(manager: Manager) -> dict[str, set[str]]:
+    """The labels of each series that it has, by the series' name."""
+    return _labels(manager)
 
 
 def _labels(manager: Manager) -> dict[str, set[str]]:
@@ -159,6 +165,13 @@ def test_what_runbooks_quote_is_said_by_the_program_or_a_page() -> None:
     quoted = [text for rule in rules() for text in re.findall(r'"([^"]+)"', rule["annotations"]["runbook"])]
     assert len(quoted) >= 6
     assert [text for text in quoted if text not in said] == []
+
+
+def test_checks_that_pages_name_are_on_healthz(manager: Manager) -> None:
+    text = "".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
+    named = re.findall(r"/healthz(?:\?verbose)?`\s\(`([\w-]+)`\)", text)
+    assert len(named) >= 3
+    eventually(lambda: not set(named) - {check.name for check in manager.health.endpoint("healthz")()}, 30)
 
 
 def test_the_page_of_alerts_is_current() -> None:
