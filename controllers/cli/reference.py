@@ -20,8 +20,8 @@ from controllers.webhooks.webhook import WebhookEntry
 _ABOUT = """# Flags and permissions
 
 This page is generated from the code; do not edit it, run `make generate`.
-[Operations](../guides/operations.md) explains what the settings are for; [the Go manager's flags](go-flags.md) compares
-them with Go's.
+The controllers' pages explain what the settings are for ([Running the manager](../guides/operations.md) lists them);
+[the Go manager's flags](go-flags.md) compares them with Go's.
 """
 _ACCOUNTS = "--use-service-account-credentials"
 

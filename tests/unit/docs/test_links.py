@@ -34,6 +34,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken(page) == []
 
 
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_that_is_a_files_name_leads_to_that_file(page: Path) -> None:
+    named = re.findall(r"\[([\w./-]+\.md)\]\(([^)#]+)", page.read_text())
+    assert [f"{text} leads to {link}" for text, link in named if not link.endswith(text)] == []
+
+
 def test_every_page_of_the_site_is_in_its_index() -> None:
     text = (DOCS / "index.md").read_text()
     linked = {DOCS / link for link in LINK.findall(text)}
