@@ -98,7 +98,7 @@ class NodeSync:
             if left > 0:
                 return Result(requeue_after=left)
             self._first = self._given = None
-        behind = self._records.outdated(self.targets.current())
+        behind = self._records.outdated(self.targets.current(), self.resting)
         with self._lock:
             if not self._waiting:
                 self._began = first

@@ -70,13 +70,9 @@ class ServiceReconciler:
             if after < math.inf:
                 result = Result(requeue_after=after, priority=DRIFT, routine=True)
         except TooEarly as pause:
-            self._records.failed(key)
             return Result(requeue_after=pause.seconds, early=True)
         except ServiceGone as gone:
             log.debug("%s; its event is on the way, and brings what is left to do", gone)
-        except Exception:
-            self._records.failed(key)
-            raise
         finally:
             self._sync.tried(key)
         self._sync.finished(key)

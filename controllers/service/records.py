@@ -6,7 +6,7 @@ Filled by the reconciler alone. A record holds digests, no nodes; it goes with i
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -138,7 +138,6 @@ class Records:
         self._lock = threading.Lock()
         self._records: dict[str, Record] = {}
         self._rewound: set[str] = set()
-        self._failing: set[str] = set()  # nothing is there, and the last run could not mend that
 
     def get(self, key: str) -> Record | None:
         """The record of a Service."""
@@ -167,7 +166,6 @@ class Records:
         """A run of the key begins. One under way meanwhile would have put its own record over what
         was rewound."""
         with self._lock:
-            self._failing.discard(key)
             record = self._records.get(key)
             if key in self._rewound and record is not None:
                 state = _REWOUND.get(record.state, record.state)
@@ -175,27 +173,21 @@ class Records:
                 self._records[key] = evolve(record, new_status=True, restore_at=0.0)
             self._rewound.discard(key)
 
-    def failed(self, key: str) -> None:
-        """The key's run failed. It comes again at its time, and takes the targets of then: where
-        nothing is built, nodes that change must not hasten it."""
-        with self._lock:
-            record = self._records.get(key)
-            if record is not None and record.built is None:
-                self._failing.add(key)
-
     def drop(self, key: str) -> None:
         """Forget it; does nothing where there is none."""
         with self._lock:
             self._records.pop(key, None)
-            self._failing.discard(key)
 
-    def outdated(self, targets: Targets) -> list[str]:
-        """The keys of all load balancers whose targets are others than these."""
+    def outdated(self, targets: Targets, resting: Callable[[str], float]) -> list[str]:
+        """The keys of all load balancers whose targets are others than these. What is not built yet
+        and failed takes its targets at its own turn: `resting(key)` seconds from now."""
         with self._lock:
             return [
                 key
                 for key, record in self._records.items()
-                if not (targets.cover(record.nodes) or record.needs_no_targets or key in self._failing)
+                if not (
+                    targets.cover(record.nodes) or record.needs_no_targets or (record.built is None and resting(key))
+                )
             ]
 
     def __contains__(self, key: str) -> bool:
