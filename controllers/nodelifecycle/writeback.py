@@ -219,8 +219,8 @@ class NodeWriter:
             self._rest.request("POST", NODES.path(), query={"dryRun": "All"}, body=new)
         except AlreadyExists:
             return ""  # the last thing that it checks
-        except (Unreachable, ServerError, TooManyRequests, Unauthorized):
-            raise
+        except (Unreachable, ServerError, TooManyRequests, Unauthorized, NotFound):
+            raise  # NotFound is a proxy's
         except ApiError as error:
             missing = "missing permission: create on nodes: " if isinstance(error, Forbidden) else ""
             return f"{missing}{error}"

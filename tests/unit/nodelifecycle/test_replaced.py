@@ -13,7 +13,15 @@ import pytest
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Throttled
 from controllers.cloudcalls import CallFailed
 from controllers.nodelifecycle.replaced import SETTLED, Machines, registration
-from controllers.runtime.api import AlreadyExists, ApiError, Forbidden, ServerError, TooManyRequests, Unauthorized
+from controllers.runtime.api import (
+    AlreadyExists,
+    ApiError,
+    Forbidden,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
 from controllers.runtime.base import ControllerBase
 from tests.support.controllers import nothing, parsed_node, refuse
 from tests.unit.nodelifecycle.support import OTHER, PERIOD, SHUTDOWN, UNINITIALIZED, Bench, node, raw_node
@@ -368,12 +376,12 @@ def test_a_server_that_takes_no_request_for_a_moment_does_not_cost_the_node(busy
 
 
 @pytest.mark.row("N16")
-def test_a_dry_run_that_a_busy_server_does_not_take_says_nothing_of_the_new_node() -> None:
+@pytest.mark.parametrize("busy", [TooManyRequests("busy", status=429), NotFound("a proxy's page", status=404)])
+def test_a_dry_run_that_a_busy_server_does_not_take_says_nothing_of_the_new_node(busy: ApiError) -> None:
     bench = _bench(ready="False")
     bench.put("witness", provider_id="fake://witness", ready="True")
     _asked(bench)
     bench.sweep()
-    busy = TooManyRequests("busy", status=429)
 
     def broken(name: str, body: dict[str, Any]) -> None:
         if "spec" in body:
@@ -382,7 +390,7 @@ def test_a_dry_run_that_a_busy_server_does_not_take_says_nothing_of_the_new_node
     bench.server.before = broken
     bench.clock.advance(PERIOD)
     [result] = bench.run("n0").values()
-    assert result is busy
+    assert result is (None if isinstance(busy, NotFound) else busy)
     assert not bench.server.deletes
 
 
