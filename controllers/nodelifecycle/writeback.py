@@ -20,6 +20,7 @@ from controllers.runtime.api import (
     ApiError,
     Conflict,
     Forbidden,
+    NotFound,
     ObjectNotFound,
     RestClient,
     ServerError,
