@@ -78,7 +78,9 @@ class ConfigWatcher(Generic[T]):
         names = ", ".join(str(file) for file in self._files)
         try:
             value = self._load()
-        except Exception as error:  # noqa: BLE001 - the vendor's checks run in it; whatever it is, the old value stays
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the vendor's checks run in it: the old value stays
             text = "; ".join(str(error).splitlines()) or type(error).__name__
             logger.warning("%s changed and cannot be used; the old configuration stays: %s", names, text)
             return
@@ -88,7 +90,9 @@ class ConfigWatcher(Generic[T]):
         logger.info("%s changed; the new configuration is used", names)
         try:
             self._changed(value)
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # asyncio.CancelledError, say: the thread goes on to watch
             logger.exception("%s changed; the provider failed to take the new configuration", names)
 
     def _read(self) -> _Contents:

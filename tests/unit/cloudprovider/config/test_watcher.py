@@ -3,6 +3,7 @@ broken ones."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from pathlib import Path
@@ -168,3 +169,29 @@ def test_it_looks_once_a_period_and_ends_with_the_stop_signal(path: Path) -> Non
 def test_a_period_is_positive(path: Path) -> None:
     with pytest.raises(ValueError, match="period must be a positive number of seconds, not 0"):
         ConfigWatcher("", [str(path)], path.read_text, print, period=0)
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError()], ids=["exit", "cancelled"])
+def test_what_is_no_exception_does_not_end_the_watch(
+    path: Path, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    contents, loads, taken = ["north"], list[str](), list[str]()
+
+    def fail_once(done: list[str], value: str) -> str:
+        done.append(value)
+        if len(done) == 1:
+            raise error
+        return value
+
+    watcher = ConfigWatcher(
+        "", [str(path)], lambda: fail_once(loads, contents[-1]), lambda value: fail_once(taken, value)
+    )
+    for region in ("north", "south", "east"):
+        contents.append(region)
+        path.write_text(region)
+        for _ in range(2):
+            watcher.look()
+    assert loads == ["north", "south", "east"]
+    assert taken == ["south", "east"]
+    assert "the old configuration stays" in caplog.text
+    assert "failed to take the new configuration" in caplog.text
