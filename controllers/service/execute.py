@@ -20,7 +20,7 @@ from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
 from controllers.runtime.cache import uid_of, version_of
 from controllers.service import changes, pacing
 from controllers.service.changes import Note
-from controllers.service.cloud import CLOUD_ERRORS, PATIENT, ServiceCloud
+from controllers.service.cloud import CLOUD_ERRORS, PATIENT, ServiceCloud, TooEarly
 from controllers.service.decide import Action, ObservedLoadBalancer, OwnedField, ServiceView, Step, wanted
 from controllers.service.records import Record, State
 
@@ -86,6 +86,8 @@ class Executor:
     # ---- a load balancer that is to be there
 
     def _look(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+        if step.sweep and view.resting:
+            raise TooEarly(view.resting)
         return evolve(view, found=self._cloud.look(_service(view), sweep=step.sweep))
 
     def _warn(self, key: str, view: ServiceView, step: Step) -> ServiceView:

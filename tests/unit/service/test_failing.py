@@ -147,6 +147,20 @@ def test_nodes_that_join_reach_a_load_balancer_without_hastening_its_change_that
     assert _address(bench) == "192.0.2.78"
 
 
+def test_nor_do_they_hasten_a_drift_check_that_fails(bench: Bench) -> None:
+    bench.clock.advance(1800.0)
+    bench.cloud.fail["get"] = CloudProviderError("down")
+    for number in range(10, 30):
+        _join(bench, number)
+        bench.settle(rounds=6)
+    assert bench.cloud.count("update") == 20
+    assert bench.cloud.count("get") <= 9, "after 1, 2, 4, 8, 16, 32 and then 60 s, in two minutes"
+    bench.cloud.fail.clear()
+    bench.forget()
+    bench.settle(rounds=70)
+    assert bench.cloud.methods() == ["get"]
+
+
 @pytest.mark.row("S22")
 def test_nor_does_one_that_is_missing(bench: Bench) -> None:
     bench.cloud.balancers.clear()
