@@ -260,9 +260,9 @@ class ManagerOptions:
         STRING,
         "kube-api-content-type",
         "generic",
-        "How the API server is asked for what is large and comes often: lists and watches of nodes, services, "
-        "persistent volumes and leases; and how new nodes are written. application/json: as everything else. Whatever "
-        "the server answers is read.",
+        "How the API server is asked for what is large and comes often: lists and watches of nodes, services and "
+        "persistent volumes; and how new nodes are written. application/json: as everything else. Whatever the server "
+        "answers is read.",
         check=one_of("application/json", "application/vnd.kubernetes.protobuf"),
         configz="Generic.ClientConnection.contentType",
     )
