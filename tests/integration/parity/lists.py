@@ -36,7 +36,10 @@ SCENARIOS = [
                 expect=400,
             ),
             get(NODES, query={"labelSelector": MINE, "continue": "nonsense"}, compare="outcome", expect=400),
-            get(NODES, query={"labelSelector": MINE, "limit": "x"}, compare="outcome", expect=400),
+            *(
+                get(NODES, query={"labelSelector": MINE, "limit": limit}, compare="outcome", expect=400)
+                for limit in ("x", "", " 1", "1_0", "1.5", str(1 << 63))
+            ),
         ],
         CLEAN,
     ),

@@ -111,6 +111,14 @@ def test_a_malformed_object_can_be_put_in_and_healed(client: Client, server: Emb
     assert (healed.code, healed.body["status"]["phase"]) == (200, "Running")
 
 
+def test_what_the_real_server_refuses_or_only_it_can_answer(client: Client) -> None:
+    for body in (b'{"metadata": {"name": "b"}, "x": NaN}', b"[" * 20_000):
+        assert client.ask("POST", NODES, body).code == 400
+    assert client.ask("HEAD", NODES).code == 405
+    assert client.get(f"{NODES}?limit=1_0").code == 400
+    assert client.get("/").code == 501
+
+
 @pytest.mark.parametrize("plural", ["services", "nodes", "leases", "events", "persistentvolumes"])
 def test_what_was_put_in_raw_can_be_replaced_and_deleted(
     client: Client, server: EmbeddedAPIServer, plural: str

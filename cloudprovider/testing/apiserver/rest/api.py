@@ -91,7 +91,7 @@ class API:
         watching = not target.name and bool(reads.parse_flag(query, "watch"))
         self._authorize(user, request.method, target, watching)
         if target.kind.is_empty:
-            if watching or request.method not in ("GET", "HEAD"):
+            if watching or request.method != "GET":
                 raise errors.not_implemented(f"{'watching' if watching else request.method} {path}")
             query.pop("fieldSelector", None)  # whatever it selects, there is nothing
         if query.get("dryRun"):
@@ -99,7 +99,7 @@ class API:
         partial = _wants_metadata_only(request.headers.get("accept", ""))
         if target.subresource == "token":
             return self._token(request, target)
-        if request.method in ("GET", "HEAD"):
+        if request.method == "GET":  # not HEAD, which no resource answers
             return self._read(target, query, partial, watching, fault)
         return self._write(request, target, query, partial)
 
@@ -132,7 +132,7 @@ class API:
             return _json(200, self._documents[plain])
         if plain.split("/")[1] in ("healthz", "livez", "readyz"):
             return Response(200, b"ok", content_type="text/plain; charset=utf-8")
-        if path.startswith(_REAL_GROUPS):
+        if plain == "/" or path.startswith(_REAL_GROUPS):
             raise errors.not_implemented(f"{request.method} {unquote(path)}")
         return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
 
@@ -238,9 +238,14 @@ def _body_of(request: Request, accepted: Sequence[str] = ("", "application/json"
             + ", ".join(one for one in accepted if one),
         )
     try:
-        return json.loads(request.body)
-    except ValueError as error:
+        return json.loads(request.body, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
         raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+
+
+def _no_number(text: str) -> None:
+    """Python writes and reads NaN and Infinity, which JSON does not have."""
+    raise ValueError(f"invalid character {text[0]!r} looking for beginning of value")
 
 
 def _json(code: int, body: JSON) -> Response:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -199,13 +200,12 @@ def _read_token(token: str) -> tuple[int, str]:
 
 def parse_number(query: Query, name: str) -> int:
     """A whole number of the query, 0 when absent. Raises StatusError (400)."""
-    text = query.get(name, "")
-    if not text:
-        return 0
-    try:
-        return int(text)
-    except ValueError:
-        raise StatusError(400, "BadRequest", f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    text = query.get(name, "0")
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise StatusError(400, "BadRequest", f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    if not -(1 << 63) <= int(text) < 1 << 63:
+        raise StatusError(400, "BadRequest", f'strconv.ParseInt: parsing "{text}": value out of range')
+    return int(text)
 
 
 def parse_flag(query: Query, name: str) -> bool | None:
