@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kubernetes.client.models.v1_node import V1Node
+
 from aws_provider.finder import PROVIDER
 from cloudprovider import Listers
 from cloudprovider.helpers import node_name, provider_id_of
@@ -29,17 +31,20 @@ class NodeNames:
         self._listers = listers
 
     def by_instance(self) -> Mapping[str, str]:
-        """The name of every node that has a provider ID, by instance ID; empty without a filled
-        cache."""
+        """The name of every instance's node, by instance ID; empty without a filled cache. Of
+        several nodes with one provider ID, which a kubelet writes itself, the oldest."""
         if self._listers is None or not self._listers.has_synced():
             return {}
-        return {
-            of.rpartition("/")[2]: node_name(node)
-            for node in self._listers.nodes.list()
-            if (of := provider_id_of(node)).startswith(f"{PROVIDER}://")
-        }
+        ours = [node for node in self._listers.nodes.list() if provider_id_of(node).startswith(f"{PROVIDER}://")]
+        ours.sort(key=_age, reverse=True)
+        return {provider_id_of(node).rpartition("/")[2]: node_name(node) for node in ours}
 
     @staticmethod
     def by_convention(instance: InstanceTypeDef) -> str:
         """The name that a node of this instance has where nobody gave it another."""
         return instance.get("PrivateDnsName", "")
+
+
+def _age(node: V1Node) -> tuple[str, str]:
+    """The API server's word for it, which no kubelet can change; then the name."""
+    return str(node.metadata.creation_timestamp if node.metadata is not None else ""), node_name(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -154,6 +155,24 @@ def test_nodes_have_the_names_that_kubernetes_knows(account: Account, aws: AWS, 
     aws.set_informers(Nodes(nodes=cache))  # type: ignore[arg-type]
     aws.routes().create_route(CLUSTER, "hint", Route("", "worker-7", CIDR))
     assert aws.routes().list_routes(CLUSTER) == [Route(CIDR, "worker-7", CIDR)]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_node_with_the_provider_id_of_another_takes_no_route_of_it(
+    account: Account, aws: AWS, tables: list[str], order: int
+) -> None:
+    """A kubelet writes it itself. The host would delete the other node's route as the wrong
+    one's."""
+    instance = account.launch()
+    nodes = [node(name, provider_id(instance)) for name in ("worker-7", "a-forger")]
+    for day, one in enumerate(nodes, 1):
+        one.metadata.creation_timestamp = datetime(2026, 1, day, tzinfo=UTC)  # type: ignore[union-attr]
+    cache = Nodes(known=nodes[::order])
+    aws.set_informers(Nodes(nodes=cache))  # type: ignore[arg-type]
+    aws.routes().create_route(CLUSTER, "hint", Route("", "worker-7", CIDR))
+    assert aws.routes().list_routes(CLUSTER) == [Route(CIDR, "worker-7", CIDR)]
+    with pytest.raises(InstanceNotFound):
+        aws.routes().create_route(CLUSTER, "hint", Route("", "a-forger", "10.244.2.0/24"))
 
 
 def test_a_terminated_instance_gets_no_route(account: Account, aws: AWS, tables: list[str]) -> None:
