@@ -8,6 +8,7 @@ rule is known as ours by its description, which is the Go provider's; nobody els
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +31,8 @@ SHARED: Final = "shared"
 use. It stays."""
 
 _AGAIN_SECONDS = 1.0
+
+logger = logging.getLogger(__name__)
 
 
 @frozen(order=True)
@@ -88,11 +91,11 @@ class NodeSecurityGroups:
 
         With `keep` the instances' groups keep the Service's other rules.
 
-        Raises `CloudProviderError` when an instance has no group with the cluster's tag, and
-        `RetryError` when somebody else changed a group meanwhile.
+        Raises `CloudProviderError` when no instance has a group with the cluster's tag (one alone
+        is a warning), and `RetryError` when somebody else changed a group meanwhile.
         """
         groups = self._groups(service.cluster)
-        used = {_group_of(instance, groups, service.cluster) for instance in instances}
+        used = _groups_of(instances, groups, service.cluster)
         for group_id, group in groups.items():
             present = _ingress(group)
             wanted: set[IngressRule] = set(rules) if group_id in used else set()
@@ -130,16 +133,29 @@ class NodeSecurityGroups:
             raise
 
 
-def _group_of(instance: InstanceTypeDef, groups: Mapping[str, SecurityGroupTypeDef], cluster: str) -> str:
-    own = sorted(group.get("GroupId", "") for group in instance.get("SecurityGroups", []))
-    tagged = [group for group in own if group in groups]
-    if not tagged:
-        raise CloudProviderError(
-            f"{instance.get('InstanceId', '')} has no security group with the tag {cluster_tag(cluster)} (its "
-            f"groups: {', '.join(own) or 'none'}), so nothing can let traffic in. Tag the nodes' group, or set "
-            "manage_security_groups to false and open the node ports yourself."
+def _groups_of(
+    instances: Iterable[InstanceTypeDef], groups: Mapping[str, SecurityGroupTypeDef], cluster: str
+) -> set[str]:
+    """The groups that let traffic in to these instances: of each the first with the cluster's
+    tag."""
+    used: set[str] = set()
+    untagged: list[str] = []
+    for instance in instances:
+        own = sorted(group.get("GroupId", "") for group in instance.get("SecurityGroups", []))
+        if tagged := [group for group in own if group in groups]:
+            used.add(tagged[0])
+        else:
+            untagged.append(f"{instance.get('InstanceId', '')} (its groups: {', '.join(own) or 'none'})")
+    if untagged:
+        shown = ", ".join(untagged[:5]) + (f" and {len(untagged) - 5} more" if len(untagged) > 5 else "")
+        problem = (
+            f"{shown} has no security group with the tag {cluster_tag(cluster)}, so nothing can let "
+            "traffic in. Tag the nodes' group, or set manage_security_groups to false and open the node ports yourself."
         )
-    return tagged[0]
+        if not used:
+            raise CloudProviderError(problem)
+        logger.warning("%s", problem)  # nodes are no reason to leave the others without traffic
+    return used
 
 
 def _is_of(rule: IngressRule, service: Identity) -> bool:

@@ -443,6 +443,18 @@ def test_nodes_without_a_tagged_group(account: Account, clients: Clients, aws: A
     assert rules(account) == set()
 
 
+def test_one_node_without_a_tagged_group_spoils_no_other(
+    account: Account, aws: AWS, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, other = account.launch(), account.launch()
+    group = account.ec2.create_security_group(GroupName="other", Description="other", VpcId=account.vpc)["GroupId"]
+    account.ec2.modify_instance_attribute(InstanceId=other["InstanceId"], Groups=[group])
+    ensure(aws, service(), [node_of(good), node_of(other)])
+    assert rules(account) == {("tcp", 30080, "0.0.0.0/0", "kubernetes.io/rule/nlb/client=")}
+    assert set(listeners(account)) == {80}
+    assert f"{other['InstanceId']} (its groups: {group}) has no security group with the tag" in caplog.text
+
+
 # Deleting
 
 
