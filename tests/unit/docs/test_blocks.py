@@ -93,6 +93,13 @@ def test_an_example_is_installed_together_with_the_manager(page: Path) -> None:
     assert [command for command in own if "../.." not in command] == []
 
 
+def test_the_page_about_our_image_names_its_python() -> None:
+    dockerfile = (ROOT / "examples" / "deploy" / "image" / "Dockerfile").read_text()
+    entrypoint = r'ENTRYPOINT\s+\["(/[^"]+)"'
+    page = (ROOT / "docs" / "guides" / "container.md").read_text()
+    assert re.findall(entrypoint, page) == re.findall(entrypoint, dockerfile)
+
+
 def test_commands_can_be_read_by_a_shell() -> None:
     script = [command for block in BLOCKS if block.language == "console" for command in commands(block.text)]
     assert len(script) > 15
