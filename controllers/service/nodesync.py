@@ -5,7 +5,6 @@ balancer never has two calls at once, and fifty nodes that join together cost on
 
 from __future__ import annotations
 
-import math
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -140,8 +139,7 @@ class NodeSync:
     def resting(self, key: str) -> float:
         """Seconds until the turn of what failed for this Service; 0.0 if nothing did, or it is its
         turn. That nodes change hastens only what gives them to the load balancer."""
-        left = self._services.next_run(key) if self._services.num_requeues(key) else math.inf
-        return left if left < math.inf else 0.0
+        return self._services.resting(key)
 
     def tried(self, key: str) -> None:
         """A Service has been worked on, with success or without."""

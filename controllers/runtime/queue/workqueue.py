@@ -160,6 +160,15 @@ class WorkQueue(Generic[K]):
             due = now if item.dirty or item.due is None else item.due
             return max(due, now + self._floor if item.running else item.free_at) - now
 
+    def resting(self, key: K) -> float:
+        """The seconds until the turn of what failed; 0.0 if nothing did, or it is its turn."""
+        with self._lock:
+            now = self._keys.catch_up()
+            item = self._keys.items.get(key)
+            if item is None or item.due is None or not (item.failures or item.problem):
+                return 0.0
+            return item.due - now
+
     def num_requeues(self, key: K) -> int:
         """How often the key was added rate limited since it was last forgotten."""
         with self._lock:

@@ -147,18 +147,23 @@ def test_nodes_that_join_reach_a_load_balancer_without_hastening_its_change_that
     assert _address(bench) == "192.0.2.78"
 
 
-def test_nor_do_they_hasten_a_drift_check_that_fails(bench: Bench) -> None:
+@pytest.mark.parametrize("error", [CloudProviderError("down"), RetryError("busy", 30.0), Throttled("slow", 30.0)])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_nor_do_they_hasten_a_look_that_fails(bench: Bench, error: Exception, restarts: bool) -> None:
+    if restarts:
+        bench.start()
+        bench.forget()
     bench.clock.advance(1800.0)
-    bench.cloud.fail["get"] = CloudProviderError("down")
+    bench.cloud.fail["get"] = error
     for number in range(10, 30):
         _join(bench, number)
         bench.settle(rounds=6)
-    assert bench.cloud.count("update") == 20
+    assert bench.cloud.count("update") == (0 if restarts else 20)
     assert bench.cloud.count("get") <= 9, "after 1, 2, 4, 8, 16, 32 and then 60 s, in two minutes"
     bench.cloud.fail.clear()
     bench.forget()
     bench.settle(rounds=70)
-    assert bench.cloud.methods() == ["get"]
+    assert bench.cloud.methods() == (["get", "update"] if restarts else ["get"])
 
 
 @pytest.mark.row("S22")

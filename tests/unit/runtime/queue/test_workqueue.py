@@ -162,6 +162,34 @@ class TestLooking:
         assert queue.oldest_running() == (1.0, "b")
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_a_key_that_failed_rests_until_its_turn_whoever_adds_it_before(clock: FakeClock, named: bool) -> None:
+    queue: WorkQueue[str] = WorkQueue(
+        "q", clock=clock, metrics=Metrics(), backoff=Backoff(8.0, 8.0), chance=lambda: 0.0
+    )
+    assert queue.resting("a") == 0.0, "a key never seen"
+    queue.add_after("a", 60.0, routine=True)
+    assert queue.resting("a") == 0.0, "only time asks for it"
+    queue.add("a")
+    queue.get(0)
+    if named:
+        queue.add_after("a", 8.0, problem="later")
+    else:
+        queue.add_rate_limited("a", problem="no quota")
+    queue.done("a")
+    clock.advance(3.0)
+    queue.add("a")
+    assert queue.get(0) == "a"
+    assert queue.resting("a") == 5.0
+    queue.done("a")
+    clock.advance(5.0)
+    assert queue.get(0) == "a"
+    assert queue.resting("a") == 0.0, "it is its turn"
+    queue.forget("a")
+    queue.add_after("a", 60.0)
+    assert queue.resting("a") == 0.0, "it succeeded"
+
+
 def test_a_delay_can_be_ended_early_and_the_floor_holds_still(clock: FakeClock) -> None:
     queue: WorkQueue[str] = WorkQueue("q", clock=clock, metrics=Metrics(), floor=1.0)
     assert not queue.hasten("a"), "a key never seen"
