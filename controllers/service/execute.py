@@ -227,8 +227,7 @@ class Executor:
         assert record is not None, "it was remembered before the call"
         if certain and not later:
             record = self._records.put(key, evolve(record, state=State.UNSURE, spec=""))
-        service = self._api.write(key, service, changes.claim_patch(service, keep_note=False))
-        record = self._records.put(key, record.after(service))
+        service, record = self._claimed(key, service, record, keep_note=False)
         if certain and not later and self._cloud.look(service) is ObservedLoadBalancer.NONE:
             self._records.put(key, evolve(record, built=None))
 
@@ -243,10 +242,14 @@ class Executor:
 
     # ---- what is written on the Service
 
+    def _claimed(self, key: str, service: V1Service, record: Record, *, keep_note: bool) -> tuple[V1Service, Record]:
+        """Finalizer and claim are written; what the API server answers counts from now on."""
+        service = self._api.write(key, service, changes.claim_patch(service, keep_note=keep_note))
+        return service, self._records.put(key, record.after(service))
+
     def _write(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         service, record = _service(view), _record(view)
-        keep_note = record.state is State.CONFIRMED
-        service = self._api.write(key, service, changes.claim_patch(service, keep_note=keep_note))
+        service, record = self._claimed(key, service, record, keep_note=record.state is State.CONFIRMED)
         return self._note(key, evolve(view, service=service), record)
 
     def _note(self, key: str, view: ServiceView, record: Record) -> ServiceView:
@@ -266,7 +269,7 @@ class Executor:
         stripped = [one.name.lower() for one in step.missing & _VISIBLE if one.name]
         if stripped:
             log.warning("Service %s: another program removed its %s; added again", key, " and ".join(stripped))
-            service = self._api.write(key, service, changes.claim_patch(service, keep_note=True))
+            service, record = self._claimed(key, service, record, keep_note=True)
             if OwnedField.ADDRESS in step.missing:
                 service = self._api.write(key, service, changes.status_patch(service, record.status, None))
             restores = pacing.RESTORED.next(record.restores, self._clock.monotonic())

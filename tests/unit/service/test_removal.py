@@ -9,7 +9,7 @@ from cloudprovider.helpers import has_load_balancer_finalizer
 from controllers.runtime.api import Forbidden
 from controllers.runtime.cache import SERVICES
 from controllers.service.changes import note_of
-from tests.support.controllers import Server, nothing
+from tests.support.controllers import Raw, Server, nothing
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, raw_node, raw_service
 
@@ -209,3 +209,25 @@ def test_one_that_is_not_wanted_any_more_as_its_finalizer_is_written_is_let_go(b
     bench.settle()
     assert bench.server.services["default/late"]["metadata"]["finalizers"] == []
     assert not note_of(SERVICES.parse(bench.server.services["default/late"]))
+
+
+def test_nor_does_one_stay_that_was_put_back_in_that_moment(bench: Bench) -> None:
+    def strip(raw: Raw) -> None:
+        raw["metadata"]["finalizers"] = []
+        raw["status"] = {"loadBalancer": {}}
+
+    def change(*_: object) -> None:
+        bench.server.before = nothing
+        bench.server.set_type(KEY, "ClusterIP")
+
+    bench.server.edit(KEY, strip)
+    bench.see()
+    bench.server.before = change
+    bench.server.refuses_status = True
+    bench.work()
+    bench.server.refuses_status = False
+    bench.see(1)  # the owner's change, and not our finalizer after it
+    bench.clock.advance(1.0)
+    assert bench.work() == [KEY]
+    bench.settle()
+    assert bench.server.services[KEY]["metadata"]["finalizers"] == []
