@@ -22,7 +22,7 @@ from controllers.service import changes, pacing
 from controllers.service.changes import Note
 from controllers.service.cloud import CLOUD_ERRORS, PATIENT, ServiceCloud, TooEarly
 from controllers.service.decide import Action, ObservedLoadBalancer, OwnedField, ServiceView, Step, wanted
-from controllers.service.records import Record, State
+from controllers.service.records import Asked, Record, State
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
@@ -293,7 +293,7 @@ class Executor:
             self._api.prove_unwanted(key, view.service)
         service, unseen = record.service, record.state is State.UNSEEN
         state = State.UNSEEN if unseen else State.UNSURE
-        asked = record.asking("delete")
+        asked = {"delete": Asked("")}  # should it be wanted again, that is another thing than before
         record = evolve(record, state=state, spec="", nodes="", built=None, removing=True, looking=None, asked=asked)
         self._records.put(key, record)
         self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")

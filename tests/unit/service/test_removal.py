@@ -70,6 +70,16 @@ def test_one_that_failed_and_is_taken_back_gets_nodes_again(bench: Bench) -> Non
     assert balancer.nodes == bench.wanted_nodes()
 
 
+def test_one_that_fails_and_is_taken_back_is_ensured_at_once(bench: Bench) -> None:
+    bench.cloud.fail["delete"] = CloudProviderError("in use")
+    bench.server.set_type(KEY, "ClusterIP")
+    bench.settle(rounds=40)
+    bench.forget()
+    bench.server.set_type(KEY, "LoadBalancer")
+    bench.settle(rounds=1)
+    assert bench.cloud.methods() == ["ensure"]
+
+
 def test_one_for_a_service_that_vanished_has_gos_other_reason(bench: Bench) -> None:
     bench.cloud.fail["delete"] = CloudProviderError("in use")
     bench.server.edit(KEY, lambda raw: raw["metadata"].update(finalizers=[]))
