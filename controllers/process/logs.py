@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -162,6 +163,8 @@ def setup(
     print whole answers, Secrets included. Each message begins with `prefix`. No log call waits for
     who reads the stream; `flush` does."""
     global _handler
+    if sys.stderr is None:  # closed by who started us: lines go nowhere, and no socket gets its descriptor
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for the rest of the process
     formatter = (JSONFormatter if format == "json" else TextFormatter)(prefix)
     _handler = _Handler(stream if stream is not None else sys.stderr, formatter, verbosity)
     _take(_handler)

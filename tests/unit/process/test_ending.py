@@ -122,6 +122,20 @@ def test_once_the_signals_are_taken_the_start_does_not_heed_them() -> None:
     assert codes == []
 
 
+def test_a_program_whose_standard_error_is_closed_runs_without_a_log() -> None:
+    script = """
+import logging, os
+from controllers.process import logs
+logs.setup()
+logging.getLogger("controllers").error("nobody reads this")
+logs.flush(5)
+print(os.readlink("/proc/self/fd/2"))
+"""
+    closed = ["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, script]
+    done = subprocess.run(closed, stdout=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "/dev/null\n")
+
+
 FAILING = {
     "standard error is closed": "sys.stderr.close()",
     "the credential plugin is another user's": "os.killpg = refuse; execplugin._groups.add(12345)",
