@@ -43,7 +43,10 @@ def _operate(document: Any, kind: str, path: list[str], source: list[str], opera
     if not path or (kind in ("move", "copy") and not source):
         raise ValueError("the whole document")
     if kind == "test":
-        if not _same(_at(document, path), operation["value"]):
+        holder = _at(document, path[:-1])
+        # To the API server what is absent is null: a patch can say that nothing may be there.
+        absent = isinstance(holder, dict) and path[-1] not in holder
+        if not _same(None if absent else _at(holder, path[-1:]), operation["value"]):
             raise ValueError("a test failed")
     elif kind == "remove":
         _remove(document, path)

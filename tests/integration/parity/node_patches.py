@@ -61,6 +61,7 @@ SCENARIOS = [
                 f"{NODES}/pp-uid",
                 [
                     {"op": "test", "path": "/metadata/uid", "value": "${uid}"},
+                    {"op": "test", "path": "/spec/providerID", "value": None},
                     {"op": "add", "path": "/metadata/labels/c", "value": "d"},
                     {"op": "move", "from": "/metadata/labels/c", "path": "/metadata/labels/e"},
                     {"op": "copy", "from": "/metadata/labels/e", "path": "/metadata/labels/f"},
@@ -73,6 +74,9 @@ SCENARIOS = [
             ),
             json_patch(
                 f"{NODES}/pp-uid", [{"op": "replace", "path": "/spec/x/y", "value": 1}], compare="outcome", expect=422
+            ),
+            json_patch(
+                f"{NODES}/pp-uid", [{"op": "test", "path": "/spec/x/y", "value": None}], compare="outcome", expect=422
             ),
             json_patch(f"{NODES}/pp-uid", [{"op": "fly", "path": "/spec"}], compare="outcome"),
             json_patch(f"{NODES}/pp-uid", {"op": "add"}, compare="outcome", expect=400),

@@ -116,6 +116,9 @@ def test_json_patch() -> None:
     [
         [{"op": "test", "path": "/a", "value": 2}],
         [{"op": "test", "path": "/a", "value": True}],
+        [{"op": "test", "path": "/none", "value": 1}],
+        [{"op": "test", "path": "/none/x", "value": None}],
+        [{"op": "test", "path": "/l/2", "value": None}],
         [{"op": "add", "path": "/l/3", "value": 1}],
         [{"op": "add", "path": "/l/01", "value": 1}],
         [{"op": "move", "from": "/l", "path": "/l/0"}],
@@ -134,6 +137,12 @@ def test_json_patches_that_do_not_fit(operations: list[Any]) -> None:
     with pytest.raises(PatchError) as caught:
         json_patch({"a": 1, "l": [1, 2]}, operations)
     assert caught.value.code == 422
+
+
+def test_what_is_absent_is_null_to_a_test_of_json_patch() -> None:
+    target = {"a": {"x": None}}
+    for path in ("/none", "/a/x", "/a/none"):
+        assert json_patch(target, [{"op": "test", "path": path, "value": None}]) == target
 
 
 @pytest.mark.parametrize("same", [{"x": 1, "y": [True]}, {"y": [True], "x": 1}])

@@ -65,11 +65,21 @@ class EventStrategy(Strategy):
 
 class LeaseStrategy(Strategy):
     """Rules of leases: there is no status, a PUT must carry a resourceVersion, and may create.
-    Follows pkg/apis/coordination/validation of k8s.io/kubernetes."""
+    Follows pkg/apis/coordination/validation and pkg/registry/coordination/lease of
+    k8s.io/kubernetes, with the feature gates' defaults."""
 
     allow_create_on_update = True
     has_core_metadata = False
     allow_unconditional_update = False
+
+    def prepare_create(self, obj: JSON) -> None:
+        """Drop the fields of CoordinatedLeaderElection, which is off by default."""
+        gated = ("strategy", "preferredHolder")
+        obj["spec"] = {name: value for name, value in obj["spec"].items() if name not in gated}
+
+    def prepare_update(self, obj: JSON, old: JSON) -> None:
+        """The same."""
+        self.prepare_create(obj)
 
     def validate(self, obj: JSON) -> list[Cause]:
         """Durations and counters."""

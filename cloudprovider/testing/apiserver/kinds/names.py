@@ -111,4 +111,6 @@ def cidr_problem(text: str) -> list[str]:
         parsed = None
     if parsed is None or not re.fullmatch(r"[0-9a-fA-F.:]+/(0|[1-9][0-9]*)", text):
         return ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
+    if parsed.version == 6 and parsed.ip.ipv4_mapped is not None:
+        return ["must not have an IPv4-mapped IPv6 address"]
     return [] if parsed.ip == parsed.network.network_address else ["must not have bits set beyond the prefix length"]

@@ -55,7 +55,9 @@ class ServiceStrategy(Strategy):
         """What the API fills in at every write."""
         spec: JSON = {"type": "ClusterIP", "sessionAffinity": "None", **obj["spec"]}
         if spec["sessionAffinity"] == "ClientIP":
-            spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
+            given = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
+            if given.get("timeoutSeconds") is None:
+                spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
         else:
             spec.pop("sessionAffinityConfig", None)
         if spec.get("ports"):
