@@ -13,7 +13,6 @@ import urllib3
 from kubernetes.client.api.core_v1_api import CoreV1Api
 from kubernetes.client.exceptions import ApiException
 from kubernetes.client.models.v1_node import V1Node
-from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.kube_config import new_client_from_config
 
 from cloudprovider.commands.failure import Failure
@@ -61,8 +60,12 @@ def silence(kubeconfig: str, name: str) -> None:
 def _asked(kubeconfig: str, call: Callable[[CoreV1Api], object]) -> object:
     untyped: Any = new_client_from_config
     try:
-        return call(CoreV1Api(untyped(kubeconfig)))
+        api = CoreV1Api(untyped(kubeconfig))
+    except Exception as error:
+        raise NotDone(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+    try:
+        return call(api)
     except ApiException as error:  # its text has the headers of the answer
         raise NotDone(f"the API server answered {error.status} {error.reason}", error.status or 0) from error
-    except (OSError, ValueError, ConfigException, urllib3.exceptions.HTTPError) as error:
+    except (OSError, ValueError, urllib3.exceptions.HTTPError) as error:
         raise NotDone(f"{type(error).__name__}: {error}") from error

@@ -172,6 +172,16 @@ def test_the_node_is_taken_from_its_cluster(run: Run, tmp_path: Path) -> None:
     assert "node web-1 cannot be read" in problems(report)[0]
 
 
+@pytest.mark.parametrize("content", ["a: [b\n", "[]", "x", "current-context: a\ncontexts: 5\n", "\0"])
+def test_a_file_that_is_no_kubeconfig_is_told(run: Run, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(content)
+    code, report = run("--node=web-1", f"--kubeconfig={path}")
+    assert code == 1
+    (problem,) = problems(report)
+    assert problem.startswith(f"node web-1 cannot be read from the cluster of {path}: ")
+
+
 @pytest.mark.parametrize(
     ("given", "what"),
     [
