@@ -7,8 +7,8 @@ takes `FALLS` failures in a row to leave, and one success to come back.
 
 from __future__ import annotations
 
-import http.client
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +27,7 @@ TIMEOUT = 1.0
 FALLS = 2
 """Failures in a row that make a healthy target unhealthy."""
 _WORKERS = 32
+_LINE = 1024
 
 log = logging.getLogger(__name__)
 
@@ -66,15 +67,25 @@ def probes_of(balancers: Sequence[LoadBalancer], machines: Mapping[str, Machine]
 
 
 def http_check(address: str, check: HealthCheck) -> bool:
-    """Whether GET http://ADDRESS:port/path answers 200 within `TIMEOUT` seconds."""
-    connection = http.client.HTTPConnection(address, check.port, timeout=TIMEOUT)
+    """Whether GET http://ADDRESS:port/path answers 200 within `TIMEOUT` seconds, drop by drop or
+    not."""
+    until = time.monotonic() + TIMEOUT
+    head = f"Host: {address}:{check.port}\r\nConnection: close\r\nUser-Agent: localcloud-health"
+    request = f"GET {check.path} HTTP/1.1\r\n{head}\r\n\r\n"
+    line = b""
     try:
-        connection.request("GET", check.path, headers={"Connection": "close", "User-Agent": "localcloud-health"})
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
+        with socket.create_connection((address, check.port), TIMEOUT) as connection:
+            connection.sendall(request.encode())
+            while b"\n" not in line and len(line) < _LINE:
+                connection.settimeout(max(0.001, until - time.monotonic()))
+                part = connection.recv(_LINE)
+                if not part:
+                    break
+                line += part
+    except OSError:
         return False
-    finally:
-        connection.close()
+    words = line.partition(b"\n")[0].split()
+    return words[1:2] == [b"200"] and words[0].startswith(b"HTTP/")
 
 
 class HealthMonitor:

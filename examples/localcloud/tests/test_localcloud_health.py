@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
-from localcloud.health import HealthMonitor, Probe, TargetHealth, probes_of
+from localcloud.health import TIMEOUT, HealthMonitor, Probe, TargetHealth, http_check, probes_of
 from localcloud.model import HealthCheck, LoadBalancer, Machine
 
 CHECK = HealthCheck(port=10256)
@@ -174,3 +178,43 @@ def test_its_thread_goes_on_after_a_round_that_failed(caplog: pytest.LogCaptureF
     assert told.wait(10)
     monitor.close()
     assert "health: a round failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "healthy"),
+    [
+        ([b"HTTP/1.1 200 OK\r\n\r\n"], True),
+        ([b"HTTP/1.0 200", b"\r\n"], True),
+        ([b"HTTP/1.1 503 Service Unavailable\r\n\r\n"], False),
+        ([b"HTTP/1.1 2000\r\n"], False),
+        ([b"200 OK\r\n"], False),
+        ([b""], False),
+        ([b"x"] * 20, False),  # drop by drop
+    ],
+)
+def test_what_a_target_answers_and_no_longer_than_it_may(answer: Sequence[bytes], healthy: bool) -> None:
+    """One that drips its answer would hold up the checks of all load balancers."""
+    done = threading.Event()
+
+    def serve(listening: socket.socket) -> None:
+        with listening.accept()[0] as connection, suppress(OSError):
+            connection.recv(4096)
+            for part in answer:
+                connection.sendall(part)
+                if len(answer) > 2:
+                    done.wait(0.4)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, args=[listening])
+        thread.start()
+        began = time.monotonic()
+        assert http_check("127.0.0.1", HealthCheck(port=listening.getsockname()[1])) is healthy
+        assert time.monotonic() - began < 4 * TIMEOUT
+        done.set()
+        thread.join()
+    assert not http_check("127.0.0.1", HealthCheck(port=port_of_nobody()))
+
+
+def port_of_nobody() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        return int(closed.getsockname()[1])
