@@ -78,11 +78,10 @@ class _Working(Generic[K]):
         if not drained:
             seconds, key = self._queue.oldest_running()
             logger.warning(
-                "%s: the work did not end within %.3g s; %s is worked on since %.3g s, %d keys wait",
+                "%s: the work did not end within %.3g s; %s%d keys wait",
                 self._queue.name,
                 timeout,
-                key,
-                seconds,
+                f"{key} is worked on since {seconds:.3g} s, " if key is not None else "",
                 len(self._queue),
             )
             self._queue.shut_down(drain=False)

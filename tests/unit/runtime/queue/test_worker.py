@@ -385,3 +385,14 @@ class TestHealth:
         bench.clock.advance(1_000)
         assert worker.health() == ("Nodes", True, "0 keys wait, the longest run takes 0.0 s, 1 parked")
         call.set_result(None)
+
+
+def test_a_drain_that_ends_before_a_waiting_key_is_taken_says_so(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = bench.worker()
+    worker.start()
+    monkeypatch.setattr(bench.queue, "wait_drained", lambda _timeout: False)
+    monkeypatch.setattr(type(bench.queue), "__len__", lambda _queue: 2)
+    assert not worker.stop(0.0)
+    assert "Nodes: the work did not end within 0 s; 2 keys wait" in caplog.messages
