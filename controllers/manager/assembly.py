@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 LOG_SECONDS = 5.0
 """Seconds between two lines about what is waited for."""
 _SOON = 1.0  # seconds that the first listing of a large cluster takes
-_AFTER_DRAIN = 3.0  # seconds of the drain kept for what follows the controllers' own: last Events, informers
+_AFTER_DRAIN = 3.0  # seconds of the drain, half of it at most, for what follows the controllers' own: last Events
 
 
 class Assembly:
@@ -152,7 +152,7 @@ class Assembly:
             cloud=cloud,
             metrics=self.metrics,
             clock=self.clock,
-            drain=max(0.0, self.drain - _AFTER_DRAIN),
+            drain=self.drain - min(_AFTER_DRAIN, self.drain / 2),
         )
 
     def construct(self, context: Context) -> list[Built]:

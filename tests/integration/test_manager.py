@@ -364,6 +364,23 @@ def test_a_key_whose_work_does_not_end_is_work_left_behind(
     assert "nothing left behind" not in caplog.text
 
 
+@pytest.mark.parametrize(("given", "left"), [(30.0, 27.0), (2.0, 1.0), (0.0, 0.0)])
+def test_controllers_drain_for_at_least_half_of_the_time(
+    embedded: EmbeddedAPIServer, start: Start, given: float, left: float
+) -> None:
+    seen: list[float] = []
+
+    def construct(context: Context) -> Idle:
+        seen.append(context.drain)
+        return Idle()
+
+    entries = [ControllerEntry(name="idle", construct=construct)]
+    run = start(None, given=options(shutdown_drain_timeout=given), catalog=entries)
+    eventually(lambda: seen)
+    run.end()
+    assert seen == [left]
+
+
 class _Bare(Interface):
     def provider_name(self) -> str:
         return "bare"
