@@ -14,7 +14,7 @@ import html
 import json
 import re
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
 from cloudprovider.internal.redaction import redact
@@ -223,14 +223,16 @@ def forms(value: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def safe_cause(error: BaseException, data: bytes | None) -> tuple[str, BaseException]:
+def safe_cause(
+    error: BaseException, data: bytes | None, values: Callable[[bytes], frozenset[str]] = config_values
+) -> tuple[str, BaseException]:
     """What may be shown of `error`: a one-line text, and an exception that may be chained and
-    logged with its traceback.
+    logged with its traceback. `values` says what of the config `data` is hidden.
 
     The exception is `error` itself unless its text, or that of an exception it is chained to,
     quotes `data`, or shows what looks like a credential.
     """
-    hidden = Mask(config_values(data) if data else ())
+    hidden = Mask(values(data) if data else ())
     text = redact(hidden.apply(f"{type(error).__name__}: {error}"))
     chain = traceback.TracebackException.from_exception(error)
     whole = "".join(chain.format())

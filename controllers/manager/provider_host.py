@@ -12,7 +12,7 @@ from attrs import evolve
 
 from cloudprovider import CloudConfig, Interface, RegistryError, StopSignal, get_cloud_provider
 from cloudprovider.checks.provider import capability_problems, interface_problems
-from cloudprovider.internal.masking import safe_cause
+from cloudprovider.internal.masking import safe_cause, secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import home_of, raised_at
 from cloudprovider.loading.plugins import intruders
@@ -182,7 +182,8 @@ class ProviderHost:
 
     def _not_initialised(self, error: BaseException) -> ProviderUnusable:
         own = error.__cause__ if isinstance(error, CallFailed) and error.__cause__ is not None else error
-        text, cause = safe_cause(own, self._secrets)
+        # Of the cloud, mostly: its address helps. Only a factory quotes lines of the config.
+        text, cause = safe_cause(own, self._secrets, secret_values)
         where = raised_at(own, home_of(type(self._provider).__module__))
         at = f" ({where})" if where else ""
         failure = ProviderUnusable(f"cloud provider {self.cloud.provider_name} could not be initialised: {text}{at}.")

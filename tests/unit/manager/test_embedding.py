@@ -83,6 +83,14 @@ def test_calls_and_secrets_are_as_in_the_manager(kubeconfig: str) -> None:
     assert "hunter-twenty-two" not in str(caught.value)
 
 
+def test_a_cloud_that_does_not_answer_at_the_start_is_named(kubeconfig: str) -> None:
+    config = CloudConfig("cloud.yaml", b"endpoint: https://api.cloud.example/v1\ntoken: hunter-twenty-two\n")
+    error = CloudProviderError("no answer from https://api.cloud.example/v1 with hunter-twenty-two")
+    with pytest.raises(ManagerError) as caught, hosting(Tiny(error=error), kubeconfig, config=config):
+        pytest.fail("the body has run")
+    assert "no answer from https://api.cloud.example/v1 with ***" in str(caught.value)
+
+
 def test_without_an_api_server_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ClientConfigError), hosting(Tiny()):
