@@ -77,8 +77,10 @@ class ServerTLS:
         if (pair, ca) == (self._pair, self._ca):
             return
         self._context = self._made(pair, ca)
+        changed = [f"certificate ({self._pairs.name})"] if pair != self._pair else []
+        changed += [f"client CA ({self._authorities.name})"] if ca != self._ca else []
         self._pair, self._ca = pair, ca
-        log.info("HTTPS: new connections get the changed certificate or client CA")
+        log.info("HTTPS: new connections use the %s", " and the ".join(changed))
 
     def run(self, stop: StopSignal) -> None:
         """Look until stopped; what `load` does is waited for."""

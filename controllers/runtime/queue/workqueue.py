@@ -258,7 +258,7 @@ class WorkQueue(Generic[K]):
             self._closed = True
             dropped = self._keys.close(drain)
             if dropped:
-                logger.info("queue %s: shut down; %d waiting or delayed keys dropped", self.name, dropped)
+                logger.info("queue %s: shut down; keys that were to run later: %d", self.name, dropped)
             self._waiters.wake_all()
             self._drained.notify_all()
 

@@ -79,7 +79,8 @@ def test_new_files_are_served_from_the_next_look_on(files: Files, caplog: pytest
         assert files.served() == "first"
         files.tls.look()
     assert files.served() == "second"
-    assert len(caplog.records) == 1
+    [line] = caplog.messages
+    assert line.startswith("HTTPS: new connections use the certificate (")
 
 
 @pytest.mark.parametrize("broken", ["another key", "half", "empty", "missing", "text", "encrypted"])
@@ -134,12 +135,15 @@ def test_a_client_certificate_is_asked_for_checked_and_not_required(files: Files
         shake(files.tls, trusting(files.authority.pem, server))
 
 
-def test_another_client_ca_counts_from_the_next_look_on(files: Files) -> None:
+def test_another_client_ca_counts_from_the_next_look_on(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     other = Authority("clients")
     certificate = other.client_files(files.folder, "ann")
     files.ca.write_bytes(other.pem)
     files.tls.look()
     assert shake(files.tls, trusting(files.authority.pem, certificate))[1].getpeercert()
+    [line] = caplog.messages
+    assert line.startswith("HTTPS: new connections use the client CA (")
 
 
 @pytest.mark.parametrize("broken", ["missing", "text"])

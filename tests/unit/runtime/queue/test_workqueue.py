@@ -140,7 +140,7 @@ class TestShutDown:
         queue.shut_down(drain=True)
         queue.shut_down(drain=False)
         queue.shut_down(drain=False)
-        assert caplog.messages == ["queue nodes: shut down; 1 waiting or delayed keys dropped"] * 2
+        assert caplog.messages == ["queue nodes: shut down; keys that were to run later: 1"] * 2
 
 
 class TestLooking:
