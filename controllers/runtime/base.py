@@ -99,6 +99,9 @@ class ControllerBase:
     def _begin(self) -> None:
         """Called once the informers have listed, before anything is worked on."""
 
+    def _finish(self) -> None:
+        """Called when it is time to stop: what it adds to a queue is still worked on."""
+
     def run(self, stop: StopSignal) -> None:
         """Work until `stop` is set, then finish what is under way and return. Blocks; call it once.
 
@@ -113,6 +116,7 @@ class ControllerBase:
             drain_timeout=self._drain_timeout,
             clock=self._clock,
             begin=self._begin,
+            finish=self._finish,
             periodic=self._periodic,
         )
 

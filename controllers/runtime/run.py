@@ -87,13 +87,15 @@ def run_until(
     drain_timeout: float,
     clock: Clock,
     begin: Callable[[], None] | None = None,
+    finish: Callable[[], None] | None = None,
     periodic: Sequence[Periodic] = (),
 ) -> None:
     """Work until `stop` is set, then finish what is under way and return. Blocks; once for workers.
 
     Registers the handlers, waits for their informers' first listings, calls `begin` and starts
-    workers and periodic actions. Then `drain_timeout` seconds are the bound for the keys that wait,
-    and the Events get what is left of it, a second at least. An `Attentive` stop hears of it."""
+    workers and periodic actions. When `stop` is set, `finish` is called: what it queues is worked
+    on. Then `drain_timeout` seconds are the bound for the keys that wait, and the Events get what
+    is left of it, a second at least. An `Attentive` stop hears of it."""
     first_round = _FirstRound(len(periodic), stop.begins() if isinstance(stop, Attentive) else _nothing)
     ended = ClockEvent(clock)
     tickers = [
@@ -118,6 +120,8 @@ def run_until(
         first_round.ran()
         log.info("%s is running", component)
         stop.wait()
+        if finish is not None:
+            finish()
     except BaseException:
         # Raised at once, without waiting: the caller has to know.
         log.critical("%s died", component, exc_info=True)

@@ -28,9 +28,10 @@ from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
 from controllers.service.secondlook import SecondLook
 from controllers.service.targets import TargetSet
-from controllers.service.triggers import NodeTriggers, ServiceTriggers
+from controllers.service.triggers import DELETED, NodeTriggers, ServiceTriggers
 
 if TYPE_CHECKING:
+    from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.metrics import Metrics
@@ -79,7 +80,8 @@ class ServiceController(ControllerBase):
         turns: TurnLanes[Any] = TurnLanes(_namespace, max(1, syncs - syncs // 4))
         queue, node_queue = self._queue("service", backoff=_BACKOFF, floor=_FLOOR, lanes=turns), self._queue("node")
         again = self._queue("second-look", backoff=_BACKOFF)
-        records = Records()
+        self._services = queue
+        self._records = records = Records()
         own_metrics = ServiceMetrics(self._metrics, records)
         targets = TargetSet(nodes.lister, options.ready_nodes_only)
         sync = NodeSync(
@@ -148,6 +150,21 @@ class ServiceController(ControllerBase):
         )
         log.warning("%s", message)
         self._recorder.event(KUBE_SYSTEM, "Warning", "DefaultClusterName", message)
+
+    def _finish(self) -> None:
+        # No finalizer keeps them for the next process: it was removed by hand, or the API server
+        # deleted the Service at the same moment in which it was added.
+        for key in self._records.vanished(self._lister):
+            self._services.add(key, DELETED)
+
+    def run(self, stop: StopSignal) -> None:
+        super().run(stop)
+        for key in self._records.vanished(self._lister):
+            log.error(
+                "Service %s is gone, and its load balancer may still be in the cloud: no other process deletes it. "
+                "Delete it there",
+                key,
+            )
 
 
 def _namespace(key: str) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
     from kubernetes.client.models.v1_service import V1Service
 
+    from controllers.runtime.cache import Lister
     from controllers.service.targets import Targets
 
 
@@ -189,6 +190,14 @@ class Records:
                     targets.cover(record.nodes) or record.needs_no_targets or (record.built is None and resting(key))
                 )
             ]
+
+    def vanished(self, services: Lister[V1Service]) -> list[str]:
+        """The keys of load balancers that may be in the cloud, and whose Service is gone."""
+        with self._lock:
+            records = [(key, record) for key, record in self._records.items() if not record.state.deleted]
+        return [
+            key for key, record in records if (service := services.get(key)) is None or uid_of(service) != record.uid
+        ]
 
     def __contains__(self, key: str) -> bool:
         with self._lock:

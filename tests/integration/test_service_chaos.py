@@ -74,7 +74,11 @@ class Users:
         self.api.patch(self._path(), {"spec": {"type": kind}})
 
     def _delete(self) -> None:
-        self.api.delete(self._path())
+        """As it was seen: otherwise kube-apiserver removes an object at once although a finalizer
+        came on after it looked for one."""
+        path = self._path()
+        if (seen := self.api.find(path)) is not None:
+            self.api.delete(path, version=seen["metadata"]["resourceVersion"])
 
     def _node(self) -> None:
         name = f"node-{self.dice.randint(1, 6)}"

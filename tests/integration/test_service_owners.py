@@ -8,13 +8,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cloudprovider import Interface, LoadBalancer
-from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from cloudprovider.testing.waiting import eventually
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
@@ -197,3 +198,29 @@ def test_an_operator_that_owns_all_annotations_gets_its_way(api: Cluster, cloud:
     # The claim, the note, and once what is put back after a minute.
     assert 1 <= writes[0] <= 3
     assert cloud.calls.count("ensure_load_balancer") == 1
+
+
+def _address_of(api: Cluster, name: str) -> list[str]:
+    return addresses(api.get(f"{SERVICES}/{name}"))
+
+
+@EMBEDDED
+def test_a_deletion_that_no_finalizer_reminds_of_is_tried_once_more_at_the_end(
+    api: Cluster, cloud: FakeCloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next process cannot know of it."""
+    for name in ("ends", "stays"):
+        api.create(SERVICES, lb_service(name))
+    fault = cloud.faults.on("ensure_load_balancer_deleted", raises())
+    with _running(api.kubeconfig, cloud):
+        for name in ("ends", "stays"):
+            eventually(partial(_address_of, api, name))
+            api.delete(f"{SERVICES}/{name}")
+            api.patch(f"{SERVICES}/{name}", {"metadata": {"finalizers": None}})
+        eventually(lambda: len(cloud.calls.log("ensure_load_balancer_deleted")) >= 4)  # the next try is seconds away
+        fault.remove()
+        cloud.faults.on("ensure_load_balancer_deleted", raises(), key="default/stays")
+    assert [one.service for one in cloud.console.load_balancers()] == ["default/stays"]
+    told = [line for line in caplog.messages if "no other process" in line]
+    assert len(told) == 1
+    assert "Service default/stays is gone" in told[0]

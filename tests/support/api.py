@@ -119,8 +119,11 @@ class API:
     def patch(self, path: str, body: object, content_type: str = MERGE) -> JSON:
         return self._must("PATCH", path, body, content_type)
 
-    def delete(self, path: str) -> None:
-        status, answer = self.request("DELETE", path)
+    def delete(self, path: str, version: str = "") -> None:
+        """Delete the object, if it is there; with a `version` only if it is this one."""
+        status, answer = self.request(
+            "DELETE", path, {"preconditions": {"resourceVersion": version}} if version else None
+        )
         if status >= 400 and status != 404:
             raise Refused("DELETE", path, status, answer)
 

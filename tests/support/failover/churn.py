@@ -72,7 +72,10 @@ class ServiceChurn(Repeating):
         self.api.patch(self._service_path(), {"spec": {"ports": ports}})
 
     def _end(self) -> None:
-        self.api.delete(self._service_path())
+        # As it was seen, see test_service_chaos.py.
+        path = self._service_path()
+        if (seen := self.api.find(path)) is not None:
+            self.api.delete(path, version=seen["metadata"]["resourceVersion"])
 
 
 class Churn(ServiceChurn):
