@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError
 
 from aws_provider.clients import Clients
 from aws_provider.errors import error_code
+from aws_provider.healthcheck import KUBE_PROXY_PORT
 from aws_provider.plan import EVERYONE, Identity, Plan
 from aws_provider.tags import cluster_tag
 from cloudprovider import CloudProviderError, RetryError
@@ -28,7 +29,8 @@ CLIENT_RULE: Final = "kubernetes.io/rule/nlb/client"
 HEALTH_RULE: Final = "kubernetes.io/rule/nlb/health"
 SHARED: Final = "shared"
 """In place of a load balancer's name: the rule is for a port that several Services' health checks
-use. It stays."""
+use. It goes when no target group is checked there; kube-proxy's stays."""
+_SHARED_RULE: Final = f"{HEALTH_RULE}={SHARED}"
 
 _AGAIN_SECONDS = 1.0
 
@@ -103,6 +105,8 @@ class NodeSecurityGroups:
             # One that goes may be in the way of one that differs in its description alone.
             keys = {rule.key for rule in present - revoke}
             self._change(group_id, revoke, {rule for rule in wanted if rule.key not in keys})
+            if not keep:
+                self._sweep(group_id, present - wanted)
 
     def remove(self, service: Identity) -> None:
         """Take away every rule of the Service. None there is fine."""
@@ -113,6 +117,21 @@ class NodeSecurityGroups:
         return any(
             _is_of(rule, service) for group in self._groups(service.cluster).values() for rule in _ingress(group)
         )
+
+    def _sweep(self, group: str, rules: Collection[IngressRule]) -> None:
+        """Take away those that are for health checks on a port that users chose, and that no target
+        group is checked on any more: a group has room for few rules."""
+        chosen = {rule for rule in rules if rule.description == _SHARED_RULE and rule.port != KUBE_PROXY_PORT}
+        if chosen and (unused := self._unused(chosen)):
+            self._change(group, unused, set())
+            # A Service that came to use one meanwhile has seen the rule, and made none.
+            self._change(group, set(), unused - self._unused(unused))
+
+    def _unused(self, rules: Collection[IngressRule]) -> set[IngressRule]:
+        """Those for a port that no target group is checked on, whoever made it."""
+        pages = self.clients.elb.get_paginator("describe_target_groups").paginate(PaginationConfig={"PageSize": 400})
+        ports = {group.get("HealthCheckPort") for page in pages for group in page["TargetGroups"]}
+        return {rule for rule in rules if str(rule.port) not in ports}
 
     def _groups(self, cluster: str) -> Mapping[str, SecurityGroupTypeDef]:
         """The groups with the cluster's tag, by ID."""

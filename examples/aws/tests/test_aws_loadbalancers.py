@@ -217,6 +217,41 @@ def test_protocols(account: Account, aws: AWS) -> None:
     assert tls.certificates == [CERTIFICATE]
 
 
+def test_a_port_that_users_chose_for_health_checks_is_open_as_long_as_one_is_checked_there(
+    account: Account, aws: AWS
+) -> None:
+    """Otherwise whoever changes the annotation again and again fills the nodes' security group, and
+    no load balancer can be built any more."""
+    nodes = [node_of(account.launch())]
+    other = service(port(81), uid=UID.replace("0f", "1f"), annotations={"healthcheck-port": "9003"})
+    for number in (9001, 9002, 9003):
+        ensure(aws, service(annotations={"healthcheck-port": str(number)}), nodes)
+    ensure(aws, other, nodes)
+    assert {rule[1] for rule in rules(account)} == {30080, 30081, 9003}
+    aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, service())
+    assert {rule[1] for rule in rules(account)} == {30081, 9003}, "the other one is checked there"
+    aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, other)
+    assert rules(account) == set()
+
+
+def test_a_rule_that_a_service_needs_since_it_was_found_unused_comes_back(account: Account, aws: AWS) -> None:
+    nodes = [node_of(account.launch())]
+    ensure(aws, service(annotations={"healthcheck-port": "9001"}), nodes)
+    other = service(port(81), uid=UID.replace("0f", "1f"), annotations={"healthcheck-port": "9001"})
+    revoke, security = aws.clients.ec2.revoke_security_group_ingress, []
+
+    def late(**arguments: Any) -> Any:
+        if arguments["IpPermissions"][0]["FromPort"] == 9001 and not security:
+            security.append(True)
+            ensure(aws, other, nodes)  # it sees the rule, and makes none
+        return revoke(**arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aws.clients.ec2, "revoke_security_group_ingress", late)
+        aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, service())
+    assert {rule[1] for rule in rules(account)} == {30081, 9001}
+
+
 def test_a_certificate_turns_the_listener_into_tls_in_place(account: Account, aws: AWS) -> None:
     """moto refuses to change a listener to TLS, which AWS does."""
     ensure(aws, service())
