@@ -45,7 +45,8 @@ _PEM = re.compile(r"-----(?:BEGIN|END)[^-\n]*-----")
 # secret: token-file.
 _SECRET_NAME = re.compile(
     r"(?i)passw|passphrase|(?:^|[_.-])pass$|pwd|secret|token|credential|private|signature|cookie|bearer|jwt"
-    r"|(?:api|access|account|auth|encryption|signing|shared|storage|subscription|master|hmac)[_.-]?key"
+    r"|(?:^|[./])keys?$|(?:api|access|account|application|auth|client|consumer|encryption|session|signing|ssh|shared"
+    r"|storage|subscription|master|hmac)[_.-]?key"
 )
 _LAST_WORD = re.compile(r"(?:^|[_.\-/]|(?<=[a-z0-9])(?=[A-Z]))([A-Za-z]+)$")
 _SPOKEN_OF = re.compile(
@@ -132,7 +133,7 @@ def secret_values(data: bytes) -> frozenset[str]:
     """The values of a config file that are secret by their setting's name or by their looks. Pure.
 
     A password in a URL is one, whatever the setting. Settings' names are left."""
-    text = _SECTION.sub("", _COMMENT.sub("", data.decode("utf-8", errors="replace")))
+    text = _SECTION.sub("", _COMMENT.sub("", data.decode("utf-8-sig", errors="replace")))
     found: set[str] = {password for _, password in _USERINFO.findall(text)}
     names: set[str] = set()
     for name, value in _settings(text):

@@ -157,6 +157,13 @@ def test_masking_looks_at_each_place_a_bounded_number_of_times() -> None:
         (SECRET, SECRET),
         (f"anything: {SECRET}", SECRET),
         ("apiToken: correcthorsebatterystaple", "correcthorsebatterystaple"),
+        ("key: correcthorse", "correcthorse"),
+        ('{"auth": {"key": "correcthorse"}}', "correcthorse"),
+        ("cloud.keys = correcthorse", "correcthorse"),
+        ("consumer_key=correcthorse", "correcthorse"),
+        ("applicationKey: correcthorse", "correcthorse"),
+        ("session-key: correcthorse", "correcthorse"),
+        ("\ufeffpassword=correcthorse", "correcthorse"),
         ('password: "two words"', "two words"),
         ("password: two words", "two words"),
         ("password: 'it''s'", "it's"),
@@ -190,6 +197,8 @@ floating-network: 5b2c3f5e-0d8c-4a0e-9a6b-6c8f2f3d1e77
 token-url: https://cloud.example/Token1
 secret-name: cloud-Config1
 password-file: /etc/Secret1/password
+client-key-file: /etc/Secret1/key
+label_key: example.com/zone
 nodes: [worker-1, worker-2]
 max_tokens: 4096
 timeout: 30s
