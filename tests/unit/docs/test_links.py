@@ -16,16 +16,17 @@ DOCS = ROOT / "docs"
 
 def broken(page: Path) -> list[str]:
     found = []
-    for number, line in enumerate(without_code(page.read_text()).splitlines(), 1):
-        for link in LINK.findall(line):
-            if re.match(r"[a-z]+:", link):
-                continue
-            target, _, anchor = link.partition("#")
-            path = Path(os.path.normpath(page.parent / target)) if target else page
-            if not path.exists():
-                found.append(f"{number}: {link}: no such file")
-            elif anchor and anchor not in anchors(path.read_text()):
-                found.append(f"{number}: {link}: no such heading")
+    text = without_code(page.read_text())
+    for match in LINK.finditer(text):  # also where its words stand on two lines
+        number, link = text.count("\n", 0, match.end()) + 1, match[1]
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        path = Path(os.path.normpath(page.parent / target)) if target else page
+        if not path.exists():
+            found.append(f"{number}: {link}: no such file")
+        elif anchor and anchor not in anchors(path.read_text()):
+            found.append(f"{number}: {link}: no such heading")
     return found
 
 
