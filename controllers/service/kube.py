@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from cloudprovider.internal.backoff import Backoff
-from controllers.runtime.api import ApiError, ObjectNotFound, RestClient
-from controllers.runtime.cache import NODES, SERVICES, MalformedObject, split_key, uid_of
+from controllers.runtime.api import ApiError, ObjectNotFound, RestClient, ServerError
+from controllers.runtime.cache import NODES, SERVICES, Garbled, MalformedObject, Resource, list_meta, split_key, uid_of
 from controllers.runtime.clock import Clock, wait_for
 from controllers.runtime.write import ObjectReplaced, Patch, patch
 from controllers.service.changes import wants_load_balancer_from_us
@@ -89,7 +89,7 @@ class ServiceAPI:
         if present.nodes or may_be_empty or self._clock.monotonic() - self._proved_empty < _PROOF_LASTS:
             return present
         nodes: list[V1Node] = []
-        for raw in self._list(NODES.path(), {}):
+        for raw in self._list(NODES, NODES.path(), {}):
             try:
                 nodes.append(NODES.parse(raw))
             except MalformedObject as error:
@@ -104,12 +104,17 @@ class ServiceAPI:
 
     def _named(self, key: str) -> list[dict[str, Any]]:
         namespace, name = split_key(key)
-        return self._list(SERVICES.path(namespace), {"fieldSelector": f"metadata.name={name}"})
+        return self._list(SERVICES, SERVICES.path(namespace), {"fieldSelector": f"metadata.name={name}"})
 
-    def _list(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
+    def _list(self, resource: Resource[Any], path: str, query: dict[str, str]) -> list[dict[str, Any]]:
         # Without a resourceVersion: etcd's quorum answers, and no more permissions are needed than
-        # for the watch.
-        items: list[dict[str, Any]] = self._rest.get(path, query=query).get("items") or []
+        # for the watch. A proxy's page must not pass for an empty list.
+        answer = self._rest.get(path, query=query)
+        try:
+            list_meta(resource.kind, answer.get("kind"), answer["metadata"].get("resourceVersion"), "")
+            items: list[dict[str, Any]] = answer["items"] or []
+        except (Garbled, AttributeError, KeyError, TypeError) as error:
+            raise ServerError(f"the answer is no {resource.kind}List", status=200, method="GET", path=path) from error
         return items
 
 

@@ -7,6 +7,7 @@ Read first: `watch.py`, `store.py`, `informer.py`, `handlers.py`. Imports the wi
 """
 
 from cloudprovider.helpers.objects import key_of, uid_of
+from controllers.runtime.cache.decoding import Garbled, list_meta
 from controllers.runtime.cache.factory import InformerFactory
 from controllers.runtime.cache.informer import Registration
 from controllers.runtime.cache.listing import quorum_list
@@ -30,6 +31,7 @@ __all__ = [
     "PERSISTENT_VOLUMES",
     "SERVICES",
     "Derived",
+    "Garbled",
     "InformerFactory",
     "Lister",
     "MalformedObject",
@@ -38,6 +40,7 @@ __all__ = [
     "T",
     "is_newer",
     "key_of",
+    "list_meta",
     "quorum_list",
     "split_key",
     "uid_of",

@@ -91,6 +91,30 @@ def test_a_read_that_fails_proves_nothing(bench: Bench) -> None:
         bench.api.prove_gone(KEY, "former")
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        [],
+        "maintenance",
+        {"kind": "Status", "status": "Success", "metadata": {}},
+        {"kind": "ServiceList", "metadata": {"resourceVersion": "7"}},
+        {"kind": "ServiceList", "metadata": {}, "items": []},
+        {"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": []},
+    ],
+)
+def test_nor_does_an_answer_that_is_no_list(bench: Bench, answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway before the API server may answer 200 to everything while it is being repaired."""
+    monkeypatch.setattr(bench.server, "get", lambda path, *, query=None, timeout=None: answer)
+    for asked in (
+        lambda: bench.api.prove_gone(KEY, "uid-web"),
+        lambda: bench.api.newest(KEY, service()),
+        lambda: bench.api.confirmed(NOTHING, may_be_empty=False),
+    ):
+        with pytest.raises(ServerError, match=r"is no (Service|Node)List"):
+            asked()
+
+
 def test_an_empty_cache_is_believed_after_the_api_server_agrees(bench: Bench) -> None:
     bench.server.put(excluded("n1"))
     assert bench.api.confirmed(NOTHING, may_be_empty=False) is NOTHING
