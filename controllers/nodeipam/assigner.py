@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from controllers.nodeipam.changes import NodeFacts, assignment, facts_of, facts_of_raw
-from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound, ObjectNotFound, RestClient
+from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound, ObjectNotFound, RestClient, ServerError
 from controllers.runtime.cache import NODES, Lister, is_newer, key_of, quorum_list, uid_of
 from controllers.runtime.write import EventRecorder, ObjectReplaced, Reference, patch
 
@@ -178,6 +178,12 @@ class Assigner:
             found: dict[str, Any] = self.rest.get(NODES.path(name=name))
         except ObjectNotFound:
             return None
+        try:
+            is_node = found["metadata"]["name"] == name and found["metadata"]["uid"]
+        except (KeyError, TypeError):
+            is_node = False
+        if not is_node:  # a proxy's page must not pass for another node of that name
+            raise ServerError("the answer is no Node", status=200, method="GET", path=NODES.path(name=name))
         return found
 
     def gone(self, uid: str, name: str) -> None:

@@ -185,6 +185,28 @@ def test_a_range_returns_only_when_a_quorum_read_says_that_the_node_is_gone() ->
     assert leader.metrics.value("node_ipam_controller_cidrset_usage_cidrs", clusterCIDR="10.0.0.0/24") == 1.0
 
 
+@pytest.mark.parametrize(
+    "answer", [{}, [], "maintenance", {"kind": "Status", "metadata": {}}, {"metadata": {"name": "n2", "uid": "u"}}]
+)
+def test_nor_when_the_answer_is_no_node_of_that_name(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway before the API server may answer 200 to everything while it is being repaired."""
+    server = Server()
+    for number in range(4):
+        server.create(f"n{number}", f"10.0.0.{number * 64}/26")
+    leader = leads(server)
+    server.create("late")
+    leader.sync()
+    leader.run("late")
+    leader.cache.pop("n1")
+    with monkeypatch.context() as patch:
+        patch.setattr(server, "get", lambda path, **_: answer)
+        leader.run("n1")
+    assert server.ranges()["late"] == []
+    server.delete("n1")
+    leader.run("n1")
+    assert server.ranges()["late"] == ["10.0.0.64/26"]
+
+
 def test_a_node_recreated_under_its_name_is_another_one() -> None:
     server = Server()
     server.create("a")
