@@ -182,7 +182,7 @@ def recorded_labels(node: V1Node) -> dict[str, str]:
     raw = annotations_of(node).get(APPLIED_LABELS)
     try:
         record = json.loads(raw) if raw else {}
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets nest as deep as a kubelet likes
         return {}
     if not isinstance(record, dict):
         return {}
