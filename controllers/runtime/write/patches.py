@@ -261,7 +261,7 @@ def apply(
             if attempts <= 0:
                 raise
         raw = rest.get(path, timeout=timeout)
-        if uid and _metadata(raw, "uid") != uid:
+        if uid and _metadata(raw, "uid") not in (uid, None):  # without one it is no object: `parse` says so
             raise ObjectReplaced(f"{path} is no longer the object with UID {uid}")
         obj, kept = parse(raw), None
 

@@ -22,6 +22,7 @@ from controllers.runtime.api import (
     RestClient,
     ServerError,
 )
+from controllers.runtime.cache import NODES, MalformedObject
 from controllers.runtime.write import ObjectReplaced, Patch, apply, finalizer_added, patch
 from tests.support.there import there
 
@@ -223,6 +224,15 @@ class TestApply:
         with pytest.raises(ObjectReplaced, match="UID u1"):
             apply(rest_of(fake), PATH, first, lambda _: [label("1")], dict)
         assert len(fake.sent) == 1
+
+    @pytest.mark.parametrize("page", [{}, [], {"kind": "Status", "metadata": {}}])
+    def test_a_read_that_is_no_object_does_not_end_it(self, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its caller leaves a recreated object to its own event, which would never come."""
+        fake = FakeRest()
+        fake.errors = [Conflict("x", status=409)]
+        monkeypatch.setattr(fake, "get", lambda path, *, timeout: page)
+        with pytest.raises(MalformedObject):
+            apply(rest_of(fake), PATH, NODES.parse(fake.raw), lambda _: [label("1")], NODES.parse)
 
     @pytest.mark.parametrize("page", [b"<html>", b"{", b" "])
     @pytest.mark.parametrize("patches", [1, 2])
