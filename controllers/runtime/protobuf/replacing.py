@@ -16,12 +16,14 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
+from controllers.runtime.protobuf.reading import read_object
 from controllers.runtime.protobuf.schema import message_class, seal
 
 _API_VERSION: Final = "v1"
 _KIND: Final = "Node"
 _WHOLE: Final = "WholeNode"
 _TAINT: Final = ("key", "value", "effect")
+_OF_OTHERS: Final = ("labels", "annotations", "finalizers", "ownerReferences")
 
 
 class _NotPossible(Exception):
@@ -38,6 +40,12 @@ def kept(data: bytes) -> bytes | None:
     node.metadata.ClearField("managedFields")
     found: bytes = node.SerializeToString()
     return found
+
+
+def is_current(data: bytes, metadata: Mapping[str, Any]) -> bool:
+    """Whether the Node with this metadata in JSON still has the labels and so on of these bytes."""
+    before = read_object(_KIND, data).get("metadata", {})
+    return all((before.get(name) or None) == (metadata.get(name) or None) for name in _OF_OTHERS)
 
 
 def replacement(data: bytes, patch: Mapping[str, Any], *, uid: str, version: str) -> bytes | None:

@@ -250,9 +250,11 @@ def apply(
                         timeout,
                     )
                 if place + 1 < len(patches):
-                    version = _metadata(answer.json(), "resourceVersion")
+                    found = answer.json()
+                    version = _metadata(found, "resourceVersion")
                     if version is None:  # without it the next one would hold for whatever is there by then
                         raise ServerError(f"{path}: the answer has no resourceVersion", status=answer.status)
+                    kept = puts.usable(kept, found["metadata"]) if puts else None
                 else:
                     answer.look()
             return obj

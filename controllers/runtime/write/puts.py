@@ -87,6 +87,19 @@ class Puts:
         self._end(taken=True)
         return answer
 
+    @staticmethod
+    def usable(kept: bytes | None, metadata: Mapping[str, Any]) -> bytes | None:
+        """These bytes, unless the metadata in an answer to a patch shows other labels and so on: a
+        webhook may have changed them, and a PUT of the bytes would undo that."""
+        if not kept:
+            return None
+        from controllers.runtime.protobuf.replacing import is_current
+
+        try:
+            return kept if is_current(kept, metadata) else None
+        except ValueError:
+            return None
+
     def _begin(self) -> bool:
         with self._lock:
             if self._taken:

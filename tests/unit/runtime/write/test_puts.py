@@ -105,6 +105,24 @@ def test_the_status_is_patched_and_then_the_object_is_put_onto_the_version_of_th
 
 
 @pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"a": "1", "webhook": "x"}},
+        {"labels": {}},
+        {"annotations": {"webhook": "x"}},
+        {"finalizers": ["webhook/x"]},
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u9"}]},
+    ],
+)
+def test_what_a_webhook_changed_in_answer_to_the_status_is_not_undone_by_a_put(metadata: dict[str, Any]) -> None:
+    rest = Rest()
+    rest.object["metadata"] |= metadata
+    write(rest, Puts(FakeClock()), STATUS, MAIN)
+    assert rest.methods == ["PATCH /status", "PATCH"]
+    assert rest.bodies[1]["metadata"] == {"labels": {"b": "2"}, "uid": "u1", "resourceVersion": "8"}
+
+
+@pytest.mark.parametrize(
     ("patch", "given", "protobuf"),
     [
         (UNVERSIONED, {}, True),
