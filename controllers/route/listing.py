@@ -49,6 +49,7 @@ class RouteListing:
         self._clock = clock
         self._lock = threading.Lock()
         self._under_way = False
+        self._again = False  # `refresh` was called since the last listing began
         self._trigger = PERIODIC
         self._left_alone: frozenset[str] = frozenset()
         self.refused = ""
@@ -61,7 +62,7 @@ class RouteListing:
         if age < min(self._interval, self._period) / 2:  # asked for twice: this is what the second one wanted
             return Result(requeue_after=self._period - age, routine=True)
         with self._lock:
-            self._under_way = True
+            self._under_way, self._again = True, False
             trigger = self._trigger
         started = self._clock.monotonic()
         try:
@@ -77,7 +78,8 @@ class RouteListing:
         finally:
             with self._lock:
                 self._under_way = False
-        self._trigger = PERIODIC
+                again = self._again
+        self._trigger = NODE_CHANGE if again else PERIODIC
         self._planner.forget_deletions(started)
         found = self._planner.compare()
         for key, priority in found.keys.items():
@@ -87,7 +89,8 @@ class RouteListing:
         self._report_left_alone(found.left_alone)
         if not found.keys:
             self._metrics.count("noop", trigger)
-        return Result(requeue_after=self._period, routine=not found.waits)
+        pause = min(self._interval, self._period) if again else self._period
+        return Result(requeue_after=pause, routine=not (found.waits or again))
 
     def serves(self, key: str, entries: tuple[Entry, ...]) -> bool:
         """Whether these routes may be deleted on the present listing; False when a fresh one is on
@@ -101,7 +104,9 @@ class RouteListing:
         return False
 
     def refresh(self) -> None:
-        """Have the routes listed again soon."""
+        """Have the routes listed again soon, by a listing that begins after this call."""
+        with self._lock:
+            self._again = True
         self._ask(self._table.version)
 
     def _ask(self, version: int) -> None:

@@ -405,6 +405,33 @@ def test_a_listing_under_way_is_not_asked_for_again() -> None:
     assert [kept.target_node for kept in bench.cloud.routes] == ["n0"]
 
 
+@pytest.mark.row("R11")
+def test_a_node_recreated_while_a_listing_is_under_way_is_looked_up_by_the_next_one() -> None:
+    """That listing may be older than the node's new machine, and show the route to the former one
+    as alive."""
+    bench = with_n1(route("10.244.1.0/24", "n1"))
+    bench.start()
+
+    def recreated() -> None:
+        bench.cloud.while_listing = lambda: None
+        bench.cloud.routes = [route("10.244.1.0/24", "", blackhole=True)]
+        bench.add("n1", "10.244.1.0/24", uid="another")
+        bench.reconciler.reconcile("n1")
+
+    bench.cloud.while_listing = recreated
+    bench.later(300)
+    assert bench.cloud.calls[-1] == ("list", "kubernetes")
+    bench.later(10)
+    assert bench.cloud.calls[-3:] == [
+        ("list", "kubernetes"),
+        ("delete", "10.244.1.0/24"),
+        ("create", "10.244.1.0/24"),
+    ]
+    before = bench.cloud.count("list")
+    bench.later(60)
+    assert bench.cloud.count("list") == before
+
+
 @pytest.mark.row("R2")
 def test_a_failing_listings_back_off_is_not_broken_by_nodes() -> None:
     bench = with_n1(route("10.244.1.0/24", "n1"))
