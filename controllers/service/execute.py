@@ -233,7 +233,8 @@ class Executor:
 
     def _elsewhere(self, key: str, view: ServiceView, record: Record) -> ServiceView:
         due = self._schedule.next_ensure(self._clock.monotonic())
-        record = evolve(record, state=State.ELSEWHERE, built=None, due=math.inf, ensure_due=due)
+        # What was ours before counts no more: neither as missing, nor as written on the Service.
+        record = evolve(record, state=State.ELSEWHERE, status=None, built=None, due=math.inf, ensure_due=due)
         return evolve(view, record=self._records.put(key, record), over=True)
 
     def _warn_no_targets(self, service: V1Service) -> None:

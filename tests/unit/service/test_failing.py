@@ -81,6 +81,25 @@ def test_an_update_that_is_anothers_leaves_the_load_balancer_ours(bench: Bench) 
     assert "UpdatedLoadBalancer" not in bench.recorder.reasons()
 
 
+@pytest.mark.row("S23")
+def test_one_that_was_anothers_for_a_while_is_not_missing_and_gets_its_address_back(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = _address(bench)
+    bench.cloud.elsewhere.add(KEY)
+    bench.server.edit(KEY, lambda raw: raw["spec"].update(ports=[{"port": 81}]))
+    bench.settle()
+    bench.server.edit(KEY, lambda raw: raw["status"]["loadBalancer"].update(ingress=[{"ip": "192.0.2.250"}]))
+    for _ in range(3):
+        bench.settle(rounds=50, step=900.0)
+    assert bench.cloud.count("ensure") > 1
+    assert _address(bench) == "192.0.2.250"
+    bench.cloud.elsewhere.clear()
+    bench.settle(rounds=50, step=900.0)
+    assert _address(bench) == ours
+    assert "is missing in the cloud" not in caplog.text
+
+
 @pytest.mark.row("S22")
 def test_nodes_reach_the_load_balancer_while_a_change_waits_an_hour_for_its_owner(bench: Bench) -> None:
     bench.cloud.fail["ensure"] = InvalidService("no such size")
