@@ -267,7 +267,8 @@ class NodeReconciler:
 
         def patches(fresh: V1Node) -> Sequence[Patch]:
             nonlocal latest, planned
-            latest, planned = fresh, plan(fresh)
+            latest = fresh
+            planned = NOTHING if self._is_foreign(fresh) else plan(fresh)  # its ID may have come meanwhile
             self._log_refused(planned)
             return planned.patches
 

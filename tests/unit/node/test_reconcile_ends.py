@@ -65,6 +65,20 @@ def test_labels_stay_ours_when_the_answer_to_their_write_is_lost(tainted: bool) 
 
 
 @pytest.mark.parametrize("tainted", [True, False])
+def test_a_node_that_another_cloud_takes_meanwhile_is_left_to_it(tainted: bool) -> None:
+    """Its provider ID comes between our look and our write, which is a conflict then."""
+    world = World() if tainted else changed(ready(World()))
+    if tainted:
+        world.create()
+    world.sees = False
+    world.edit(providerID="other://i-9")
+    writes = len(world.server.applied)
+    work = world.reconciler.initialize if tainted else world.reconciler.refresh
+    work("n1", world.answer())
+    assert len(world.server.applied) == writes
+
+
+@pytest.mark.parametrize("tainted", [True, False])
 def test_a_node_that_went_meanwhile_is_no_failure(tainted: bool) -> None:
     world = World() if tainted else changed(ready(World()))
     if tainted:
