@@ -142,14 +142,15 @@ class NodeLifecycleReconciler:
     def _shut_down(self, key: str, node: V1Node, votes: NodeVotes) -> Result | None:
         confirmed = votes.answers >= self._options.confirmations
         evict = self._options.out_of_service_taint and confirmed and not votes.out_of_service
-        self._writer.write(
-            node,
-            "cloud",
-            "shut down",
-            lambda fresh: Patch() if is_ready(fresh) else changes.shut_down(fresh, out_of_service=evict),
-            at_once=evict,
-        )
-        if evict:
+        ready = False
+
+        def plan(fresh: V1Node) -> Patch:
+            nonlocal ready
+            ready = is_ready(fresh)
+            return Patch() if ready else changes.shut_down(fresh, out_of_service=evict)
+
+        self._writer.write(node, "cloud", "shut down", plan, at_once=evict)
+        if evict and not ready:
             self._votes.replace(key, votes, evolve(votes, out_of_service=True))
         return None if confirmed or not self._options.out_of_service_taint else self._ask_again(key, votes)
 

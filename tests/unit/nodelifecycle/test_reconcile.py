@@ -505,6 +505,19 @@ def test_after_a_conflict_the_node_is_judged_as_it_is_now(
     assert [patch["spec"]["taints"] for _, patch in bench.server.applied] == ([written] if written else [])
 
 
+def test_a_node_that_was_ready_for_a_moment_gets_the_out_of_service_taint_all_the_same() -> None:
+    bench = Bench(out_of_service=True)
+    bench.put("n0", taints=[SHUTDOWN])
+    bench.cloud.says["n0"] = OFF
+    bench.run("n0")
+    bench.server.nodes["n0"] = _raw(ready="True", taints=[SHUTDOWN], version="8")  # the cache is behind
+    bench.settle(["n0"])
+    assert not bench.server.applied
+    bench.put("n0", taints=[SHUTDOWN], version="9")
+    bench.settle(["n0"])
+    assert bench.server.nodes["n0"]["spec"]["taints"] == [SHUTDOWN, OUT_OF_SERVICE]
+
+
 # ---- triggers
 
 
