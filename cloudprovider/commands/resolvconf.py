@@ -12,6 +12,7 @@ several `search` and `domain` lines the last one counts, and a trailing comment 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from io import StringIO
 
 from cloudprovider.commands.failure import UnusableAnswer
 from cloudprovider.helpers.ips import parse_ip
@@ -26,7 +27,7 @@ def read_resolver(text: str) -> tuple[list[str], list[str]]:
     """(name servers, search domains) of a resolver file's text."""
     servers: list[str] = []
     searches: list[str] = []
-    for line in text.splitlines():
+    for line in _lines(text):
         keyword, values = _words(line)
         if keyword == "nameserver" and values:
             servers.append(values[0])
@@ -42,12 +43,17 @@ def adapted(text: str, scrub: Scrub) -> str:
     """
     servers, searches = read_resolver(text)
     new_servers, new_searches = _checked(scrub(tuple(servers), tuple(searches)), {*servers, *searches})
-    lines = text.splitlines(keepends=True)
+    lines = _lines(text)
     if new_servers != servers:
         lines = _replaced(lines, {"nameserver"}, [f"nameserver {server}" for server in new_servers])
     if new_searches != searches:
         lines = _replaced(lines, _SEARCHES, [f"search {' '.join(new_searches)}"] if new_searches else [])
     return "".join(lines)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines with their ends; `splitlines` would end one at U+2028 or a form feed, too."""
+    return list(StringIO(text, newline=""))
 
 
 def _words(line: str) -> tuple[str, list[str]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from io import StringIO
 from pathlib import PurePath
 from typing import Any
 
@@ -49,10 +50,15 @@ def parse(text: str, path: str = "") -> Document:
 
 
 def _guess(text: str) -> Callable[[str], Document]:
-    first = next((line.strip() for line in text.splitlines() if line.strip()[:1] not in ("", "#", ";")), "")
+    first = next((line.strip() for line in _lines(text) if line.strip()[:1] not in ("", "#", ";")), "")
     if first.startswith("{"):
         return _json
     return _ini if not first or _SECTION.fullmatch(first) or _INI_ENTRY.fullmatch(first) else _yaml
+
+
+def _lines(text: str) -> StringIO:
+    """Its lines; `splitlines` would end one at U+2028 or a form feed, too."""
+    return StringIO(text, newline="")
 
 
 # ---- YAML
@@ -153,7 +159,7 @@ def _ini(text: str) -> Document:
     lines: dict[Place, int] = {}
     problems: list[tuple[int, str]] = []
     place: Place = ()
-    for number, raw in enumerate(text.splitlines(), 1):
+    for number, raw in enumerate(_lines(text), 1):
         line = raw.strip()
         if not line or line[0] in "#;":
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def test_what_the_provider_says_is_what_is_read_back(lines: list[str], servers: 
 
 
 def _kept(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.startswith(("options", "#"))]
+    return [line.rstrip("\r\n") for line in StringIO(text, newline="") if line.startswith(("options", "#"))]
 
 
 def test_only_the_lines_that_change_are_replaced() -> None:
@@ -61,6 +62,13 @@ def test_only_the_lines_that_change_are_replaced() -> None:
         "nameserver fd00::9%eth0",
         "options ndots:2   # kept",
     ]
+
+
+@pytest.mark.parametrize("odd", ["\u2028", "\x85", "\x0b", "\x0c", "\x1e"])
+def test_a_comment_goes_on_to_the_end_of_its_line(odd: str) -> None:
+    text = f"# by hand{odd}nameserver 10.9.9.9\r\nnameserver 10.0.0.2\r\n"
+    assert read_resolver(text) == (["10.0.0.2"], [])
+    assert adapted(text, lambda servers, searches: ([], searches)) == f"# by hand{odd}nameserver 10.9.9.9\r\n"
 
 
 def test_the_last_search_line_counts_and_a_domain_is_one() -> None:

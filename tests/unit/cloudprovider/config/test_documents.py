@@ -45,6 +45,12 @@ def test_ini_has_sections_quotes_comments_flags_and_lists() -> None:
     assert found.lines["LoadBalancerClass", "in ternal", "size"] == 13
 
 
+@pytest.mark.parametrize("odd", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1e"])
+def test_a_line_of_ini_ends_where_an_editor_ends_it(odd: str) -> None:
+    text = f"# a comment{odd}region = south\nregion = north{odd}east\r\nsecure\r\n"
+    assert parse(text).values == {"region": f"north{odd}east", "secure": "true"}
+
+
 def test_yaml_and_json_have_lines() -> None:
     found = parse("region: north\nlimits:\n  burst: 5\nzones:\n  - a\n  - {b: 1}\n")
     assert found.values == {"region": "north", "limits": {"burst": 5}, "zones": ["a", {"b": 1}]}
