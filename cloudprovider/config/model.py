@@ -15,13 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Secret, SecretBytes, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.config.documents import Document, DocumentError, Place, parse
 from cloudprovider.config.watcher import ConfigWatcher
 from cloudprovider.errors import ConfigUnreadable, InvalidConfig
+from cloudprovider.internal.cleaning import conceal
+from cloudprovider.internal.masking import values_of_secret
 from cloudprovider.internal.problem import nearest
 from cloudprovider.internal.values import parse_duration
 
@@ -45,8 +47,9 @@ class ProviderConfig(BaseModel):
     """A vendor's configuration: fields with types, checked as pydantic does, frozen. Unknown fields
     are refused.
 
-    Use `pydantic.SecretStr` for secrets: they show as asterisks in repr and logs;
-    `get_secret_value()` gives the text. Fields that are models themselves should derive from this
+    Use `pydantic.SecretStr` for secrets: they show as asterisks in repr and logs, and the manager
+    masks what they hold in all that it shows, wherever they come from; `get_secret_value()` gives
+    the text. Fields that are models themselves should derive from this
     class too.
     """
 
@@ -62,9 +65,9 @@ class ProviderConfig(BaseModel):
         """The configuration from the file of --cloud-config (None, or an empty one: no file) and
         the environment, which counts more; `environ` takes the place of `os.environ`.
 
-        A variable that is empty counts as not set. Lists and objects are JSON there, or in INI too,
-        lists with commas. Raises `InvalidConfig` with every problem: file and line, or variable;
-        field; what is allowed.
+        What its secrets hold is masked from now on. A variable that is empty counts as not set.
+        Lists and objects are JSON there, or in INI too, lists with commas. Raises `InvalidConfig`
+        with every problem: file and line, or variable; field; what is allowed.
         """
         reader = _Reader(cls, source, os.environ if environ is None else environ)
         values = reader.read()
@@ -76,6 +79,7 @@ class ProviderConfig(BaseModel):
             problems += [reader.line_of(one) for one in found if not reader.is_known(one)]
         else:
             if not problems:
+                conceal((one for secret in _secrets(made) for one in values_of_secret(secret)), loaded=True)
                 return made
         raise InvalidConfig(*dict.fromkeys(problems))
 
@@ -241,6 +245,19 @@ class _Reader:
 
     def _file(self) -> str:
         return f"{self._source.path}: " if self._source is not None and self._source.path else ""
+
+
+def _secrets(value: object) -> Iterator[str]:
+    """The texts of all secrets in a configuration."""
+    if isinstance(value, SecretStr | SecretBytes | Secret):
+        held: object = value.get_secret_value()
+        yield held.decode("utf-8", "replace") if isinstance(held, bytes) else str(held)
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _secrets(getattr(value, name))
+    elif isinstance(value, Mapping | list | tuple | set | frozenset):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _secrets(one)
 
 
 def _variables(

@@ -1,5 +1,5 @@
 """The cleaning of every text that leaves the process: nothing of ours shows a secret, or forges a
-line. Pure.
+line. Pure, but for what the process has to hide (`conceal`), as logging is the process's.
 
 A text is cut to what will be looked at, so that megabytes cost no more than a line; the values of
 the cloud config are masked (`masking.py`), what looks like a credential is redacted
@@ -9,7 +9,9 @@ boundary's bound."""
 from __future__ import annotations
 
 import re
+import threading
 import traceback
+from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Final
@@ -25,6 +27,8 @@ LONGEST_STACK: Final = 16384
 """Characters of a traceback, its whole chain."""
 WINDOW: Final = 12
 """So long a piece of a secret gives it away."""
+
+_MOST_LOADED: Final = 16  # sets of values; a secret that rotates each hour must not fill the memory
 
 _CHAIN: Final = 8  # exceptions of one chain
 _FRAMES: Final = 24  # of one exception, the innermost
@@ -70,6 +74,35 @@ class Cleaner:
                 break
             lines.append(line)
         return "\n".join(lines)
+
+
+_lock = threading.Lock()
+_always: frozenset[str] = frozenset()
+_loaded: deque[frozenset[str]] = deque(maxlen=_MOST_LOADED)
+_of_process = Cleaner()
+
+
+def of_process() -> Cleaner:
+    """The cleaner that hides all that is to be concealed."""
+    return _of_process
+
+
+def conceal(values: Iterable[str], *, loaded: bool = False) -> None:
+    """From now on nothing of this process shows these values, at any boundary. Calls add up.
+
+    `loaded`: of a configuration, which may be loaded again with others; the latest are kept."""
+    global _always, _of_process
+    new = frozenset(values)
+    with _lock:
+        if loaded:
+            if new in _loaded:
+                _loaded.remove(new)
+            _loaded.append(new)
+        else:
+            _always |= new
+        known = _always.union(*_loaded)
+        if known != _of_process.values:
+            _of_process = Cleaner(known)
 
 
 def _text(value: object) -> str:

@@ -150,6 +150,14 @@ def secret_values(data: bytes) -> frozenset[str]:
     )
 
 
+def values_of_secret(secret: str) -> frozenset[str]:
+    """What of a secret must not be shown: all of it, or of a document its secret values. Pure."""
+    whole = secret.strip()
+    if "\n" in whole:
+        return secret_values(whole.encode("utf-8", errors="surrogatepass"))
+    return frozenset() if len(whole) < _SHORTEST or _is_count(whole) else frozenset({whole})
+
+
 def _is_count(value: str) -> bool:
     return len(value) < 6 and value.isdigit()
 

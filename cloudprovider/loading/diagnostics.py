@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from cloudprovider.interface import Interface
-from cloudprovider.internal.cleaning import LONGEST_ERROR, Cleaner
+from cloudprovider.internal.cleaning import LONGEST_ERROR, Cleaner, of_process
 from cloudprovider.internal.masking import config_values
 from cloudprovider.internal.problem import Problem, did_you_mean, nearest
 from cloudprovider.internal.redaction import redact
@@ -218,7 +218,7 @@ def error_text(error: BaseException, hidden: bytes | None = None) -> tuple[str, 
     attribute; the errors of a pydantic ValidationError; the members of an exception group. Values
     of the config `hidden` are masked, and what looks like a credential is redacted, as in the
     manager."""
-    cleaner = Cleaner(config_values(hidden) if hidden else (), window=_PIECE)
+    cleaner = Cleaner(of_process().values.union(config_values(hidden) if hidden else ()), window=_PIECE)
     kind = type(error).__name__
     lines = [cleaner.line(line.rstrip(), LONGEST_ERROR) for line in _lines(error) if line.strip()]
     if len(lines) < 2:

@@ -11,9 +11,9 @@ import warnings
 
 import pytest
 
+from cloudprovider.internal import cleaning
 from cloudprovider.internal.cleaning import Cleaner
 from controllers.process import logs
-from controllers.runtime import cleaning
 
 TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6Ing"
 
@@ -131,7 +131,7 @@ def test_an_error_of_megabytes_is_a_short_line(format: str) -> None:
 @pytest.mark.row("X2")
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_what_is_concealed_is_in_no_line(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "_cleaner", Cleaner(["s3cr3tValue"]))
+    monkeypatch.setattr(cleaning, "_of_process", Cleaner(["s3cr3tValue"]))
     stream, log = written(format)
     try:
         raise RuntimeError("refused s3cr3tValue")

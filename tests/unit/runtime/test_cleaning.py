@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import urllib.parse
+from collections import deque
 
 import pytest
 
+from cloudprovider.internal import cleaning
 from cloudprovider.internal.cleaning import LONGEST, LONGEST_STACK, Cleaner
-from controllers.runtime import cleaning
-from controllers.runtime.cleaning import conceal_config, one_line
+from controllers.runtime.cleaning import conceal, conceal_config, one_line
 
 SECRET = "s3cr3t/Välue+'\"x"
 PLAIN = Cleaner()
@@ -155,9 +156,28 @@ def test_secrets_in_a_chain_are_hidden() -> None:
     assert "s3cr3t" not in told
 
 
-def test_what_is_concealed_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "_cleaner", Cleaner())
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is concealed yet."""
+    monkeypatch.setattr(cleaning, "_of_process", Cleaner())
+    monkeypatch.setattr(cleaning, "_always", frozenset())
+    monkeypatch.setattr(cleaning, "_loaded", deque(maxlen=3))
+
+
+@pytest.mark.usefixtures("fresh")
+def test_what_is_concealed_adds_up() -> None:
     conceal_config(b"password: firstSecret1")
     conceal_config(b"password: otherSecret2")
     conceal_config(None)
     assert one_line("firstSecret1 otherSecret2") == "*** ***"
+
+
+@pytest.mark.usefixtures("fresh")
+def test_of_secrets_that_rotate_the_latest_are_concealed() -> None:
+    conceal(["alwaysSecret0"])
+    for number in range(1, 6):
+        conceal([f"rotatedSecret{number}"], loaded=True)
+        conceal(["otherConfig9"], loaded=True)
+    assert one_line("alwaysSecret0 rotatedSecret5 rotatedSecret4 otherConfig9") == "*** *** *** ***"
+    assert "rotatedSecret" not in one_line("rotatedSecret5")
+    assert cleaning.of_process().values == {"alwaysSecret0", "rotatedSecret4", "rotatedSecret5", "otherConfig9"}

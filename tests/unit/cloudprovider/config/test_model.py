@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import pytest
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretBytes, SecretStr
 
 from cloudprovider import CloudConfig, CloudProviderError
 from cloudprovider.config import InvalidConfig, ProviderConfig, Seconds
+from cloudprovider.internal import cleaning
 
 
 class Limits(ProviderConfig):
@@ -184,3 +185,28 @@ def test_only_a_variable_that_is_read_is_named() -> None:
 )
 def test_a_name_that_is_written_in_two_ways_loses_nothing(text: str, problem: str) -> None:
     assert problems_of(f"{text}[Global]\nregion = north\ntoken = hunter2\n", "acme.ini") == (problem,)
+
+
+class Keys(ProviderConfig):
+    env_prefix: ClassVar[str] = "KEYS_"
+
+    token: SecretStr = SecretStr("")
+    spare: tuple[SecretStr, ...] = ()
+    raw: SecretBytes = SecretBytes(b"")
+    pin: SecretStr = SecretStr("")
+
+
+@pytest.mark.row("X2")
+def test_secrets_are_masked_wherever_they_come_from(tmp_path: Path) -> None:
+    """Of a file --cloud-config says nothing of, a variable, or a rotation."""
+    file = tmp_path / "token"
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----\n"
+    for token in ("correct-horse", "battery-staple", key):
+        file.write_text(token)
+        environ = {"KEYS_TOKEN_FILE": str(file), "KEYS_SPARE": "tr0ub4dor-a,tr0ub4dor-b", "KEYS_RAW": "raw-horse"}
+        Keys.load(environ={**environ, "KEYS_PIN": "1234"})
+    line = cleaning.of_process().line
+    for secret in ("correct-horse", "battery-staple", "tr0ub4dor-a", "tr0ub4dor-b", "raw-horse"):
+        assert line(f"refused {secret} of it") == "refused *** of it"
+    assert "BADANBgkqhkiG9w0B" not in line("near BADANBgkqhkiG9w0BAQ")
+    assert line("1234 nodes, a PRIVATE KEY") == "1234 nodes, a PRIVATE KEY"

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
+from cloudprovider.internal import cleaning
 from cloudprovider.internal.cleaning import Cleaner
 from cloudprovider.testing.waiting import eventually
-from controllers.runtime import cleaning
 from controllers.runtime.api import (
     AlreadyExists,
     BadRequest,
@@ -209,7 +209,7 @@ class TestWriting:
 
     @pytest.mark.row("X2")
     def test_a_message_is_cleaned(self, make: Make, server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cleaning, "_cleaner", Cleaner(["s3cr3tValue"]))
+        monkeypatch.setattr(cleaning, "_of_process", Cleaner(["s3cr3tValue"]))
         recorder = make()
         recorder.event(NODE, "Warning", "Failed", "s3cr3tValue, token=hunter2x\nline two \x1b[31mred")
         recorder.flush(LIMIT)
