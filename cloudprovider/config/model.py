@@ -311,7 +311,9 @@ def _meant(annotation: Any, text: str) -> object:
 def _put(values: dict[str, Any], place: tuple[str, ...], value: object) -> None:
     for part in place[:-1]:
         below = values.get(part)
-        values[part] = values = dict(below) if isinstance(below, dict) else {}
+        if below is not None and not isinstance(below, dict):
+            return  # it stays in the place of an object, so that it is refused and not lost
+        values[part] = values = dict(below or {})
     values[place[-1]] = value
 
 

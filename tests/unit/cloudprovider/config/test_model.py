@@ -210,3 +210,13 @@ def test_secrets_are_masked_wherever_they_come_from(tmp_path: Path) -> None:
         assert line(f"refused {secret} of it") == "refused *** of it"
     assert "BADANBgkqhkiG9w0B" not in line("near BADANBgkqhkiG9w0BAQ")
     assert line("1234 nodes, a PRIVATE KEY") == "1234 nodes, a PRIVATE KEY"
+
+
+@pytest.mark.parametrize("text", ["limits: 3\n", "limits: [3]\n"])
+def test_what_stands_in_the_place_of_an_object_is_refused_though_a_variable_sets_a_part_of_it(text: str) -> None:
+    told = problems_of(GOOD + text, ACME_LIMITS__BURST="4")
+    assert told == ("acme.yaml, line 3: limits: must be a valid dictionary or instance of Limits",)
+
+
+def test_an_object_that_is_empty_in_the_file_is_set_by_variables() -> None:
+    assert Acme.load(source(GOOD + "limits:\n"), environ={"ACME_LIMITS__BURST": "4"}).limits == Limits(burst=4)
