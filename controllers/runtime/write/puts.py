@@ -8,6 +8,7 @@ resourceVersion are preconditions."""
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Mapping
 from typing import Any, Final
@@ -26,6 +27,9 @@ _OF_THE_SERVER: Final = frozenset({400, 403, 405, 406, 415, 501})
 missing, or a proxy or server knows no Protobuf."""
 _OF_THE_OBJECT: Final = frozenset({413, 422})
 """Not applied either, but that says nothing of other objects."""
+_DENIED: Final = re.compile(r"denied (the )?request")
+"""As the API server words a webhook's or an admission policy's refusal, which is of the object too,
+whatever status they chose."""
 
 
 class Puts:
@@ -73,11 +77,12 @@ class Puts:
             self._end(taken=True)  # understood, and allowed
             raise
         except ApiError as error:
-            if error.status in _OF_THE_SERVER:
+            denied = _DENIED.search(error.message) is not None
+            if error.status in _OF_THE_SERVER and not denied:
                 self._refused(error)
                 return None
             self._end(taken=self._taken)
-            if error.status in _OF_THE_OBJECT:
+            if error.status in _OF_THE_OBJECT or (error.status in _OF_THE_SERVER and denied):
                 log.debug("sent as a patch instead: %s", error)
                 return None
             raise

@@ -47,8 +47,12 @@ UNVERSIONED = Patch({"metadata": {"labels": {"b": "2"}}})
 REFUSALS = [400, 403, 405, 406, 415, 501]
 
 
-def refused(status: int, reason: str = "") -> ApiError:
-    return from_status(status, {}, json.dumps({"kind": "Status", "reason": reason, "message": "no"}).encode())
+WEBHOOK = 'admission webhook "labels.example.com" denied the request: no rack'
+POLICY = "nodes \"n1\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no rack"
+
+
+def refused(status: int, reason: str = "", message: str = "no") -> ApiError:
+    return from_status(status, {}, json.dumps({"kind": "Status", "reason": reason, "message": message}).encode())
 
 
 class Rest:
@@ -190,10 +194,19 @@ def test_a_permission_that_is_taken_away_is_noticed_and_remembered() -> None:
     assert rest.methods == ["PUT", "PUT", "PATCH", "PATCH"]
 
 
-@pytest.mark.parametrize("status", [413, 422])
-def test_what_is_wrong_with_one_node_says_nothing_of_others(status: int, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        refused(413),
+        refused(422),
+        refused(403, "Forbidden", WEBHOOK),
+        refused(400, "", WEBHOOK),
+        refused(403, "", POLICY),
+    ],
+)
+def test_what_is_wrong_with_one_node_says_nothing_of_others(error: ApiError, caplog: pytest.LogCaptureFixture) -> None:
     rest, puts = Rest(), Puts(FakeClock())
-    errors = [refused(status)]
+    errors = [error]
 
     def refuse() -> None:
         if errors:
