@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
-from cloudprovider.errors import NotImplementedByProvider
+from cloudprovider.errors import CloudProviderError, NotImplementedByProvider
 from cloudprovider.internal.fielddocs import documented
 
 if TYPE_CHECKING:
@@ -163,9 +163,13 @@ def get_instance_provider_id(cloud: _Cloud, node_name: str) -> str:
 
     Calls the provider, so only the gateway or a provider itself uses it; changes nothing. Raises
     `InstanceNotFound` when there is no such instance, `NotImplementedByProvider` when the provider
-    has no `Instances` or no IDs, and whatever else `Instances.instance_id` raises.
+    has no `Instances` or no IDs, `CloudProviderError` for an answer that is no text or an empty
+    one, and whatever else `Instances.instance_id` raises.
     """
     instances = cloud.instances()
     if instances is None:
         raise NotImplementedByProvider(f"provider {cloud.provider_name()!r} has no Instances to ask for provider IDs")
-    return f"{cloud.provider_name()}://{instances.instance_id(node_name)}"
+    instance: object = instances.instance_id(node_name)
+    if not isinstance(instance, str) or not instance:
+        raise CloudProviderError(f"provider {cloud.provider_name()!r}: instance_id({node_name!r}) gave no instance ID")
+    return f"{cloud.provider_name()}://{instance}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudprovider import (
+    CloudProviderError,
     InstanceNotFound,
     Instances,
     Interface,
@@ -136,6 +139,13 @@ def test_a_provider_id_can_be_asked_from_the_older_interface() -> None:
         get_instance_provider_id(cloud, "n2")
     with pytest.raises(NotImplementedByProvider, match="acme"):
         get_instance_provider_id(Cloud(None), "n1")
+
+
+@pytest.mark.parametrize("answer", [None, "", 7])
+def test_what_is_no_instance_id_makes_no_provider_id(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Known, "instance_id", lambda *_: answer)
+    with pytest.raises(CloudProviderError, match="'acme': instance_id"):
+        get_instance_provider_id(Cloud(Known()), "n1")  # type: ignore[abstract]
 
 
 @pytest.mark.row("N18")
