@@ -9,6 +9,7 @@ one machine.
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 
@@ -71,12 +72,15 @@ def answered(driver: str, what: str, secrets: Set[str]) -> Iterator[None]:
         raise CloudProviderError(f"{what}: the cloud's answer cannot be read by libcloud's driver {driver}") from None
     except (BaseHTTPError, ProviderError, LibcloudError) as exc:
         raise _refused(what, exc, secrets) from None
-    except Exception as exc:
+    except Exception as exc:  # noqa: BLE001 - a driver raises whatever Python raises
         if _THROTTLED.search(str(exc)):
             raise Throttled(f"the cloud throttles: {what}") from None
+        # The stack leads to the driver's mistake, but its text may repeat what was sent.
+        shown = "".join(traceback.format_exception(exc))
+        cause = None if any(len(one) >= _SHORTEST_SECRET and one in shown for one in tuple(secrets)) else exc
         raise CloudProviderError(
             f"{what}: libcloud's driver {driver} failed: {type(exc).__name__}: {_said(exc, secrets)}"
-        ) from exc
+        ) from cause
 
 
 def swallowed(driver: str, what: str, failures: Sequence[tuple[int, str]]) -> CloudProviderError:
@@ -107,7 +111,7 @@ def _said(exc: Exception, secrets: Iterable[str]) -> str:
     except TypeError:  # libcloud puts whole documents where a text is due
         text = str(getattr(exc, "message", ""))
     text = " ".join(text.split()) or type(exc).__name__
-    for secret in secrets:
+    for secret in tuple(secrets):  # another thread may add some
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, "*****")
     return text if len(text) <= _LENGTH else f"{text[:_LENGTH]}..."

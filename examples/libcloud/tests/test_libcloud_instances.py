@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from libcloud.compute.types import NodeState
 from libcloud_provider import profiles
 from libcloud_provider.config import Config
 from libcloud_provider.connections import Drivers
+from libcloud_provider.errors import answered
 from libcloud_provider.provider import RETRY_VARIABLE, Libcloud
 from libcloudlab import config_of, redirected
 
@@ -158,6 +160,38 @@ def test_refused_credentials_name_the_fix_and_are_read_again(double: Double, tmp
     assert "s3cret" not in str(raised.value)
     (tmp_path / "secret").write_text(SECRET)
     assert isinstance(state(provider, new_node("a"))[0], InstanceNotFound)
+
+
+class Slow(str):
+    """A secret beside which another thread adds one while it is looked at."""
+
+    def __len__(self) -> int:
+        SECRETS.add(f"another-{str.__len__(self)}")
+        return str.__len__(self)
+
+
+SECRETS: set[str] = set()
+
+
+def test_a_secret_that_rotates_meanwhile_spoils_no_error() -> None:
+    SECRETS.clear()
+    SECRETS.add(Slow(SECRET))
+    with pytest.raises(CloudProviderError, match=r"^asked: the cloud refused"), answered("d", "asked", SECRETS):
+        raise BaseHTTPError(500, f"no {SECRET}")
+
+
+@pytest.mark.parametrize(("text", "chained"), [(f"no {SECRET}", False), ("no such key", True)])
+def test_a_drivers_own_failure_is_chained_unless_it_shows_a_secret(text: str, chained: bool) -> None:
+    def fail() -> None:
+        try:
+            raise KeyError(text)
+        except KeyError:
+            raise ValueError("the driver's own") from None if chained else ValueError(text)
+
+    with pytest.raises(CloudProviderError) as caught, answered("d", "asked", {SECRET}):
+        fail()
+    assert (caught.value.__cause__ is not None) is chained
+    assert SECRET not in "".join(traceback.format_exception(caught.value, chain=True))
 
 
 def test_a_secret_that_the_cloud_repeats_is_masked(double: Double, droplets: Libcloud) -> None:
