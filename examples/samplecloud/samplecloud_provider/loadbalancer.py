@@ -14,9 +14,17 @@ from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngr
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
+from kubernetes.client.models.v1_service_spec import V1ServiceSpec
 from typing_extensions import override
 
-from cloudprovider import CloudProviderError, LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers, RetryError
+from cloudprovider import (
+    CloudProviderError,
+    InvalidService,
+    LoadBalancer,
+    OwnedLoadBalancer,
+    OwnedLoadBalancers,
+    RetryError,
+)
 from cloudprovider.helpers import (
     health_check_path_port,
     key_of,
@@ -49,6 +57,7 @@ class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
+        _refuse_unsupported(service)
         asked = SampleAnnotations.read(service, defaults={"idle_timeout": self._config.idle_timeout})
         health = health_check_path_port(service)
         wanted = Balancer(
@@ -90,6 +99,22 @@ class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         with answered():
             balancers = self._cloud.balancers_of(cluster_name)
         return [OwnedLoadBalancer(each.name, each.service, each.uid) for each in balancers]
+
+
+def _refuse_unsupported(service: V1Service) -> None:
+    """Raises InvalidService for what this cloud cannot do: ignored, it would surprise the owner."""
+    spec = service.spec or V1ServiceSpec()
+    problems = [
+        f"port {port.port} has no node port: set spec.allocateLoadBalancerNodePorts to true"
+        for port in ports_of(service)
+        if not port.node_port
+    ]
+    if spec.load_balancer_ip:
+        problems.append("spec.loadBalancerIP is not supported: the cloud chooses the address")
+    if spec.session_affinity == "ClientIP":
+        problems.append("spec.sessionAffinity ClientIP is not supported: use None")
+    if problems:
+        raise InvalidService(*problems)
 
 
 def _ports(service: V1Service) -> list[str]:

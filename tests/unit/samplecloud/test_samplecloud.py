@@ -33,6 +33,7 @@ from cloudprovider import (
     Interface,
     InvalidAnnotations,
     InvalidConfig,
+    InvalidService,
     RetryError,
     Route,
 )
@@ -64,10 +65,10 @@ def node(name: str = "", provider_id: str | None = None) -> V1Node:
 
 
 def service(uid: str = "0f3d-1", **spec: Any) -> V1Service:
-    ports = [V1ServicePort(port=80, node_port=30080)]
+    spec = {"ports": [V1ServicePort(port=80, node_port=30080)]} | spec
     return V1Service(
         metadata=V1ObjectMeta(namespace="shop", name="web", uid=uid),
-        spec=V1ServiceSpec(type="LoadBalancer", ports=ports, **spec),
+        spec=V1ServiceSpec(type="LoadBalancer", **spec),
     )
 
 
@@ -117,6 +118,21 @@ def test_a_route_that_took_the_place_of_a_blackhole_is_not_deleted_with_it() -> 
 
 
 # Load balancers
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"load_balancer_ip": "192.0.2.9"}, "spec.loadBalancerIP is not supported"),
+        ({"session_affinity": "ClientIP"}, "spec.sessionAffinity ClientIP is not supported"),
+        ({"ports": [V1ServicePort(port=80, protocol="TCP")]}, "port 80 has no node port"),
+    ],
+)
+def test_what_its_load_balancers_cannot_do_is_refused(spec: dict[str, Any], problem: str) -> None:
+    balancers = provider().load_balancer()
+    with pytest.raises(InvalidService, match=problem):
+        balancers.ensure_load_balancer("c", service(**spec), [])
+    assert balancers.get_load_balancer("c", service()) is None
 
 
 def test_annotations_say_how_the_load_balancer_is_built_and_mistakes_in_them_touch_nothing() -> None:
