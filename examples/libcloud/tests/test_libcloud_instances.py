@@ -177,7 +177,7 @@ def test_a_secret_that_rotates_meanwhile_spoils_no_error() -> None:
     SECRETS.clear()
     SECRETS.add(Slow(SECRET))
     with pytest.raises(CloudProviderError, match=r"^asked: the cloud refused"), answered("d", "asked", SECRETS):
-        raise BaseHTTPError(500, f"no {SECRET}")
+        raise BaseHTTPError(500, f"no {SECRET}")  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize(("text", "chained"), [(f"no {SECRET}", False), ("no such key", True)])
