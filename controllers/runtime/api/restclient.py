@@ -48,22 +48,25 @@ class Response:
     headers: Mapping[str, str]
     data: bytes
 
-    def json(self) -> Any:
-        """Parse the body; raises ServerError when it is not JSON (a proxy's page, say)."""
+    def json(self) -> dict[str, Any]:
+        """Parse the body; raises ServerError when it is no JSON object (a proxy's page, say)."""
         try:
-            return json.loads(self.data)
+            found = json.loads(self.data)
         except ValueError as error:
-            raise self._no_json() from error
+            raise self._no_object() from error
+        if not isinstance(found, dict):
+            raise self._no_object()
+        return found
 
     def look(self) -> None:
         """Raise as `json` does when the body is plainly no object, without parsing it: unread."""
         data = self.data.strip()
         if not (data.startswith(b"{") and data.endswith(b"}")):
-            raise self._no_json()
+            raise self._no_object()
 
-    def _no_json(self) -> ServerError:
+    def _no_object(self) -> ServerError:
         text = self.data[:200].decode("utf-8", "replace")
-        return ServerError(f"the answer is not JSON: {text!r}", status=self.status)
+        return ServerError(f"the answer is no JSON object: {text!r}", status=self.status)
 
 
 class RestClient:
@@ -163,8 +166,8 @@ class RestClient:
             finally:
                 del error  # the traceback holds this frame, and those of all callers
 
-    def get(self, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None) -> Any:
-        """GET and parse the JSON answer; raises as `request`."""
+    def get(self, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None) -> dict[str, Any]:
+        """GET and parse the JSON answer; raises as `request`, and as `Response.json`."""
         return self.request("GET", path, query=query, timeout=timeout).json()
 
     def stream(

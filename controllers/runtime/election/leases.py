@@ -68,6 +68,6 @@ class LeaseAPI:
         answer = self._rest.request(
             method, path, body=lease, timeout=limit if timeout is None else max(0.0, min(timeout, limit))
         ).json()
-        if not isinstance(answer, dict) or answer.get("kind") != "Lease":
+        if answer.get("kind") != "Lease":
             raise ServerError(f"the answer is no Lease: {str(answer)[:100]}", method=method, path=path)
         return answer

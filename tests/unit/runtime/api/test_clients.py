@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -200,15 +201,16 @@ class TestRequests:
             clients.rest("b").get("/")
             assert server.connections == 1
 
-    def test_an_answer_that_is_no_json(self) -> None:
+    @pytest.mark.parametrize("body", ["<html>", "[]", "null", "3"])
+    def test_an_answer_that_is_no_json_object(self, body: str) -> None:
         def page(peer: Peer) -> None:
             peer.request()
-            peer.answer(200, b"<html>")
+            peer.answer(200, body.encode())
 
         with (
             Server(page) as server,
             builder_for(server) as clients,
-            pytest.raises(ServerError, match="not JSON: '<html>'"),
+            pytest.raises(ServerError, match=re.escape(f"no JSON object: '{body}'")),
         ):
             clients.rest("x").get("/")
 
