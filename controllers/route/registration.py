@@ -2,7 +2,8 @@
 `options.py`.
 
 The controller is off unless --allocate-node-cidrs and --configure-cloud-routes both hold and the
-provider has routes, as in Go (startRouteController in k8s.io/cloud-provider's app/core.go)."""
+provider has routes. Go's help says the same, but its code (startRouteController in
+k8s.io/cloud-provider's app/core.go) does not ask for --allocate-node-cidrs."""
 
 from __future__ import annotations
 
@@ -49,6 +50,12 @@ def _construct(context: Context) -> Controller | None:
     switches = context.options.of(RouteSwitches)
     if not (switches.allocate_node_cidrs and switches.configure_cloud_routes):
         log.info("node-route-controller is off: it needs --allocate-node-cidrs and --configure-cloud-routes")
+        if switches.configure_cloud_routes and context.options.of(RouteOptions).cluster_cidrs and context.cloud.routes:
+            log.warning(
+                "no routes are made, although --cluster-cidr is given: new nodes get none. Go's manager makes them "
+                "without --allocate-node-cidrs too. Fix: give --allocate-node-cidrs (nodes may still get their pod "
+                "CIDRs from kube-controller-manager), or --configure-cloud-routes=false if no routes are wanted"
+            )
         return None
     if context.cloud.routes is None:
         log.warning(

@@ -190,6 +190,10 @@ GO_GATES: dict[str, tuple[str, str]] = {
 `controllers/flags/gates.py`."""
 
 
+_BESIDES = {"allocate-node-cidrs": "; routes need it, which Go makes without it too"}
+"""What else differs where a flag works."""
+
+
 def page(catalog: Sequence[ControllerEntry]) -> str:
     """The page, in Markdown. Pure."""
     ours = {row.name: row for row in table(catalog)}
@@ -201,6 +205,7 @@ def page(catalog: Sequence[ControllerEntry]) -> str:
         else:
             shown = ours[name].kind.show(ours[name].default)
             here = "works" if shown == default else f"works; the default is `{shown}`"
+            here += _BESIDES.get(name, "")
         old = " (deprecated in Go)" if name in GO_DEPRECATED else ""
         rows.append((f"`--{name}`", f"`{default}`" if default else "", f"{here}{old}"))
     flags = rows_of(("flag", "Go's default", "here"), rows)

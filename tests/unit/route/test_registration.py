@@ -70,6 +70,28 @@ def test_it_is_off_where_one_does_not(flags: tuple[str, ...], caplog: pytest.Log
     assert "--allocate-node-cidrs" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("flags", "warned"),
+    [
+        (("--cluster-cidr=10.244.0.0/16",), True),
+        (("--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=false"), False),
+        ((), False),
+    ],
+)
+def test_flags_with_which_gos_manager_makes_routes_are_warned_of(
+    flags: tuple[str, ...], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeCloud() as cloud:
+        assert _build(cloud, *flags) is None
+    assert ["give --allocate-node-cidrs" in one.getMessage() for one in caplog.records] == [True] * warned
+
+
+def test_without_routes_in_the_cloud_no_flag_is_missing(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeCloud(FakeConfig(capabilities=("instances_v2",))) as cloud:
+        assert _build(cloud, "--cluster-cidr=10.244.0.0/16") is None
+    assert not caplog.records
+
+
 def test_it_is_off_with_a_warning_where_the_cloud_has_no_routes(caplog: pytest.LogCaptureFixture) -> None:
     with FakeCloud(FakeConfig(capabilities=("instances_v2",))) as cloud:
         assert _build(cloud, *ON) is None
