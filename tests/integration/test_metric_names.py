@@ -60,6 +60,13 @@ generate: [{count: 1}]
 """
 
 
+def test_the_page_of_metrics_names_every_metric_of_the_go_manager() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
+    families = {name.removesuffix("_bucket") for name in SAMPLES.keys() | LEADER.keys()}
+    assert not sorted(name for name in families if name not in page and not name.startswith("workqueue_"))
+    assert all(f'`{{name="{queue}"}}`' in page or f'workqueue_*{{name="{queue}"}}' in page for queue in QUEUES)
+
+
 def test_every_metric_of_the_go_manager_is_there(start: Start, tmp_path: Path) -> None:
     (tmp_path / "cloud.yaml").write_text(CLOUD)
     token, port = secrets.token_hex(16), free_port()
