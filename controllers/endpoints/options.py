@@ -41,8 +41,6 @@ def check_address(value: str) -> str | None:
 
 def _paths(value: Sequence[str]) -> str | None:
     for path in value:
-        if not path.startswith("/"):
-            return f"{path!r} must begin with /"
         if "*" in path[:-1]:
             return f"{path!r}: only a * at the end is allowed"
     return None
@@ -180,7 +178,7 @@ class ServingOptions:
         LIST,
         "authorization-always-allow-paths",
         _AUTHORIZATION,
-        "Paths that everybody may read. A * at the end stands for any rest.",
+        "Paths that everybody may read, with or without the / at their beginning. A * at the end stands for any rest.",
         check=_paths,
     )
     authorization_webhook_cache_authorized_ttl: float = option(

@@ -10,6 +10,7 @@ import pytest
 
 from controllers.catalog import CATALOG
 from controllers.cloudcalls import CloudCallOptions
+from controllers.endpoints.options import ServingOptions
 from controllers.flags.gates import GATES
 from controllers.flags.ignored import IGNORED, Ignored
 from controllers.flags.parse import Outcome, option_classes, parse, table
@@ -127,6 +128,12 @@ def test_a_bad_value_is_rejected_with_its_reason(argument: str, complaint: str) 
     outcome = read(*GOOD, argument)
     assert outcome.options is None
     assert outcome.problems == (f"{argument}: {complaint}",)
+
+
+def test_open_paths_need_no_slash_as_in_go() -> None:
+    assert options("--authorization-always-allow-paths=healthz,metrics*").of(
+        ServingOptions
+    ).authorization_always_allow_paths == ("healthz", "metrics*")
 
 
 def test_a_burst_without_a_limit_as_a_manifest_for_go_may_have_it_is_a_warning() -> None:
