@@ -331,8 +331,8 @@ class ManagerOptions:
         PATH,
         "kubeconfig",
         "misc",
-        "Kubeconfig file with the API server's address and credentials. Empty, and no --master: the pod's service"
-        " account is used.",
+        "Kubeconfig file with the API server's address and credentials. Empty: the pod's service account is used, if "
+        "there is one.",
         configz="Generic.ClientConnection.kubeconfig",
     )
     master: str = option("", URL, "master", "misc", "URL of the API server; overrides the kubeconfig's.", check=_master)

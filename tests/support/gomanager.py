@@ -190,7 +190,11 @@ GO_GATES: dict[str, tuple[str, str]] = {
 `controllers/flags/gates.py`."""
 
 
-_BESIDES = {"allocate-node-cidrs": "; routes need it, which Go makes without it too"}
+_BESIDES = {
+    "allocate-node-cidrs": "; routes need it, which Go makes without it too",
+    "kube-api-qps": ", which is no limit; in Go 0 is 5 a second, and no limit is -1",
+    "master": "; it must be a URL with its scheme, and in a pod the service account is used with it, unless it is http",
+}
 """What else differs where a flag works."""
 
 
