@@ -238,7 +238,8 @@ def test_a_rule_that_a_service_needs_since_it_was_found_unused_comes_back(accoun
     nodes = [node_of(account.launch())]
     ensure(aws, service(annotations={"healthcheck-port": "9001"}), nodes)
     other = service(port(81), uid=UID.replace("0f", "1f"), annotations={"healthcheck-port": "9001"})
-    revoke, security = aws.clients.ec2.revoke_security_group_ingress, []
+    revoke = aws.clients.ec2.revoke_security_group_ingress
+    security: list[bool] = []
 
     def late(**arguments: Any) -> Any:
         if arguments["IpPermissions"][0]["FromPort"] == 9001 and not security:

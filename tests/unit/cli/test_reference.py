@@ -23,7 +23,7 @@ def test_the_page_of_the_go_managers_flags_is_current_and_complete() -> None:
     for name in gomanager.GO_FLAGS:
         assert text.count(f"| `--{name}` |") == 1
     assert "| `--node-monitor-period` | `5s` | works |" in text
-    assert "| `--kube-api-qps` | `20` | works; the default is `0` |" in text
+    assert "| `--kube-api-qps` | `20` | works; the default is `0`, which is no limit" in text
     assert "| `--min-resync-period` | `12h0m0s` | without effect: " in text
 
 

@@ -128,7 +128,7 @@ class TestTokens:
         ):
             source(clients, FakeClock()).fetch()
 
-    @pytest.mark.parametrize("answer", [[], {}, {"status": {}}, {"status": {"token": "a b"}}, {"status": {"token": 7}}])
+    @pytest.mark.parametrize("answer", [{}, {"status": {}}, {"status": {"token": "a b"}}, {"status": {"token": 7}}])
     def test_an_answer_without_a_token(self, answer: object) -> None:
         accounts = Accounts("node-controller")
         accounts.answer = lambda _token: answer
