@@ -42,6 +42,18 @@ def test_the_policy_is_what_the_code_needs(clients: Clients) -> None:
     assert len(allowed) > 30, "the search finds nothing"
 
 
+def test_nothing_that_is_there_can_be_tagged_into_the_cluster() -> None:
+    """Whoever may tag what is not the cluster's may then delete it: the tag is all that the policy
+    asks for."""
+    statements = json.loads((ROOT / "iam-policy.json").read_text())["Statement"]
+    found = [one.get("Condition") for one in statements if "elasticloadbalancing:AddTags" in one["Action"]]
+    created = ["CreateListener", "CreateLoadBalancer", "CreateTargetGroup"]
+    assert found == [
+        {"StringEquals": {"elasticloadbalancing:CreateAction": created}},
+        {"StringEquals": {"aws:ResourceTag/kubernetes.io/cluster/CLUSTER": "owned"}},
+    ]
+
+
 def test_the_readme_names_the_policys_placeholder() -> None:
     assert "CLUSTER" in re.findall(
         r"aws:ResourceTag/kubernetes\.io/cluster/(\w+)", (ROOT / "iam-policy.json").read_text()
