@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 
 from cloudprovider import InstanceState
 from cloudprovider.helpers import provider_id_of
+from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts
 from controllers.runtime.cache import uid_of
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class NodeVotes:
     removing it is final."""
     released: bool = False
     """Held back once, and let go by an operator."""
+    anew: Attempts = NO_ATTEMPTS
+    """How often in a row it could not be created anew."""
     rests_until: float = 0.0
     """Before that, no sweep queues it: it has a timer of its own."""
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
 from cloudprovider import InstanceState
 from cloudprovider.helpers import is_ready, provider_id_of
+from cloudprovider.internal.backoff import Backoff
 from controllers.nodelifecycle import changes
 from controllers.nodelifecycle.changes import Attention, identity_of, zone_of
 from controllers.nodelifecycle.deletion_votes import NodeVotes, StateAnswer
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from controllers.nodelifecycle.writeback import NodeWriter
 
 log = logging.getLogger(__name__)
+
+_ANEW: Final = Backoff(base=10.0, cap=60.0)
+"""When a node that could not be created anew is tried again."""
 
 
 class NodeLifecycleReconciler:
@@ -171,6 +175,11 @@ class NodeLifecycleReconciler:
         self._votes.replace(key, votes, noted)
         return noted
 
+    def _tried_anew(self, key: str, votes: NodeVotes) -> NodeVotes:
+        noted = evolve(votes, anew=_ANEW.next(votes.anew, self._shared.now()))
+        self._votes.replace(key, votes, noted)
+        return noted
+
     def _gone(self, key: str, node: V1Node, votes: NodeVotes, answer: StateAnswer) -> Result | None:
         moved = self._shared.machines.moved(node)
         if votes.provider_id and (moved or votes.since == answer.answered_at):  # else the first answer of the row
@@ -191,8 +200,11 @@ class NodeLifecycleReconciler:
                 votes = self._why(key, votes, why)
                 return self._look_again(key, votes, self._options.answer_period / 2)
             why = "its kubelet runs on another machine, and the cloud has no other instance of its name"
-            if successor:
+            if successor and is_ready(node) and votes.anew.left(self._shared.now()):
+                why = votes.why  # one that is not Ready may be deleted next, so that is asked anew
+            elif successor:
                 why = self._writer.register_again(key, node, successor)
+                votes = self._tried_anew(key, votes)
             if not why:
                 return None
             votes = self._why(key, votes, why)

@@ -166,6 +166,21 @@ def test_a_successor_is_told_once_however_long_its_node_cannot_be_created_anew(
     assert bench.recorder.reasons().count("InstanceRecreated") == 1
 
 
+@pytest.mark.row("N15")
+def test_what_the_api_server_refuses_is_tried_at_most_once_a_minute_and_carried_out_when_it_is_not() -> None:
+    bench = _bench()
+    bench.server.before = _refuses_creation
+    for _ in range(120):  # ten minutes
+        _asked(bench)
+    assert 8 <= len(bench.server.created) <= 16
+    assert "missing permission: create on nodes" in bench.gate.why(bench.votes.gone()[0][1])
+    bench.server.before = lambda *_: None
+    for _ in range(12):
+        _asked(bench)
+    assert bench.server.deleted == ["n0"]
+    assert bench.recorder.reasons()[-1] == "NodeCreatedAnew"
+
+
 def _refuses_creation(name: str, body: dict[str, Any]) -> None:
     if "spec" in body:
         raise Forbidden("nodes is forbidden", method="POST", path="/api/v1/nodes", status=403)
