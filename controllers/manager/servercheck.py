@@ -1,4 +1,5 @@
-"""Does the API server answer? /healthz shows it, and a log line says what to look at."""
+"""Does the API server answer, and take our credentials? /healthz shows it, and a log line says what
+to look at."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Final
 
 from cloudprovider.host import StopSignal
 from controllers.endpoints.checks import Check
-from controllers.runtime.api import ApiError, RestClient
+from controllers.runtime.api import ApiError, CredentialsUnavailable, RestClient, Unauthorized, Unreachable
 from controllers.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -17,6 +18,7 @@ ASK_SECONDS: Final = 5.0
 _ASK_AGAIN: Final = 1.0  # seconds until the next question while it does not
 _TIMEOUT: Final = 4.0
 _PATIENCE: Final = 2.0  # seconds without an answer until it counts: one broken connection is nothing
+_REFUSED: Final = 10.0  # seconds for which our credentials fail until it counts: they rotate, and a server starts
 
 
 def advice(rest: RestClient, server: str) -> str:
@@ -40,21 +42,31 @@ class ServerCheck:
     def __init__(self, rest: RestClient, clock: Clock) -> None:
         self._rest = rest
         self._clock = clock
+        self._refused: tuple[float, str] | None = None  # since when our credentials fail, and how
 
     def run(self, stop: StopSignal) -> None:
-        """Ask /readyz, whose answer may be anything: what counts is that there is one."""
+        """Ask /readyz, whose answer may be anything but 401: what counts is that there is one."""
         while True:
             try:
                 self._rest.request("GET", "/readyz", accept="*/*", timeout=_TIMEOUT)
+                self._refused = None
             except ApiError as error:
                 log.debug("the API server's /readyz: %s", error)
+                if isinstance(error, Unauthorized | CredentialsUnavailable):
+                    since = self._clock.monotonic() if self._refused is None else self._refused[0]
+                    self._refused = since, str(error)
+                elif not isinstance(error, Unreachable):  # no answer says nothing of them
+                    self._refused = None
             if stop.wait(ASK_SECONDS if self._rest.reachability.down_since is None else _ASK_AGAIN):
                 return
 
     def checks(self) -> list[Check]:
         """One check, `api-server`."""
         reachability = self._rest.reachability
-        since, error = reachability.down_since, reachability.error
-        if since is None or self._clock.monotonic() - since < _PATIENCE:
-            return [Check("api-server", True)]
-        return [Check("api-server", False, f"no answer: {error}")]
+        since, error, refused = reachability.down_since, reachability.error, self._refused
+        now = self._clock.monotonic()
+        if since is not None and now - since >= _PATIENCE:
+            return [Check("api-server", False, f"no answer: {error}")]
+        if refused is not None and now - refused[0] >= _REFUSED:
+            return [Check("api-server", False, f"our credentials fail: {refused[1]}")]
+        return [Check("api-server", True)]
