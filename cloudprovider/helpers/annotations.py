@@ -34,6 +34,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _SHOWN = 60  # characters of a wrong value
+_MOST_UNKNOWN = 10  # annotations that are looked at: a Service has room for thousands, and each costs a millisecond
 _MISSING: Final = object()
 
 
@@ -163,14 +164,20 @@ class ServiceAnnotations:
             return []
         known = [one.name for one in cls.declared.values()]
         problems: list[str] = []
-        for key in sorted(given):
+        unknown = [key for key in given if key.startswith(cls.prefix) and key not in known and not cls._is_other(key)]
+        for key in sorted(unknown)[:_MOST_UNKNOWN]:
             rest = key.removeprefix(cls.prefix)
-            if rest == key or key in known or any(fnmatchcase(rest, pattern) for pattern in cls.others):
-                continue
             near = nearest(rest, [one.removeprefix(cls.prefix) for one in known])
             hint = f"did you mean {cls.prefix}{near}?" if near else f"known: {', '.join(known)}"
             problems.append(f"{key}: unknown annotation; {hint}")
+        if more := len(unknown[_MOST_UNKNOWN:]):
+            problems.append(f"{more} more annotations that begin with {cls.prefix} are unknown")
         return problems
+
+    @classmethod
+    def _is_other(cls, key: str) -> bool:
+        rest = key.removeprefix(cls.prefix)
+        return any(fnmatchcase(rest, pattern) for pattern in cls.others)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and type(other) is type(self) and self.values == other.values

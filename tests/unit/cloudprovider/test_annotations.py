@@ -32,6 +32,7 @@ from cloudprovider.helpers import (
     parse_duration,
     show_duration,
 )
+from cloudprovider.helpers import annotations as annotations_module
 
 
 class Algorithm(enum.Enum):
@@ -105,6 +106,23 @@ def test_an_annotation_like_no_other_names_those_that_exist_and_others_are_left_
     (told,) = problems_of(Acme, xyzzy="1")
     assert told.startswith("acme.example/xyzzy: unknown annotation; known: acme.example/internal, ")
     assert Acme.read(service(status_built="1")) == Acme.read(service())
+
+
+def test_thousands_of_unknown_annotations_cost_no_more_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their owner could have the manager compare names for seconds, for each of his Services and
+    whenever a node changes."""
+    compared: list[str] = []
+
+    def nearest(name: str, known: list[str]) -> str:
+        compared.append(name)
+        return ""
+
+    monkeypatch.setattr(annotations_module, "nearest", nearest)
+    found = problems_of(Acme, internal="maybe", **{f"x{number:04}": "" for number in range(5000)})
+    assert compared == [f"x{number:04}" for number in range(10)]
+    assert found[0].startswith("acme.example/internal: 'maybe' cannot be used")
+    assert found[-1] == "4990 more annotations that begin with acme.example/ are unknown"
+    assert len(found) == 12
 
 
 def test_the_error_is_one_of_the_service_in_one_line() -> None:
