@@ -69,11 +69,16 @@ class CloudConfig:
             ) from exc
 
     def read_again(self) -> CloudConfig:
-        """The same file as it is now, for credentials that rotate, with the same options. Raises as
-        `read` does."""
+        """The same file as it is now, for credentials that rotate, with the same options. Its
+        secrets are masked from now on in what the process shows. Raises as `read` does."""
         if not self.path:
             raise ConfigMissing("this cloud config has no path to read again: it was made in memory.")
-        return evolve(type(self).read(self.path), options=self.options)
+        from cloudprovider.internal.cleaning import conceal  # not loaded where nothing rotates
+        from cloudprovider.internal.masking import secret_values
+
+        again = evolve(type(self).read(self.path), options=self.options)
+        conceal(secret_values(again.data), loaded=True)
+        return again
 
     def of(self, kind: type[T]) -> T:
         """The program's options of this class; its defaults where the program declares none, as

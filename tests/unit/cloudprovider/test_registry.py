@@ -30,6 +30,7 @@ from cloudprovider import (
     RegistryError,
     UnknownProvider,
 )
+from cloudprovider.internal.cleaning import of_process
 from cloudprovider.loading.plugins import find_plugins
 from cloudprovider.loading.registry import Registry
 from tests.support.plugins import write_distribution
@@ -420,6 +421,16 @@ def test_an_empty_config_is_a_config(tmp_path: Path) -> None:
     path = tmp_path / "empty"
     path.touch()
     assert CloudConfig.read(path).data == b""
+
+
+@pytest.mark.row("X2")
+def test_a_secret_that_rotates_in_the_config_is_masked(tmp_path: Path) -> None:
+    path = tmp_path / "cloud.conf"
+    path.write_text("token: first-horse\n")
+    config = CloudConfig.read(path)
+    path.write_text("region: north\ntoken: second-horse\n")
+    config.read_again()
+    assert of_process().line("refused second-horse in north") == "refused *** in north"
 
 
 def test_a_config_can_be_read_again(tmp_path: Path) -> None:
