@@ -361,6 +361,8 @@ SCENARIOS = [
                 expect=400,
             ),
             post(NODES, node("pp-unknown-3", spec={"foo": 1}), query={"fieldValidation": "Ignore"}, expect=201),
+            post(NODES, node("pp-odd", spec={'a"b\n': 1}), query={"fieldValidation": "Strict"}, expect=400),
+            post(NODES, node("pp-odd", metadata={"annotations": {"half": "a\ud800b"}}), expect=201),
             post(NODES, node("pp-unknown-4"), query={"fieldValidation": "Maybe"}, compare="outcome"),
             merge(f"{NODES}/pp-unknown", {"spec": {"foo": 1, "unschedulable": True}}, expect=200),
             merge(f"{NODES}/pp-unknown", {"spec": {"foo": 1}}, query={"fieldValidation": "Strict"}, compare="outcome"),
@@ -369,6 +371,6 @@ SCENARIOS = [
             ),
             merge(f"{NODES}/pp-unknown", {"spec": {"foo": 1}}, query={"fieldValidation": "Ignore"}, expect=200),
         ],
-        [f"{NODES}/pp-unknown", f"{NODES}/pp-unknown-3"],
+        [f"{NODES}/pp-unknown", f"{NODES}/pp-unknown-3", f"{NODES}/pp-odd"],
     ),
 ]

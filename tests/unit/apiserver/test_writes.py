@@ -23,6 +23,19 @@ def made(client: Client) -> JSON:
     return body
 
 
+def test_an_unknown_fields_name_is_quoted_in_the_warning_as_go_does(client: Client) -> None:
+    reply = client.post(NODES, node("odd", **{'a"b\r\nX-Forged: 1': 1}))
+    assert reply.code == 201
+    assert reply.headers["Warning"] == r'299 - "unknown field \"a\\\"b\\r\\nX-Forged: 1\""'
+
+
+def test_half_a_surrogate_pair_is_read_as_go_reads_it(client: Client) -> None:
+    labels = {"annotations": {"half": "a\ud800b\udc00", "whole": "\U0001f600"}}
+    reply = client.post(NODES, {"metadata": {"name": "half", **labels}})
+    assert reply.code == 201
+    assert reply.body["metadata"]["annotations"] == {"half": "a\ufffdb\ufffd", "whole": "\U0001f600"}
+
+
 def test_a_service_accounts_token_is_good_until_the_account_is_gone(client: Client, server: EmbeddedAPIServer) -> None:
     server.create({"kind": "ServiceAccount", "metadata": {"name": "x"}})
     answer = client.post(f"{ACCOUNTS}/x/token", {"spec": {"expirationSeconds": 600}})

@@ -238,7 +238,11 @@ def _body_of(request: Request, accepted: Sequence[str] = ("", "application/json"
             + ", ".join(one for one in accepted if one),
         )
     try:
-        return json.loads(request.body, parse_constant=_no_number)
+        found = json.loads(request.body, parse_constant=_no_number)
+        if b"\\ud" in request.body.lower():  # half of a surrogate pair, perhaps, which Go reads as U+FFFD
+            text = json.dumps(found, ensure_ascii=False)
+            found = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        return found
     except (ValueError, RecursionError) as error:
         raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
 

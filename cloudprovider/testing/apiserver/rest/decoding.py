@@ -97,7 +97,7 @@ def _apply(kind: Kind, old: Stored, body: Any, content_type: str) -> Any:
 
 
 def _problems(unknown: list[str]) -> tuple[str, ...]:
-    return tuple(f'unknown field "{path}"' for path in unknown)
+    return tuple(f"unknown field {errors.quote(path)}" for path in unknown)
 
 
 def _place(path: str) -> list[tuple[str, int]]:
