@@ -12,8 +12,10 @@ from typing import Final
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-_DURATION = re.compile(r"[+-]?(?:0|(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)")
-_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+# Possessive: strangers and users write them, and digits that can be divided in many ways take minutes.
+_NUMBER = r"[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++"
+_DURATION = re.compile(rf"[+-]?(?:0|(?:(?:{_NUMBER})(?:ns|us|µs|μs|ms|s|m|h))++)")
+_PART = re.compile(rf"({_NUMBER})(ns|us|µs|μs|ms|s|m|h)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST = 2**63 / 1e9  # Go counts nanoseconds in 64 bits
 

@@ -234,3 +234,10 @@ def test_whatever_is_written_is_a_value_or_a_mistake(text: str) -> None:
 def test_json_objects_are_read_back(value: dict[str, int]) -> None:
     assert JSON_OBJECT.parse(json.dumps(value)) == value
     assert JSON_OBJECT.parse(JSON_OBJECT.show(value)) == value
+
+
+@pytest.mark.parametrize("text", ["1" * 250_000, "1" * 250_000 + ".", "1." * 100_000, "1h" * 100_000 + "1"])
+def test_a_duration_of_many_digits_is_refused_at_once(text: str) -> None:
+    """Divided in every way, these took minutes, in which nothing else of the process ran."""
+    with pytest.raises(ValueError, match="must be a duration"):
+        parse_duration(text)
