@@ -12,7 +12,7 @@ from typing import Final
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-# Possessive: strangers and users write them, and digits that can be divided in many ways take minutes.
+# Possessive: strangers and users write them, and digits divided in many ways take minutes.
 _NUMBER = r"[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++"
 _DURATION = re.compile(rf"[+-]?(?:0|(?:(?:{_NUMBER})(?:ns|us|µs|μs|ms|s|m|h))++)")
 _PART = re.compile(rf"({_NUMBER})(ns|us|µs|μs|ms|s|m|h)")
