@@ -10,11 +10,16 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any, Final
 
 PACKAGE: Final = "kubernetes"
+_MODELS: Final = f"{PACKAGE}.client.models."
+_SAFE: Final = (2, 14)
+"""From this version of pydantic on, threads may meet at a class whose building was put off."""
 
 
 class _Package(ModuleType):
@@ -69,4 +74,42 @@ def import_lightly() -> None:
         return
     package = module_from_spec(spec)
     package.__class__ = _Package
-    sys.modules.setdefault(PACKAGE, package)
+    if sys.modules.setdefault(PACKAGE, package) is package:
+        sys.meta_path.insert(0, _Models())
+
+
+class _Models:
+    """Finds the models' modules, for the import system, so that pydantic builds their validators
+    when they are first used. That takes two thirds of the models' import, and most are never used:
+    objects in Protobuf are read without them."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if not name.startswith(_MODELS):
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader.__class__ is SourceFileLoader:
+            spec.loader.__class__ = _PutOff  # the same, but for exec_module
+        return spec
+
+
+class _PutOff(SourceFileLoader):
+    _lock: Final = threading.Lock()
+    _running = 0
+
+    def exec_module(self, module: ModuleType) -> None:
+        import pydantic
+
+        if tuple(map(int, pydantic.VERSION.split(".")[:2])) < _SAFE:
+            return super().exec_module(module)
+        # It cannot be said of a class from outside, but of all that are made meanwhile. A class
+        # that another thread makes at this moment is built at its first use, too.
+        with self._lock:
+            _PutOff._running += 1
+            pydantic.BaseModel.model_config["defer_build"] = True
+        try:
+            super().exec_module(module)
+        finally:
+            with self._lock:
+                _PutOff._running -= 1
+                if not _PutOff._running:
+                    del pydantic.BaseModel.model_config["defer_build"]

@@ -14,6 +14,7 @@ from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, ClientSettings, Gone, NotFound, RestClient, ServerError, Unauthorized
 from controllers.runtime.cache.encoding import Encoding
 from controllers.runtime.cache.informer import Informer
+from controllers.runtime.cache.keeping import WireObject
 from controllers.runtime.cache.listing import is_too_large
 from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, Resource
 from controllers.runtime.cache.store import Cache
@@ -235,6 +236,7 @@ def test_bookmarks_are_read(both: dict[str, RestClient]) -> None:
     encoding = Encoding(rest, NODES)
     with closing(rest.stream(NODE, query=query, read_timeout=10, accept=encoding.accept)) as pieces:
         events = (encoding.read_event(piece, pieces.content_type) for piece in pieces)
-        raw = next(raw for kind, raw in events if kind == "BOOKMARK")
-    assert int(raw["metadata"]["resourceVersion"]) > 0
-    assert raw["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        sent = next(sent for kind, sent in events if kind == "BOOKMARK")
+    assert isinstance(sent, WireObject)
+    assert int(sent.message.metadata.resourceVersion) > 0
+    assert sent.message.metadata.annotations == {"k8s.io/initial-events-end": "true"}

@@ -15,6 +15,7 @@ from controllers.runtime.cache.decoding import ListMeta, Unreadable, read_list, 
 from controllers.runtime.protobuf import ACCEPT, JSON, is_protobuf
 
 if TYPE_CHECKING:
+    from controllers.runtime.cache.keeping import WireObject
     from controllers.runtime.cache.resources import Resource
 
 log = logging.getLogger(__name__)
@@ -38,8 +39,8 @@ class Encoding:
         wanted = self._resource.in_protobuf and self._rest.protobuf and not self._given_up
         return ACCEPT if wanted else JSON
 
-    def read_event(self, piece: bytes, content_type: str) -> tuple[str, dict[str, Any]]:
-        """Decode one piece of a watch into (type, raw object). Raises Garbled."""
+    def read_event(self, piece: bytes, content_type: str) -> tuple[str, WireObject | dict[str, Any]]:
+        """Decode one piece of a watch into (type, object); an error's is raw. Raises Garbled."""
         if not is_protobuf(content_type):
             return read_watch_line(piece)
         from controllers.runtime.cache.protodecoding import read_watch_frame

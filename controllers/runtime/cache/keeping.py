@@ -8,7 +8,7 @@ objects have any: a Node, until it is initialised.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -16,14 +16,13 @@ LIMIT: Final = 32 * 1024 * 1024
 """Bytes kept at most. What comes beyond that is not kept, and is written by patches."""
 
 
-class RawInBytes(dict[str, Any]):
-    """A raw object, with the bytes that it was read from."""
+class WireObject(NamedTuple):
+    """An object that came in Protobuf."""
 
-    __slots__ = ("data",)
-
-    def __init__(self, raw: Mapping[str, Any], data: bytes) -> None:
-        super().__init__(raw)
-        self.data = data
+    message: Any
+    """Read, but not yet made a model."""
+    data: bytes
+    """What it was read from."""
 
 
 class KeptBytes(Generic[T]):

@@ -7,22 +7,20 @@ the cache must not take it for deleted."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from controllers.runtime.cache.decoding import Garbled, ListMeta, Unreadable, list_meta
-from controllers.runtime.cache.keeping import RawInBytes
-from controllers.runtime.protobuf.reading import object_in, read_object
+from controllers.runtime.cache.keeping import WireObject
+from controllers.runtime.protobuf.reading import message_in, object_in, read_enveloped
 from controllers.runtime.protobuf.schema import message_class, unwrap
-
-_STATUS: Final = "Status"
 
 
 def read_protobuf_list(data: bytes, kind: str, each: Callable[[Any], None]) -> ListMeta:
-    """Call `each` with every raw item of a list page, in order, then return the page's metadata.
+    """Call `each` with every item of a list page, in order, then return the page's metadata.
 
-    As `decoding.read_list`. Raises Unreadable.
+    As `decoding.read_list`, but the items are WireObjects. Raises Unreadable.
     """
     try:
         envelope = unwrap(data, "ListEnvelope")
@@ -32,20 +30,21 @@ def read_protobuf_list(data: bytes, kind: str, each: Callable[[Any], None]) -> L
         raise Unreadable(f"list page: {error}") from error
     for item in page.items:
         try:
-            raw = read_object(kind, item)
+            message = message_in(kind, item)
         except ValueError as error:
             raise Unreadable(f"list page of {len(data)} bytes: {error}") from error
-        each(RawInBytes(raw, item))
+        each(WireObject(message, item))
     return meta
 
 
-def read_watch_frame(frame: bytes, kind: str) -> tuple[str, dict[str, Any]]:
-    """Decode one frame of a watch of that kind into (type, raw object); any type is let through.
-    Raises Unreadable."""
+def read_watch_frame(frame: bytes, kind: str) -> tuple[str, WireObject | dict[str, Any]]:
+    """Decode one frame of a watch of that kind into (type, object), the object raw where it is an
+    error; any type is let through. Raises Unreadable."""
     try:
         event = message_class("WatchEvent").FromString(frame)
-        found = _STATUS if event.type == "ERROR" else kind
-        data = object_in(event.object.raw, found)
-        return event.type, RawInBytes(read_object(found, data), data)
+        if event.type == "ERROR":
+            return event.type, read_enveloped(event.object.raw, "Status")
+        data = object_in(event.object.raw, kind)
+        return event.type, WireObject(message_in(kind, data), data)
     except (ValueError, DecodeError) as error:
         raise Unreadable(f"watch frame of {len(frame)} bytes: {error}") from error

@@ -22,9 +22,9 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import frozen
 
 from cloudprovider.helpers.objects import key_of, uid_of
-from controllers.runtime.cache.keeping import KeptBytes, RawInBytes
+from controllers.runtime.cache.keeping import KeptBytes, WireObject
+from controllers.runtime.cache.parsing import Parser, metadata_of
 from controllers.runtime.cache.resources import ApiObject, MalformedObject, Resource, T, is_newer, version_of
-from controllers.runtime.cache.trimming import Compactor
 from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -163,7 +163,7 @@ class Cache(Generic[T]):
         self._kept: KeptBytes[T] = KeptBytes()
         self._version = ""
         self._lock = threading.Lock()
-        self._compactor = Compactor()
+        self._parser = Parser(resource)
 
     @property
     def version(self) -> str:
@@ -189,16 +189,16 @@ class Cache(Generic[T]):
         return len(self._objects)
 
     def read(self, raw: Any, *, anew: bool = False) -> Item[T]:
-        """Turn a raw object into an item; never raises. Consumes `raw`. For the writing thread.
+        """Turn an object, raw or in Protobuf, into an item; never raises. Consumes `raw`. For the
+        writing thread.
 
         An object that is cached at this very version is not parsed again, unless `anew`: the item
         holds the cached one.
         """
-        metadata = raw.get("metadata") if isinstance(raw, dict) else None
-        if not isinstance(metadata, dict):
+        metadata = metadata_of(raw)
+        if metadata is None:
             return Item("", "", "", None, "no metadata")
-        name, namespace = _text(metadata, "name"), _text(metadata, "namespace")
-        uid, version = _text(metadata, "uid"), _text(metadata, "resourceVersion")
+        name, namespace, uid, version = metadata
         if not name or (self.resource.namespaced and not namespace):
             return Item("", uid, version, None, "metadata lacks a name or a namespace")
         key = f"{namespace}/{name}" if self.resource.namespaced else name
@@ -206,11 +206,11 @@ class Cache(Generic[T]):
         if known is not None and not anew and version and version_of(known) == version and uid_of(known) == uid:
             return Item(key, uid, version, known)
         try:
-            obj = self._compactor.compact(self.resource.parse(raw))
+            obj = self._parser.parse(raw)
         except MalformedObject as error:
             return Item(key, uid, version, None, str(error))
         keep = self.resource.keep
-        kept = keep(obj, raw.data) if keep is not None and isinstance(raw, RawInBytes) else None
+        kept = keep(obj, raw.data) if keep is not None and isinstance(raw, WireObject) else None
         return Item(key_of(obj), uid, version, obj, kept=kept)
 
     def replace(self, items: Iterable[Item[T]], version: str, *, restored: bool = False) -> list[Change[T]]:
@@ -334,11 +334,6 @@ def _steps(key: str, old: T | None, new: T) -> list[Change[T]]:
 def _is_another(old: ApiObject, item: Item[Any]) -> bool:
     """Whether the item is another object of that name. A malformed one without UID never is."""
     return uid_of(old) != item.uid and (item.obj is not None or bool(item.uid))
-
-
-def _text(metadata: dict[str, Any], field: str) -> str:
-    value = metadata.get(field)
-    return value if isinstance(value, str) else ""
 
 
 class Derived(Generic[A, R]):

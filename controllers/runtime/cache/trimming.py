@@ -46,7 +46,11 @@ def trim_metadata(raw: dict[str, Any]) -> None:
     """Drop managedFields and kubectl's copy of the object, in place. The default for every kind."""
     metadata = raw["metadata"]
     metadata.pop("managedFields", None)
-    annotations = metadata.get("annotations")
+    trim_annotations(metadata.get("annotations"))
+
+
+def trim_annotations(annotations: dict[str, str] | None) -> None:
+    """Drop kubectl's copy of the object, in place."""
     if annotations:
         annotations.pop(LAST_APPLIED, None)
 
@@ -75,10 +79,18 @@ class Compactor:
 
     def compact(self, model: T) -> T:
         """A small model that looks and compares like this one; what this one holds goes into it."""
-        if len(self._strings) > _MOST_SHARED:
-            self._strings.clear()
+        self.begin()
         small: T = self._small(model)
         return small
+
+    def begin(self) -> None:
+        """Another object's strings come: empty a table that is full."""
+        if len(self._strings) > _MOST_SHARED:
+            self._strings.clear()
+
+    def share(self, text: str) -> str:
+        """The string to keep in place of this one, which is equal."""
+        return self._strings.setdefault(text, text) if len(text) <= _LONGEST_SHARED else text
 
     def _small(self, model: Any) -> Any:
         values = model.__dict__
@@ -111,5 +123,5 @@ class Compactor:
 
     def _compacted(self, item: Any) -> Any:
         if item.__class__ is str:
-            return self._strings.setdefault(item, item) if len(item) <= _LONGEST_SHARED else item
+            return self.share(item)
         return self._small(item) if fields_of(item.__class__) else item

@@ -63,6 +63,7 @@ from controllers.runtime.api import (
 from controllers.runtime.cache.decoding import Garbled
 from controllers.runtime.cache.encoding import Encoding
 from controllers.runtime.cache.lists import ListBehind, Lists, Loop, Stopped
+from controllers.runtime.cache.parsing import metadata_of
 from controllers.runtime.cache.resources import T, is_newer
 from controllers.runtime.cache.retries import Retries
 from controllers.runtime.cache.store import EVENT_TYPES, Cache
@@ -217,10 +218,9 @@ class ListWatch(Generic[T]):
                 raise Garbled(f"{event} event: {item.problem}")
             return Watched(event, item)
         if event == "BOOKMARK":
-            metadata = raw.get("metadata")
-            version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-            return Bookmark(version if isinstance(version, str) else "")
-        if event == "ERROR":
+            metadata = metadata_of(raw)
+            return Bookmark("" if metadata is None else metadata.version)
+        if event == "ERROR" and isinstance(raw, dict):
             raise from_status(0, None, raw, method="GET", path=self._resource.path())
         raise Garbled(f"a watch event of the unknown type {event[:40]!r}")
 

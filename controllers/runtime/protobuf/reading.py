@@ -1,17 +1,16 @@
-"""Objects in Protobuf as the raw objects that JSON gives (stage 1): dicts of the API's field names,
-ready for the models of the official client.
+"""Objects in Protobuf as the raw objects that JSON gives (stage 1): dicts of the API's field names.
+Into a model they are read by `models.py`, with the same readers in another shape.
 
 The result equals the API server's JSON, but for times, which are `datetime` here. Go writes a field
 that is no pointer into Protobuf also where it is empty, and leaves most of those out of JSON; the
-tables here say which fields JSON keeps. A reader walks the fields that are there: 40 us for a node,
-where `json.loads` takes 100."""
+tables here say which fields JSON keeps. A reader walks the fields that are there."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
 from pydantic_core import TzInfo
@@ -93,17 +92,23 @@ _MOMENTS: Final = 1024  # a node's conditions share most of their times
 _INT, _STRING = 0, 1  # IntOrString.type
 
 # What is done with a field's value; all but the first two have a reader of their own.
-_SKIP_EMPTY, _KEEP, _LIST, _MAP, _MESSAGE, _MESSAGES, _MESSAGE_MAP, _INLINE = range(8)
+_SKIP_EMPTY, _KEEP, _LIST, _MAP, _MESSAGE, _MESSAGES, _MESSAGE_MAP, _INLINE, _UNLESS_ZERO = range(9)
 
 
 def read_object(kind: str, raw: bytes) -> dict[str, Any]:
     """The object of that kind ("Node") in these bytes, which have no envelope; raises ValueError
     for bytes that are none."""
+    found: dict[str, Any] = reader_of(kind)(message_in(kind, raw))
+    return found
+
+
+def message_in(kind: str, raw: bytes) -> Any:
+    """The message of that kind in these bytes, which have no envelope; raises ValueError for bytes
+    that are none."""
     try:
-        found: dict[str, Any] = reader_of(kind)(message_class(kind).FromString(raw))
+        return message_class(kind).FromString(raw)
     except DecodeError as error:
         raise ValueError(f"{len(raw)} bytes that are no {kind}: {error}") from error
-    return found
 
 
 def read_enveloped(data: bytes, kind: str) -> dict[str, Any]:
@@ -120,68 +125,117 @@ def object_in(data: bytes, kind: str) -> bytes:
     return raw
 
 
+class Shape(Protocol):
+    """What messages become: dicts, or something that is made of them."""
+
+    def shown(self, field: str) -> str:
+        """What a field is called there."""
+        ...
+
+    def text(self, value: str) -> str:
+        """A string of the message, as it is to be kept."""
+        ...
+
+    def inner(self, field: str, message: str) -> Reader:
+        """The reader of messages of that name in this field."""
+        ...
+
+    def made(self, message: str, empty: Mapping[str, Any]) -> Callable[[dict[str, Any]], Any] | None:
+        """What makes a message of that name of the dict of its fields, in which those of `empty`
+        are always there; None if the dict is it."""
+        ...
+
+
+class _Raw:
+    """Dicts of the API's field names."""
+
+    def shown(self, field: str) -> str:
+        return field
+
+    def text(self, value: str) -> str:
+        return value
+
+    def inner(self, field: str, message: str) -> Reader:
+        return VALUES.get(message) or reader_of(message)
+
+    def made(self, message: str, empty: Mapping[str, Any]) -> None:
+        return None
+
+
+class _Inline:
+    """The shape of a message whose fields are shown among those of the message that holds it."""
+
+    def __init__(self, holder: Shape) -> None:
+        self.shown, self.text, self.inner = holder.shown, holder.text, holder.inner
+
+    def made(self, message: str, empty: Mapping[str, Any]) -> None:
+        return None
+
+
 @functools.cache
 def reader_of(name: str) -> Reader:
-    """What turns a message of that name into a dict, or for times and the like into a value."""
-    return _SPECIAL.get(name) or _reader(message_class(name).DESCRIPTOR)
+    """What turns a message of that name into a dict."""
+    return shaped_reader(name, _Raw())
 
 
-def _reader(descriptor: Any) -> Reader:
-    name = descriptor.name
+def shaped_reader(name: str, shape: Shape) -> Reader:
+    """What turns a message of that name into what the shape says."""
+    descriptor = message_class(name).DESCRIPTOR
     always = ALWAYS_SHOWN.get(name, "").split()
     pointers = POINTERS.get(name, "").split()
-    empty = {field: _empty(descriptor.fields_by_name[field], field in pointers) for field in always}
-    table: dict[Any, tuple[str, int, Reader]] = {}
-    for field in descriptor.fields:
-        how, read = _way(field, name, kept=field.name in always or field.name in pointers)
-        table[field] = (field.name, how, read)
+    hidden = SHOWN_UNLESS_ZERO.get(name)
+    empty = {shape.shown(field): _empty(descriptor.fields_by_name[field], field in pointers) for field in always}
+    table = {
+        field: _way(field, name, shape, kept=field.name in always or field.name in pointers, hidden=hidden)
+        for field in descriptor.fields
+    }
+    make, text = shape.made(name, empty), shape.text
 
-    def read_message(message: Any) -> dict[str, Any]:
+    def repaired(value: Any) -> Any:
+        return text(value if value.__class__ is str else _repaired(value))
+
+    def read_message(message: Any) -> Any:
         out = dict(empty)
         for field, value in message.ListFields():
             shown, how, read = table[field]
-            if how == _SKIP_EMPTY:
-                if value:
-                    out[shown] = value if value.__class__ is not bytes else _repaired(value)
+            if how <= _KEEP:
+                if value or how == _KEEP:
+                    kind = value.__class__
+                    out[shown] = text(value) if kind is str else _repaired(value) if kind is bytes else value
             elif how == _MESSAGE:
                 out[shown] = read(value)
-            elif how == _KEEP:
-                out[shown] = value if value.__class__ is not bytes else _repaired(value)
             elif how == _MESSAGES:
                 out[shown] = [read(one) for one in value]
             elif how == _MAP:
-                out[shown] = {key: _text(value[key]) for key in value}  # its items() takes half as long again
+                out[shown] = {text(key): repaired(value[key]) for key in value}  # its items() takes half as long again
             elif how == _LIST:
-                out[shown] = [_text(one) for one in value]
+                out[shown] = [repaired(one) for one in value]
             elif how == _MESSAGE_MAP:
-                out[shown] = {key: read(value[key]) for key in value}
-            else:
+                out[shown] = {text(key): read(value[key]) for key in value}
+            elif how == _INLINE:
                 out.update(read(value))
-        return out
+            elif how == _UNLESS_ZERO and (moment := read(value)) is not None:
+                out[shown] = moment
+        return out if make is None else make(out)
 
-    if name not in SHOWN_UNLESS_ZERO:
-        return read_message
-    hidden = SHOWN_UNLESS_ZERO[name]
-
-    def without_zero_time(message: Any) -> dict[str, Any]:
-        out = read_message(message)
-        if hidden in out and out[hidden] is None:
-            del out[hidden]
-        return out
-
-    return without_zero_time
+    return read_message
 
 
-def _way(field: Any, holder: str, *, kept: bool) -> tuple[int, Reader]:
-    kind = field.message_type
+def _way(field: Any, holder: str, shape: Shape, *, kept: bool, hidden: str | None) -> tuple[str, int, Reader]:
+    shown, kind = shape.shown(field.name), field.message_type
     if kind is None:
-        return (_LIST if _is_repeated(field) else _KEEP if kept else _SKIP_EMPTY), _unread
+        return shown, (_LIST if _is_repeated(field) else _KEEP if kept else _SKIP_EMPTY), _unread
+    how = _MESSAGES if _is_repeated(field) else _MESSAGE
     if kind.has_options:  # a map's entry, and nothing else; GetOptions() would import 5 ms of classes to say so
-        value = kind.fields_by_name["value"].message_type
-        return (_MAP, _unread) if value is None else (_MESSAGE_MAP, reader_of(value.name))
-    if (holder, field.name) == INLINE:
-        return _INLINE, reader_of(kind.name)
-    return (_MESSAGES if _is_repeated(field) else _MESSAGE), reader_of(kind.name)
+        kind = kind.fields_by_name["value"].message_type
+        if kind is None:
+            return shown, _MAP, _unread
+        how = _MESSAGE_MAP
+    elif (holder, field.name) == INLINE:
+        return shown, _INLINE, shaped_reader(kind.name, _Inline(shape))
+    elif field.name == hidden:
+        how = _UNLESS_ZERO
+    return shown, how, shape.inner(field.name, kind.name)
 
 
 def _is_repeated(field: Any) -> bool:
@@ -251,9 +305,11 @@ def _int_or_string(message: Any) -> int | str:
     return found
 
 
-_SPECIAL: Final[Mapping[str, Reader]] = {
+VALUES: Final[Mapping[str, Reader]] = {
     "Time": _time,
     "MicroTime": _micro_time,
     "Quantity": _quantity,
     "IntOrString": _int_or_string,
 }
+"""Messages that are a text, a number or a time, with their readers. A time beyond all calendars is
+a text."""

@@ -105,3 +105,32 @@ assert sys.modules["kubernetes"] is before and type(before) is type(sys)
 """,
         lightly=False,
     )
+
+
+def test_models_are_built_when_they_are_used_and_classes_of_others_at_once() -> None:
+    code = """
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_spec import V1NodeSpec
+from pydantic import BaseModel
+
+class Own(BaseModel):
+    a: int
+
+print(Own.__pydantic_complete__, V1Node.__pydantic_complete__, V1NodeSpec.__pydantic_complete__)
+print(V1Node.from_dict({"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}}).spec.pod_cidr)
+try:
+    V1Node.from_dict({"metadata": {"name": 1}})
+except ValueError as error:
+    print(type(error).__name__, V1Node.__pydantic_complete__)
+"""
+    assert run(code) == "True False False\n10.0.0.0/24\nValidationError True\n"
+
+
+def test_a_pydantic_whose_threads_could_meet_at_an_unfinished_class_builds_them_at_once() -> None:
+    code = """
+import pydantic
+pydantic.VERSION = "2.13.9"
+from kubernetes.client.models.v1_node import V1Node
+print(V1Node.__pydantic_complete__)
+"""
+    assert run(code) == "True\n"

@@ -8,23 +8,23 @@ from typing import Any
 from kubernetes.client.models.v1_node import V1Node
 
 from controllers.runtime.cache import NODES
-from controllers.runtime.cache.keeping import KeptBytes, RawInBytes
+from controllers.runtime.cache.keeping import KeptBytes, WireObject
 from controllers.runtime.cache.store import Cache, Item
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.protobuf.reading import read_object
+from controllers.runtime.protobuf.reading import message_in
 from controllers.runtime.protobuf.replacing import kept
 from tests.support.nodes import big_node
 from tests.support.there import there
 from tests.support.wirefields import encoded
 
 
-def raw_of(name: str, version: str, *, tainted: bool = True, uid: str = "u1") -> RawInBytes:
+def sent(name: str, version: str, *, tainted: bool = True, uid: str = "u1") -> WireObject:
     node = big_node(name, images=2)
     node["metadata"] |= {"uid": uid, "resourceVersion": version}
     if not tainted:
         node["spec"]["taints"] = []
     data = encoded("Node", node)
-    return RawInBytes(read_object("Node", data), data)
+    return WireObject(message_in("Node", data), data)
 
 
 class Watched:
@@ -44,26 +44,26 @@ class Watched:
 
 
 def test_a_node_is_kept_until_it_is_initialised() -> None:
-    watched, first = Watched(), raw_of("n1", "1")
+    watched, first = Watched(), sent("n1", "1")
     watched.list("1", first)
     assert watched.kept() == kept(first.data)
-    second = raw_of("n1", "2")
+    second = sent("n1", "2")
     second_data = second.data
     watched.event("MODIFIED", second)
     assert watched.kept() == kept(second_data)
-    watched.event("MODIFIED", raw_of("n1", "3", tainted=False))
+    watched.event("MODIFIED", sent("n1", "3", tainted=False))
     assert watched.kept() is None
-    watched.event("MODIFIED", raw_of("n1", "4"))
+    watched.event("MODIFIED", sent("n1", "4"))
     assert watched.kept() is not None, "the taint came back"
-    watched.event("DELETED", raw_of("n1", "5"))
+    watched.event("DELETED", sent("n1", "5"))
     assert watched.cache._kept.size == 0
 
 
 def test_an_earlier_version_of_the_object_has_no_bytes_any_more() -> None:
     watched = Watched()
-    watched.list("1", raw_of("n1", "1"))
+    watched.list("1", sent("n1", "1"))
     old = there(watched.cache.get("n1"))
-    watched.event("MODIFIED", raw_of("n1", "2"))
+    watched.event("MODIFIED", sent("n1", "2"))
     assert watched.cache.kept(old) is None
 
 
@@ -72,38 +72,38 @@ def test_what_came_as_json_has_no_bytes() -> None:
     node["metadata"] |= {"uid": "u1", "resourceVersion": "1"}
     watched.list("1", node)
     assert watched.kept() is None
-    watched.event("MODIFIED", raw_of("n1", "2"))
+    watched.event("MODIFIED", sent("n1", "2"))
     assert watched.kept() is not None
 
 
 def test_a_list_keeps_what_it_confirms_and_drops_what_it_lacks() -> None:
     watched = Watched()
-    watched.list("2", raw_of("n1", "1"), raw_of("n2", "2", uid="u2"), raw_of("n3", "2", uid="u3"))
+    watched.list("2", sent("n1", "1"), sent("n2", "2", uid="u2"), sent("n3", "2", uid="u3"))
     before = watched.kept("n1")
-    watched.list("9", raw_of("n1", "1"), raw_of("n2", "8", tainted=False, uid="u2"))
+    watched.list("9", sent("n1", "1"), sent("n2", "8", tainted=False, uid="u2"))
     assert watched.kept("n1") == before
     assert watched.kept("n2") is None
     assert watched.cache._kept.size == len(there(before))
 
 
 def test_a_restored_server_s_list_replaces_the_bytes_too() -> None:
-    watched, restored = Watched(), raw_of("n1", "3")
-    watched.list("5", raw_of("n1", "5"))
+    watched, restored = Watched(), sent("n1", "3")
+    watched.list("5", sent("n1", "5"))
     watched.list("3", restored, restored=True)
     assert watched.kept() == kept(restored.data)
 
 
 def test_a_malformed_version_leaves_the_bytes_of_the_last_good_one() -> None:
     watched = Watched()
-    watched.list("1", raw_of("n1", "1"))
+    watched.list("1", sent("n1", "1"))
     watched.cache.apply("MODIFIED", Item("n1", "u1", "2", None, "spoilt"))
     assert watched.kept() is not None
 
 
 def test_they_are_small_and_bounded() -> None:
-    raw = raw_of("n1", "1")
-    size = len(there(NODES.keep)(NODES.parse(raw), raw.data) or b"")
-    assert 0 < size < len(raw.data) / 2
+    watched, node = Watched(), sent("n1", "1")
+    watched.list("1", node)
+    assert 0 < len(there(watched.kept())) < len(node.data) / 2
     table: KeptBytes[object] = KeptBytes(limit=10)
     objects = [object() for _ in range(4)]
     for number, data in enumerate((b"12345", b"123456", b"12345", b"1")):

@@ -10,8 +10,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from controllers.runtime.cache.keeping import WireObject
+from controllers.runtime.cache.parsing import Parser
 from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, MalformedObject, Resource
-from controllers.runtime.protobuf.reading import ALWAYS_SHOWN, INLINE, POINTERS, read_enveloped, read_object
+from controllers.runtime.protobuf.models import model_reader
+from controllers.runtime.protobuf.reading import (
+    ALWAYS_SHOWN,
+    INLINE,
+    POINTERS,
+    message_in,
+    object_in,
+    read_enveloped,
+    read_object,
+)
 from controllers.runtime.protobuf.schema import MAGIC, message_class, open_envelope, seal
 from tests.support.models import given_fields
 from tests.support.protobuf import BEYOND_TIME, enveloped, message_of
@@ -93,14 +104,20 @@ def _scalar(field: Any) -> st.SearchStrategy[Any]:
 @settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
 @given(data=st.data())
 def test_it_gives_the_model_that_json_gives(resource: Resource[Any], data: st.DataObject) -> None:
+    """The dict that the model is made of in the long way, and the model that is read at once."""
     raw = data.draw(objects(resource.kind))
     raw["metadata"] = {**raw.get("metadata", {}), "name": "n", "namespace": "ns", "resourceVersion": "7"}
     wire = enveloped(raw, resource.kind)
-    read = resource.parse(read_enveloped(wire, resource.kind))
     expected = resource.parse(json.loads(json.dumps(raw)))
-    assert read == expected
-    assert given_fields(read) == given_fields(expected)
-    assert repr(read) == repr(expected)
+    top = {"kind": resource.kind, "api_version": resource.api_version}
+    at_once = model_reader(resource.kind, resource.model, top, share=lambda text: text)
+    for read in (
+        resource.parse(read_enveloped(wire, resource.kind)),
+        at_once(message_in(resource.kind, object_in(wire, resource.kind))),
+    ):
+        assert read == expected
+        assert given_fields(read) == given_fields(expected)
+        assert repr(read) == repr(expected)
 
 
 def test_what_is_empty_is_left_out_or_shown_as_in_json() -> None:
@@ -141,6 +158,8 @@ def test_a_time_beyond_all_calendars_costs_its_object_alone(seconds: int) -> Non
     node.metadata.creationTimestamp.seconds = seconds
     with pytest.raises(MalformedObject, match="creationTimestamp"):
         NODES.parse(read_object("Node", node.SerializeToString()))
+    with pytest.raises(MalformedObject, match="creationTimestamp"):
+        Parser(NODES).parse(WireObject(node, b""))
 
 
 def test_text_that_is_no_utf8_is_repaired_as_gos_json_does() -> None:

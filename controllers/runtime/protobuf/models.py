@@ -1,0 +1,90 @@
+"""Objects in Protobuf straight into the small models that the cache holds (stage 1).
+
+pydantic and its validators have no part in it: what a message holds has the right types already.
+The few things that a model would refuse are `Unsure`, and the caller goes the long way, by the raw
+object (`reading.py`) and the model's own check, which says what is wrong. That takes half as long
+again, and the validators have to be built first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, get_args
+
+from controllers.runtime.models import small_model
+from controllers.runtime.protobuf.reading import VALUES, Reader, shaped_reader
+
+_TIMES: Final = ("Time", "MicroTime")
+_MOST_FIELD_SETS: Final = 32  # of a class; few occur
+
+
+class Unsure(ValueError):
+    """A message that a model might refuse."""
+
+
+def model_reader(kind: str, model: type, top: Mapping[str, str], share: Callable[[str], str]) -> Reader:
+    """What turns messages of that kind ("Node") into such models, and raises Unsure.
+
+    `top` are fields that the outermost model gets besides (kind and apiVersion). `share` gives the
+    string that is kept in place of an equal one. For one thread at a time, as far as `share` is.
+    """
+    return shaped_reader(kind, _Models(model, share, top))
+
+
+class _Models:
+    """The shape: a message becomes a model of that class, and those in it of the classes of its
+    fields."""
+
+    def __init__(self, model: Any, share: Callable[[str], str], top: Mapping[str, str] | None = None) -> None:
+        self._model = model
+        self._top = dict(top or {})
+        self.text = share
+        self._names = {field.serialization_alias or name: name for name, field in model.model_fields.items()}
+
+    def shown(self, field: str) -> str:
+        name: str = self._names.get(field, field)
+        return name
+
+    def inner(self, field: str, message: str) -> Reader:
+        if (read := VALUES.get(message)) is not None:
+            return _time(read) if message in _TIMES else read
+        annotation = self._model.model_fields[self.shown(field)].annotation
+        (model, *_) = _models_in(annotation)
+        return shaped_reader(message, _Models(model, self.text))
+
+    def made(self, message: str, empty: Mapping[str, Any]) -> Callable[[dict[str, Any]], Any]:
+        model, fields = self._model, self._model.model_fields
+        blank = dict.fromkeys(fields) | self._top
+        top = self._top.keys()
+        needed = tuple(name for name, field in fields.items() if field.is_required() and empty.get(name) is None)
+        given_sets: dict[tuple[str, ...], set[str]] = {}
+
+        def make(found: dict[str, Any]) -> Any:
+            for name in needed:
+                if found.get(name) is None:
+                    raise Unsure(f"{message}: {name} is required")
+            names = tuple(found)
+            given = given_sets.get(names)
+            if given is None:
+                if len(given_sets) >= _MOST_FIELD_SETS:
+                    given_sets.clear()
+                given = given_sets[names] = {*names, *top}
+            return small_model(model, (blank | found).items(), given)
+
+        return make
+
+
+def _time(read: Reader) -> Reader:
+    def read_time(message: Any) -> Any:
+        moment = read(message)
+        if moment.__class__ is str:
+            raise Unsure(f"a time beyond all calendars: {moment}")
+        return moment
+
+    return read_time
+
+
+def _models_in(annotation: Any) -> Iterator[Any]:
+    if hasattr(annotation, "model_fields"):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
