@@ -58,7 +58,7 @@ class CloudCallOptions:
     to thousands of machines."""
 
     concurrency: int = option(
-        40,
+        64,
         INT,
         "cloud-api-concurrency",
         _SECTION,

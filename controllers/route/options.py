@@ -44,7 +44,7 @@ class RouteOptions(PodNetworkOptions):
     list_interval: float = option(10.0, DURATION, check=not_negative)
     """Seconds between two listings that events ask for, at least; and the age of a listing on which
     routes are still deleted. Creating needs no new listing."""
-    concurrent_route_syncs: int = option(48, INT, check=between(1, 1000))
+    concurrent_route_syncs: int = option(64, INT, check=between(1, 1000))
     """Nodes worked on at once. The calls to the cloud among them are bounded by the gateway."""
     drain_timeout: float = drain_timeout_option()
 

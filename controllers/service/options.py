@@ -26,7 +26,7 @@ class ServiceOptions:
 
     cluster_name: str = cluster_name_option()
     concurrent_service_syncs: int = option(
-        40,
+        64,
         INT,
         "concurrent-service-syncs",
         _SECTION,
