@@ -16,6 +16,7 @@ from typing import IO, Final
 MOST_CHARACTERS: Final = 4_000_000
 """Kept while there is no reader: about 20,000 lines. Further ones are counted, and lost."""
 _AT_ONCE: Final = 64  # lines in one write
+_PAUSE: Final = 0.02  # seconds after a write: to wake this thread costs the one that logs more than its line
 
 
 class LineWriter:
@@ -33,6 +34,8 @@ class LineWriter:
         self._characters = 0
         self._writing = 0
         self._lost = 0
+        self._idle = False
+        self._flushing = 0  # threads that wait for the end of all lines
         self._thread: threading.Thread | None = None
 
     def write(self, line: str) -> None:
@@ -48,13 +51,20 @@ class LineWriter:
                 with suppress(RuntimeError):  # the system has no thread left: the next line tries again
                     thread.start()
                     self._thread = thread
-            self._news.notify_all()
+            if self._idle:
+                self._idle = False
+                self._news.notify_all()
 
     def flush(self, seconds: float) -> bool:
         """Wait until all lines are written; False when that takes longer."""
         until = time.monotonic() + seconds
         with self._news:
-            return self._news.wait_for(lambda: not self._lines and not self._writing, until - time.monotonic())
+            self._flushing += 1
+            self._news.notify_all()
+            try:
+                return self._news.wait_for(lambda: not self._lines and not self._writing, until - time.monotonic())
+            finally:
+                self._flushing -= 1
 
     def waiting(self) -> str:
         """What is not written yet, as far as that is known without waiting."""
@@ -66,11 +76,15 @@ class LineWriter:
             self._news.release()
 
     def _run(self) -> None:
+        pause = 0.0
         while True:
             with self._news:
                 self._writing = 0
                 self._news.notify_all()
+                self._news.wait_for(lambda: self._flushing > 0 or len(self._lines) >= _AT_ONCE, pause)
+                self._idle = not self._lines
                 self._news.wait_for(lambda: bool(self._lines))
+                pause = _PAUSE
                 some = [self._lines.popleft() for _ in range(min(_AT_ONCE, len(self._lines)))]
                 self._characters -= sum(map(len, some))
                 self._writing = len(some)
