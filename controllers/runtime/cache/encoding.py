@@ -66,10 +66,11 @@ class Encoding:
         return self._given_up
 
 
-def read_page(page: Response, kind: str, each: Callable[[Any], None]) -> ListMeta:
-    """Read a list page of items of `kind`, whatever its encoding; see `decoding.read_list`."""
+def read_page(page: Response, kind: str, each: Callable[[Any], None], meta: Callable[[ListMeta], None]) -> None:
+    """Read a list page of items of `kind`, whatever its encoding; see `decoding.read_list`. `meta`
+    is called once, with the page's metadata: before the items where it can be read first."""
     if not is_protobuf(page.headers.get("content-type", "")):
-        return read_list(page.data, kind, each)
+        return meta(read_list(page.data, kind, each))
     from controllers.runtime.cache.protodecoding import read_protobuf_list
 
-    return read_protobuf_list(page.data, kind, each)
+    return read_protobuf_list(page.data, kind, each, meta)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from attrs import frozen
 
 from controllers.runtime.api import ApiError, Gone, Response, RestClient
-from controllers.runtime.cache.decoding import Garbled
+from controllers.runtime.cache.decoding import Garbled, ListMeta
 from controllers.runtime.cache.encoding import read_page
 
 if TYPE_CHECKING:
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-Fetch = Callable[[Mapping[str, str]], Response]
-"""Makes one list request with this query and returns the answer; raises ApiError."""
+Fetch = Callable[[Mapping[str, str]], Callable[[], Response]]
+"""Begins one list request with this query; what it returns waits for the answer, and raises
+ApiError."""
 
 _TRIES_IN_PAGES: Final = 2
 
@@ -66,8 +67,8 @@ def quorum_list(
     ApiError, and Garbled when an answer is no list.
     """
 
-    def fetch(query: Mapping[str, str]) -> Response:
-        return rest.request("GET", resource.path(), query=query)
+    def fetch(query: Mapping[str, str]) -> Callable[[], Response]:
+        return lambda: rest.request("GET", resource.path(), query=query)
 
     return fetch_list(fetch, resource.kind, read, page_size=page_size).items
 
@@ -85,23 +86,29 @@ def is_too_large(error: ApiError) -> bool:
 def _in_pages(
     fetch: Fetch, kind: str, read: Callable[[Any], R], start: Mapping[str, str], page_size: int
 ) -> Listing[R] | None:
-    """One pass over the pages; None when the snapshot expired after the first one."""
+    """One pass over the pages; None when the snapshot expired after the first one.
+
+    In Protobuf a page is asked for before the items of the one before it are read."""
     items: list[R] = []
-    version, token = "", ""
+    limit = {"limit": str(page_size)} if page_size else {}
+    version, token, waiting = "", "", fetch({**start, **limit})
+
+    def ahead(meta: ListMeta) -> None:
+        nonlocal token, version, waiting
+        if meta.continue_token and meta.continue_token == token:
+            raise Garbled("a list whose pages repeat themselves")
+        version = version or meta.resource_version  # the first page's: a watch from there repeats, never skips
+        token = meta.continue_token
+        if token:
+            waiting = fetch({"continue": token, **limit})
+
     while True:
-        query = {"continue": token} if token else dict(start)
-        if page_size:
-            query["limit"] = str(page_size)
         try:
-            page = fetch(query)
+            page = waiting()
         except Gone:
             if not token:
                 raise
             return None
-        meta = read_page(page, kind, lambda raw: items.append(read(raw)))
-        version = version or meta.resource_version  # the first page's: a watch from there repeats, never skips
-        if not meta.continue_token:
+        read_page(page, kind, lambda raw: items.append(read(raw)), ahead)
+        if not token:
             return Listing(items, version)
-        if meta.continue_token == token:
-            raise Garbled("a list whose pages repeat themselves")
-        token = meta.continue_token

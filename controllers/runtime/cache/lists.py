@@ -10,10 +10,11 @@ import enum
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, Protocol
+from typing import Any, Final, Generic, Protocol, Self
 
 from cloudprovider.threads import start
 from controllers.runtime.api import ApiError, BadRequest, Gone, Response, RestClient
+from controllers.runtime.cache.decoding import ListMeta
 from controllers.runtime.cache.encoding import Encoding, read_page
 from controllers.runtime.cache.listing import Listing, fetch_list, is_too_large
 from controllers.runtime.cache.resources import T, is_newer
@@ -124,7 +125,7 @@ class History:
 
 
 class PageRequest:
-    """One request whose answer need not be awaited: `close` in another thread ends `fetch`.
+    """One request whose answer need not be awaited: `close` in another thread ends `wait`.
 
     The request itself has a thread of its own, which lives on until its answer, its timeout or its
     client's end, and is then forgotten; so a stop never waits for a server that does not answer."""
@@ -135,9 +136,13 @@ class PageRequest:
         self._answer: Response | None = None
         self._error: BaseException | None = None
 
-    def fetch(self) -> Response:
-        """Send, wait, and return the answer; once. Raises what `send` raises, or Stopped."""
+    def begin(self) -> Self:
+        """Send; once."""
         start(self._run, "informer-list")
+        return self
+
+    def wait(self) -> Response:
+        """Wait for the answer and return it; once. Raises what `send` raises, or Stopped."""
         self._ended.wait()
         error, self._error = self._error, None
         if error is not None:
@@ -230,9 +235,12 @@ class Lists(Generic[T]):
     def compare_version(self) -> None:
         """Ask whether the server's history has gone back. If so, a quorum list is to be taken."""
         seen = self._cache.version
-        head = read_page(self._fetch({"limit": "1"}), self._resource.kind, lambda _: None)
-        if is_newer(seen, head.resource_version):
-            self.cause, self._quorum = "behind", True
+
+        def compare(head: ListMeta) -> None:
+            if is_newer(seen, head.resource_version):
+                self.cause, self._quorum = "behind", True
+
+        read_page(self._fetch({"limit": "1"})(), self._resource.kind, lambda _: None, compare)
 
     def failed(self, error: Exception, cause: str) -> float:
         """A list failed; `cause` labels it. Returns the seconds before the next one."""
@@ -272,12 +280,16 @@ class Lists(Generic[T]):
             raise Stopped  # in the middle of a page, which may take a second to parse
         return self._cache.read(raw, anew=self._history.in_doubt)
 
-    def _fetch(self, query: Mapping[str, str]) -> Response:
+    def _fetch(self, query: Mapping[str, str]) -> Callable[[], Response]:
         rest, path, timeout = self._rest, self._resource.path(), self._options.list_timeout
         accept = self._encoding.accept
-        request = PageRequest(lambda: rest.request("GET", path, query=query, accept=accept, timeout=timeout))
-        self._loop.begin(request)
-        try:
-            return request.fetch()
-        finally:
-            self._loop.finish(request)
+        request = PageRequest(lambda: rest.request("GET", path, query=query, accept=accept, timeout=timeout)).begin()
+
+        def wait() -> Response:
+            self._loop.begin(request)
+            try:
+                return request.wait()
+            finally:
+                self._loop.finish(request)
+
+        return wait

@@ -17,24 +17,24 @@ from controllers.runtime.protobuf.reading import message_in, object_in, read_env
 from controllers.runtime.protobuf.schema import message_class, unwrap
 
 
-def read_protobuf_list(data: bytes, kind: str, each: Callable[[Any], None]) -> ListMeta:
-    """Call `each` with every item of a list page, in order, then return the page's metadata.
+def read_protobuf_list(data: bytes, kind: str, each: Callable[[Any], None], meta: Callable[[ListMeta], None]) -> None:
+    """Call `meta` with the metadata of a list page, and then `each` with every item, in order.
 
     As `decoding.read_list`, but the items are WireObjects. Raises Unreadable.
     """
     try:
         envelope = unwrap(data, "ListEnvelope")
         page, head = envelope.raw, envelope.raw.metadata
-        meta = list_meta(kind, envelope.typeMeta.kind, head.resourceVersion, getattr(head, "continue"))
+        found = list_meta(kind, envelope.typeMeta.kind, head.resourceVersion, getattr(head, "continue"))
     except (ValueError, Garbled) as error:
         raise Unreadable(f"list page: {error}") from error
+    meta(found)
     for item in page.items:
         try:
             message = message_in(kind, item)
         except ValueError as error:
             raise Unreadable(f"list page of {len(data)} bytes: {error}") from error
         each(WireObject(message, item))
-    return meta
 
 
 def read_watch_frame(frame: bytes, kind: str) -> tuple[str, WireObject | dict[str, Any]]:

@@ -80,7 +80,7 @@ def test_a_page_that_failed() -> None:
     def send() -> Response:
         raise Unreachable("away")
 
-    assert freed(lambda: PageRequest(send).fetch(), Unreachable)
+    assert freed(lambda: PageRequest(send).begin().wait(), Unreachable)
 
 
 def no_answer() -> Exception:

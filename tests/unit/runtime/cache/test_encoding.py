@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from controllers.runtime.api import ApiError, Response
-from controllers.runtime.cache.decoding import Garbled, Unreadable
+from controllers.runtime.cache.decoding import Garbled, ListMeta, Unreadable
 from controllers.runtime.cache.encoding import Encoding, read_page
+from controllers.runtime.cache.keeping import WireObject
+from controllers.runtime.cache.listing import Listing, fetch_list
 from controllers.runtime.cache.resources import NAMESPACES, NODES, SERVICES, Resource
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
@@ -74,11 +77,34 @@ def test_json_is_read_where_the_server_answers_in_it() -> None:
     """One that knows no Protobuf for the kind: no reason to ask otherwise the next time."""
     encoding = encoding_of()
     seen: list[Any] = []
-    assert read_page(answer(page(9, A)), "Node", seen.append).resource_version == "9"
-    assert [raw["metadata"]["name"] for raw in seen] == ["a"]
+    read_page(answer(page(9, A)), "Node", seen.append, seen.append)
+    assert [raw["metadata"]["name"] for raw in seen[:1]] == ["a"]
+    assert seen[1:] == [ListMeta("9", "")]
     assert encoding.read_event(event("ADDED", A), "application/json") == ("ADDED", A)
     assert not encoding.failed(Garbled("a line of JSON"))
     assert encoding.accept == ACCEPT
+
+
+def test_a_page_is_asked_for_before_the_items_of_the_one_before_it_are_read() -> None:
+    order: list[str] = []
+    bodies = []
+    for name, token in (("a", "more"), ("b", "")):
+        listed = message_class("ObjectList")(items=[message_of("Node", raw_node(name, 5)).SerializeToString()])
+        listed.metadata.resourceVersion = "9"
+        setattr(listed.metadata, "continue", token)
+        bodies.append(seal("v1", "NodeList", listed))
+
+    def fetch(query: Mapping[str, str]) -> Callable[[], Response]:
+        order.append(query.get("continue", "first"))
+        body = bodies.pop(0)
+        return lambda: Response(200, {"content-type": CONTENT_TYPE}, body)
+
+    def read(sent: WireObject) -> str:
+        order.append(sent.message.metadata.name)
+        return order[-1]
+
+    assert fetch_list(fetch, "Node", read, page_size=1) == Listing(["a", "b"], "9")
+    assert order == ["first", "more", "a", "b"]
 
 
 def test_after_a_406_json_is_asked_for_at_once_and_for_ever(caplog: pytest.LogCaptureFixture) -> None:
@@ -114,7 +140,7 @@ def test_an_unreadable_object_costs_its_page_and_nothing_is_taken_for_deleted() 
     listed.metadata.resourceVersion = "9"
     seen: list[Any] = []
     with pytest.raises(Unreadable, match="no Node"):
-        read_page(answer(seal("v1", "NodeList", listed)), "Node", seen.append)
+        read_page(answer(seal("v1", "NodeList", listed)), "Node", seen.append, lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +153,10 @@ def test_an_unreadable_object_costs_its_page_and_nothing_is_taken_for_deleted() 
     ],
 )
 def test_what_is_no_list_never_passes_for_an_empty_one(data: bytes, why: str) -> None:
+    seen: list[Any] = []
     with pytest.raises(Unreadable, match=why):
-        read_page(Response(200, {"content-type": CONTENT_TYPE}, data), "Node", lambda _: None)
+        read_page(Response(200, {"content-type": CONTENT_TYPE}, data), "Node", seen.append, seen.append)
+    assert not seen
 
 
 @pytest.mark.parametrize("frame", [b"", b"\xff", seal("v1", "Node", message_class("Node")())])
