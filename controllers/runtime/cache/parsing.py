@@ -50,7 +50,7 @@ class Parser(Generic[T]):
         return self._compactor.compact(self._resource.parse(raw))
 
     def _from_protobuf(self, message: Any) -> T:
-        from controllers.runtime.protobuf.models import model_reader
+        from controllers.runtime.cache.protomodels import model_reader
         from controllers.runtime.protobuf.reading import reader_of
 
         resource = self._resource

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from controllers.runtime.cache.keeping import WireObject
 from controllers.runtime.cache.parsing import Parser
+from controllers.runtime.cache.protomodels import model_reader
 from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, MalformedObject, Resource
-from controllers.runtime.protobuf.models import model_reader
 from controllers.runtime.protobuf.reading import (
     ALWAYS_SHOWN,
     INLINE,

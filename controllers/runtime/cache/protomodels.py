@@ -2,8 +2,8 @@
 
 pydantic and its validators have no part in it: what a message holds has the right types already.
 The few things that a model would refuse are `Unsure`, and the caller goes the long way, by the raw
-object (`reading.py`) and the model's own check, which says what is wrong. That takes half as long
-again, and the validators have to be built first."""
+object (`protobuf/reading.py`) and the model's own check, which says what is wrong. That takes half
+as long again, and the validators have to be built first."""
 
 from __future__ import annotations
 
