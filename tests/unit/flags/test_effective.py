@@ -65,7 +65,7 @@ def test_configz_has_gos_shape() -> None:
     assert go["KubeCloudShared"]["RouteReconciliationPeriod"] == "5m0s"
     assert go["NodeController"] == {"ConcurrentNodeSyncs": 32, "ConcurrentNodeStatusUpdates": 0}
     assert go["NodeLifecycleController"] == {"NodeMonitorPeriod": "30s", "ConcurrentNodeLifecycleSyncs": 16}
-    assert go["ServiceController"] == {"ConcurrentServiceSyncs": 40}
+    assert go["ServiceController"] == {"ConcurrentServiceSyncs": 64}
     assert go["NodeStatusUpdateFrequency"] == "5m0s"
 
 
