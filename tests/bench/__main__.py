@@ -81,7 +81,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("scenarios", nargs="*", metavar="ROW", help=f"of {', '.join(SCENARIOS)}; default: all")
     parser.add_argument("--list", action="store_true", help="show the rows with their contenders, and measure nothing")
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--repetitions", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--only", default="", metavar="TEXT", help="only contenders whose names contain this")
     parser.add_argument(
         "--skip",

@@ -40,11 +40,10 @@ def footprint(scale: float) -> Scenario:
         tuple(Contender(name, "ours", latency_ms=LATENCY_MS, once=True, timeout=300.0) for name in counts),
         alone(lambda contender: _measure(contender, counts[contender.name], contender.name == many)),
         (
-            Goal(few, "first_write", 1.5),
             Goal(few, "initialising", 20),
             Goal(many, "refreshing", 50),
             Goal(many, "writes", 0),
-            Goal(many, "memory", 200),
+            Goal(many, "memory", 120),
         ),
     )
 

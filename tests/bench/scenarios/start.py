@@ -29,7 +29,7 @@ def start(scale: float) -> Scenario:
             Contender("Go", "go", flags=(*ELECTION, *UNCAPPED)),
         ),
         alone(lambda contender: _measure(contender, count)),
-        (Goal("ours", "first_write", 1.2),),
+        (Goal("ours", "first_write", 0.45),),
     )
 
 
