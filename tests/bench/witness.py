@@ -43,6 +43,10 @@ class Seen:
         return self
 
     @property
+    def count(self) -> int:
+        return len(self.nodes) + len(self.events)
+
+    @property
     def first(self) -> float:
         return min(write.began for write in self.nodes)
 
@@ -52,7 +56,7 @@ class Seen:
 
     @property
     def last_event(self) -> float:
-        return max(write.ended for write in self.events)
+        return max((write.ended for write in self.events), default=0.0)
 
 
 # ---- the cloud
