@@ -40,7 +40,7 @@ format: $(READY)  ## repair the style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) envtest  ## measure beside the Go manager and write the tables of docs/reference/benchmarks.md
+bench: $(READY) envtest  ## measure beside the Go manager and write the tables of docs/reference/benchmarks.md (40 minutes)
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 scale: $(READY) envtest  ## measure 1,000, 5,000 and 20,000 nodes, and write the tables of docs/reference/scale.md (an hour); SCALE="1000 5000": only these

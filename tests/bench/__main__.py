@@ -19,7 +19,7 @@ from tests.bench.contenders import ROOT, compile_sources
 from tests.bench.report import as_json, block, keep, lines_with_time
 from tests.bench.scenario import Outcome, Scenario, run
 from tests.bench.scenarios.footprint import footprint
-from tests.bench.scenarios.initialise import initialise
+from tests.bench.scenarios.initialise import initialise, initialise5000
 from tests.bench.scenarios.joining import joining
 from tests.bench.scenarios.leaving import leaving
 from tests.bench.scenarios.routes import routes
@@ -31,6 +31,7 @@ from tests.envtest.build import bench_program
 
 SCENARIOS: dict[str, Callable[[float], Scenario]] = {
     "initialise": initialise,
+    "initialise5000": initialise5000,
     "footprint": footprint,
     "services": services,
     "routes": routes,
@@ -49,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     scenarios = [SCENARIOS[name](given.scale) for name in given.scenarios or SCENARIOS]
     if given.list:
         for scenario in scenarios:
-            print(f"{scenario.name:11} {scenario.title}: {', '.join(one.name for one in scenario.contenders)}")
+            print(f"{scenario.name:14} {scenario.title}: {', '.join(one.name for one in scenario.contenders)}")
         return 0
     tell = lines_with_time()
     for program in ("limit", "goccm"):
@@ -80,7 +81,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("scenarios", nargs="*", metavar="ROW", help=f"of {', '.join(SCENARIOS)}; default: all")
     parser.add_argument("--list", action="store_true", help="show the rows with their contenders, and measure nothing")
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--repetitions", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--only", default="", metavar="TEXT", help="only contenders whose names contain this")
     parser.add_argument(
         "--skip",

@@ -14,7 +14,8 @@ from attrs import field, frozen
 
 from tests.bench.cluster import BenchCluster
 from tests.bench.contenders import ROOT, Contender, journal
-from tests.bench.witness import JournalReader
+from tests.bench.spent import Spent
+from tests.bench.witness import JournalReader, Seen
 from tests.envtest.server import Identity
 from tests.support.failover.audit import AuditLog
 
@@ -41,6 +42,9 @@ class Trial:
     started: float
     """Unix seconds, just before its process."""
     audit: AuditLog
+    seen: Seen
+    """What stands in that log of its writes on nodes."""
+    spent: Spent
     journal: JournalReader
     log: Path
     _deadline: float = field()
@@ -76,7 +80,15 @@ def trial(
             process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             try:
                 yield Trial(
-                    contender, process, started, audit, JournalReader(journal(folder)), folder / "log", deadline
+                    contender,
+                    process,
+                    started,
+                    audit,
+                    Seen(audit),
+                    Spent(process.pid, cluster.server),
+                    JournalReader(journal(folder)),
+                    folder / "log",
+                    deadline,
                 )
             finally:
                 process.terminate()

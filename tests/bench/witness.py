@@ -15,17 +15,36 @@ from typing import Any
 
 from attrs import frozen
 
-from tests.support.failover.audit import Request, Tail
+from tests.support.failover.audit import AuditLog, Request, Tail
 
 # ---- the API server
 
 
-@frozen
 class Seen:
-    """What the audit log holds of one contender's writes on nodes."""
+    """One contender's writes on nodes and its new Events. Each request is looked at once: there are
+    thousands, on the machine that is measured."""
 
-    nodes: tuple[Request, ...]
-    events: tuple[Request, ...]
+    def __init__(self, audit: AuditLog) -> None:
+        self._audit, self._at = audit, len(audit.requests)
+        self.nodes: list[Request] = []
+        self.events: list[Request] = []
+
+    def look(self) -> Seen:
+        """Take in what is new."""
+        requests = self._audit.read()
+        for number in range(self._at, len(requests)):
+            one = requests[number]
+            if one.writes and one.code < 300:
+                if one.resource.startswith("nodes") and one.verb in ("patch", "update"):
+                    self.nodes.append(one)
+                elif one.resource == "events" and one.verb == "create":
+                    self.events.append(one)
+        self._at = len(requests)
+        return self
+
+    @property
+    def count(self) -> int:
+        return len(self.nodes) + len(self.events)
 
     @property
     def first(self) -> float:
@@ -37,16 +56,7 @@ class Seen:
 
     @property
     def last_event(self) -> float:
-        return max(write.ended for write in self.events)
-
-
-def seen(requests: Iterable[Request]) -> Seen:
-    """The writes on nodes and the new Events."""
-    found = [one for one in requests if one.writes and one.code < 300]
-    return Seen(
-        tuple(one for one in found if one.resource.startswith("nodes") and one.verb in ("patch", "update")),
-        tuple(one for one in found if one.resource == "events" and one.verb == "create"),
-    )
+        return max((write.ended for write in self.events), default=0.0)
 
 
 # ---- the cloud

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from tests.bench.scenario import Figures
+from tests.bench.spent import Spent
 from tests.bench.trial import Trial
 from tests.bench.witness import Call
 from tests.envtest.server import RealAPIServer
@@ -37,13 +38,12 @@ class Span:
         self.whole: list[Request] = []
         """Lists of everything of a kind."""
         self.first_write: Request | None = None
-        self._who, self._audit, self._server = who, audit, server
+        self._who, self._audit = who, audit
         self._counts: Counter[str] = Counter()
         self._busy = self.began
         self._at, self._calls_at = len(audit.read()), len(run.journal.read())
         forget_peak(run.process.pid)
-        self._cpu = usage(run.process.pid).cpu
-        self._server_pid, self._server_cpu = self._of_server()
+        self._spent = Spent(run.process.pid, server)
 
     def look(self) -> None:
         """Take in what is new."""
@@ -106,25 +106,20 @@ class Span:
     def figures(self, seconds: float, **more: float) -> Figures:
         """`seconds` and what was spent until now."""
         self.look()
-        pid, now = self._of_server()
-        spent = usage(self.run.process.pid)
+        used = usage(self.run.process.pid)
         return {
             "seconds": seconds,
             **more,
-            "cpu": spent.cpu - self._cpu,
-            "server_cpu": now - (self._server_cpu if pid == self._server_pid else 0.0),
-            "peak": spent.peak,
-            "memory": spent.memory,
+            "cpu": self._spent.by_process(),
+            "server_cpu": self._spent.by_server(),
+            "peak": used.peak,
+            "memory": used.memory,
             "calls": len(self.calls()),
             "writes": self._counts["writes"],
             "reads": self._counts["reads"],
             "unpaged": sum(not _is_paged(one) for one in self.whole),
             "load": os.getloadavg()[0],
         }
-
-    def _of_server(self) -> tuple[int, float]:
-        pid = self._server.pid
-        return pid, usage(pid).cpu
 
 
 def _is_paged(one: Request) -> bool:

@@ -11,7 +11,6 @@ from tests.bench.cluster import BenchCluster, new_nodes
 from tests.bench.contenders import Contender
 from tests.bench.scenario import Figure, Figures, Goal, Scenario, alone
 from tests.bench.trial import trial
-from tests.bench.witness import seen
 from tests.support.https import free_port
 from tests.support.usage import usage
 
@@ -41,11 +40,10 @@ def footprint(scale: float) -> Scenario:
         tuple(Contender(name, "ours", latency_ms=LATENCY_MS, once=True, timeout=300.0) for name in counts),
         alone(lambda contender: _measure(contender, counts[contender.name], contender.name == many)),
         (
-            Goal(few, "first_write", 1.5),
             Goal(few, "initialising", 20),
             Goal(many, "refreshing", 50),
             Goal(many, "writes", 0),
-            Goal(many, "memory", 200),
+            Goal(many, "memory", 120),
         ),
     )
 
@@ -54,9 +52,8 @@ def _measure(contender: Contender, count: int, refresh: bool) -> Figures:
     port = free_port()
     flags = (f"--health-bind-address=127.0.0.1:{port}", f"--node-status-update-frequency={REFRESH_SECONDS}s")
     with BenchCluster(new_nodes(count)) as cluster, trial(contender, cluster, *flags) as run:
-        run.wait(lambda: len(seen(run.audit.read()).events) >= count, "every node was initialised")
-        found = seen(run.audit.read())
-        figures = {"first_write": found.first - run.started}
+        run.wait(lambda: len(run.seen.look().events) >= count, "every node was initialised")
+        figures, written = {"first_write": run.seen.first - run.started}, len(run.seen.nodes)
         if not refresh:
             figures["initialising"] = _calls(port)
         else:
@@ -64,7 +61,7 @@ def _measure(contender: Contender, count: int, refresh: bool) -> Figures:
             before = _calls(port)
             time.sleep(REFRESH_SECONDS)  # exactly one refresh lies in it
             figures["refreshing"] = _calls(port) - before
-            figures["writes"] = len(seen(run.audit.read()).nodes) - len(found.nodes)
+            figures["writes"] = len(run.seen.look().nodes) - written
         used = usage(run.process.pid)
         return figures | {"memory": used.memory, "peak": used.peak}
 
