@@ -242,6 +242,6 @@ def _parse_status(body: bytes | None) -> Mapping[str, Any]:
         return {}
     try:
         parsed = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return parsed if isinstance(parsed, dict) else {}

@@ -52,7 +52,7 @@ class Response:
         """Parse the body; raises ServerError when it is no JSON object (a proxy's page, say)."""
         try:
             found = json.loads(self.data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._no_object() from error
         if not isinstance(found, dict):
             raise self._no_object()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.runtime.api import ApiError, from_status
+from controllers.runtime.api import ApiError, Response, from_status
 from controllers.runtime.api import errors as apierrors
 from controllers.runtime.api.errors import parse_retry_after
 from tests.support.anyjson import json_values
@@ -91,6 +91,13 @@ def test_a_proxys_page_becomes_a_short_message() -> None:
     assert type(error) is apierrors.ServerError
     assert error.message.startswith("<html>xxx")
     assert len(error.message) == apierrors.MAX_MESSAGE
+
+
+def test_a_body_that_nests_without_end_is_no_object() -> None:
+    deep = b'{"a":' + b"[" * 100_000
+    assert type(from_status(500, {}, deep, path="/x")) is apierrors.ServerError
+    with pytest.raises(apierrors.ServerError, match="no JSON object"):
+        Response(200, {}, deep).json()
 
 
 def test_without_a_body_the_status_speaks() -> None:
