@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from controllers.runtime.protobuf.reading import read_object
+from controllers.runtime.protobuf.reading import message_in, reader_of
 from controllers.runtime.protobuf.schema import message_class, seal
 
 _API_VERSION: Final = "v1"
@@ -43,8 +43,9 @@ def kept(data: bytes) -> bytes | None:
 
 
 def is_current(data: bytes, metadata: Mapping[str, Any]) -> bool:
-    """Whether the Node with this metadata in JSON still has the labels and so on of these bytes."""
-    before = read_object(_KIND, data).get("metadata", {})
+    """Whether the Node with this metadata in JSON still has the labels and so on of these bytes.
+    Raises ValueError for bytes that are no Node."""
+    before = reader_of("ObjectMeta")(message_in(_KIND, data).metadata)
     return all((before.get(name) or None) == (metadata.get(name) or None) for name in _OF_OTHERS)
 
 
