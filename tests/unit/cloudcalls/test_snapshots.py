@@ -254,6 +254,29 @@ def test_a_change_in_a_long_tuple_is_reported_and_dropped() -> None:
     assert snapshots.lend((many,)).args[0][70].metadata.labels == {"a": "b"}
 
 
+def test_only_what_was_changed_in_a_long_tuple_is_copied_anew() -> None:
+    snapshots, many = Watched(), tuple(node(f"n{i}", labels={"a": "b"}) for i in range(40))
+    loan = snapshots.lend((many,))
+    loan.args[0][7].metadata.labels["a"] = "vendor"
+    for _ in range(2):  # parts of 32
+        snapshots.settle("update_load_balancer", snapshots.lend((many,)))
+    again = snapshots.lend((many,)).args[0]
+    assert [mine is lent for mine, lent in zip(again, loan.args[0], strict=True)].count(False) == 1
+    assert again[7].metadata.labels == {"a": "b"}
+
+
+def test_however_many_services_are_lent_a_long_tuple_keeps_its_copies() -> None:
+    snapshots, many = Watched(limit=10), tuple(node(f"n{i:03}") for i in range(100))
+    first = snapshots.lend((many,)).args[0]
+    others = [node(f"other-{i}") for i in range(50)]
+    for other in others:
+        snapshots.lend((other, many))
+    second = snapshots.lend(((*many[:99], node("new")),)).args[0]
+    assert [mine is lent for mine, lent in zip(second, first, strict=True)].count(False) == 1
+    assert snapshots.lend((many[0],)).args[0] is first[0]
+    assert len(snapshots) <= 11
+
+
 def test_a_long_tuple_of_what_may_change_is_copied_each_time() -> None:
     snapshots, many = Watched(), tuple(node(f"n{i}", revision="") for i in range(100))
     first, second = (snapshots.lend((many,)).args[0] for _ in range(2))
