@@ -9,7 +9,8 @@ Copying and comparing go field by field: `model_copy(deep=True)` and `==` would 
 nodes two to three times as dear. Of a load balancer's thousands of nodes a part is compared each
 time, and all of them once the method has been caught. The same tuple of nodes goes with the calls
 of all load balancers: its copies are found as a whole, and only the list around them is new for
-each call. The next tuple takes from the last one all but what has changed since."""
+each call. Calls that hold the same copies at once share the work of comparing them, and the next
+tuple takes from the last one all but what has changed since."""
 
 from __future__ import annotations
 
@@ -21,12 +22,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import attrs
-from attrs import frozen
+from attrs import define
 
 from controllers.runtime.models import fields_of, small_model
 
 _PLAIN = frozenset({str, type(None), bool, int, float, datetime})  # immutable, and most of what models hold
 _CHECKED = 32
+_CHECKED_AT_LEAST = 8  # where other calls compare the same copies at the same time
 
 
 def private_copy(value: Any) -> Any:
@@ -83,12 +85,14 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@frozen(eq=False)
+@define(eq=False)
 class _Lent:
     """Objects of the cache, and what they are lent as."""
 
     originals: Sequence[Any]
     copies: Sequence[Any]
+    calls: int = 0
+    """So many calls have them now."""
     places: dict[int, Any] = attrs.field(factory=dict)
     """The copies by the identity of their originals, which this keeps."""
 
@@ -148,19 +152,23 @@ class Snapshots:
         A copy is shared by the calls under way, so a change is reported for each method that was
         running meanwhile.
         """
-        single = _Lent([one for one, _ in loan.pairs], [lent for _, lent in loan.pairs])
+        single = _Lent([one for one, _ in loan.pairs], [lent for _, lent in loan.pairs], 1)
         for one in (single, *loan.lists):
-            for number in self._part(method, len(one.originals)):
+            for number in self._part(method, one):
                 if not same(one.originals[number], one.copies[number]):
                     self._changed(method, one.originals[number], one.copies[number])
 
-    def _part(self, method: str, count: int) -> Iterable[int]:
-        """Which of so many are compared this time."""
-        if count <= _CHECKED or method in self._caught:
-            return range(count)
-        start = self._next % count
-        self._next = start + _CHECKED
-        return [number % count for number in range(start, start + _CHECKED)]
+    def _part(self, method: str, one: _Lent) -> Iterable[int]:
+        """Which of these are compared as a call gives them back. Forty load balancers that get the
+        same nodes would compare each node many times over."""
+        count = len(one.originals)
+        with self._lock:
+            calls, one.calls = one.calls, one.calls - 1
+            if count <= _CHECKED or method in self._caught:
+                return range(count)
+            start = self._next % count
+            self._next = start + max(_CHECKED_AT_LEAST, _CHECKED // calls)
+            return [number % count for number in range(start, self._next)]
 
     def _changed(self, method: str, original: Any, lent: Any) -> None:
         self._caught.add(method)
@@ -182,6 +190,7 @@ class Snapshots:
         found = self._lists.get(id(arg))  # it keeps its originals: no other tuple has that address
         if found is None:
             found = self._lend_tuple(arg)
+        found.calls += 1
         lists.append(found)
         return list(found.copies)
 
