@@ -101,8 +101,8 @@ class CloudCallOptions:
     remembered."""
 
     snapshots: int = option(512, INT, check=positive)
-    """Objects of which a copy for the provider is kept at most, about 12 KB for a node. The longest
-    list (a load balancer's nodes, a batch) is kept besides."""
+    """Objects of which a copy for the provider is kept at most, about 8 KB for a node. Kept besides
+    are the nodes of load balancers, and the longest batch."""
 
     def timeout_of(self, method: str) -> float:
         """The seconds that a call of this method may take."""

@@ -9,7 +9,8 @@ Copying and comparing go field by field: `model_copy(deep=True)` and `==` would 
 nodes two to three times as dear. Of a load balancer's thousands of nodes a part is compared each
 time, and all of them once the method has been caught. The same tuple of nodes goes with the calls
 of all load balancers: its copies are found as a whole, and only the list around them is new for
-each call."""
+each call. Calls that hold the same copies at once share the work of comparing them, and the next
+tuple takes from the last one all but what has changed since."""
 
 from __future__ import annotations
 
@@ -21,12 +22,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import attrs
-from attrs import frozen
+from attrs import define
 
 from controllers.runtime.models import fields_of, small_model
 
 _PLAIN = frozenset({str, type(None), bool, int, float, datetime})  # immutable, and most of what models hold
 _CHECKED = 32
+_CHECKED_AT_LEAST = 8  # where other calls compare the same copies at the same time
 
 
 def private_copy(value: Any) -> Any:
@@ -83,12 +85,16 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@frozen(eq=False)
+@define(eq=False)
 class _Lent:
     """Objects of the cache, and what they are lent as."""
 
     originals: Sequence[Any]
     copies: Sequence[Any]
+    calls: int = 0
+    """So many calls have them now."""
+    places: dict[int, Any] = attrs.field(factory=dict)
+    """The copies by the identity of their originals, which this keeps."""
 
 
 class Loan(NamedTuple):
@@ -105,11 +111,11 @@ class Loan(NamedTuple):
 class Snapshots:
     """Lends copies and takes them back. Thread-safe.
 
-    At most `limit` copies are kept besides those of the longest list lent (which would otherwise be
-    copied anew for each call), the least recently used one goes first; one is also freed as soon as
-    the original leaves the caches. Objects without UID and resourceVersion are in no cache and may
-    change: they are copied anew for each call. `on_mutation(method, what)` is called for each
-    object found changed.
+    Kept are the copies of the last long tuple, and of all else at most `limit` besides those of the
+    longest list lent (which would otherwise be copied anew for each call): there the least recently
+    used one goes first; one is also freed as soon as the original leaves the caches. Objects
+    without UID and resourceVersion are in no cache and may change: they are copied anew for each
+    call. `on_mutation(method, what)` is called for each object found changed.
     """
 
     def __init__(self, limit: int, on_mutation: Callable[[str, str], None]) -> None:
@@ -124,6 +130,7 @@ class Snapshots:
         self._longest = 0  # of the lists lent
         # By the identity of the originals: the long tuples of calls under way, and the last one. It
         # is lent to all load balancers, while calls that had to wait still bring the one before.
+        # Its copies are not among those above: more Services than `limit` would push them out.
         self._lists: weakref.WeakValueDictionary[int, _Lent] = weakref.WeakValueDictionary()
         self._last: _Lent | None = None
         self._next = 0  # where the next part of a long list to be compared begins
@@ -145,27 +152,33 @@ class Snapshots:
         A copy is shared by the calls under way, so a change is reported for each method that was
         running meanwhile.
         """
-        single = _Lent([one for one, _ in loan.pairs], [lent for _, lent in loan.pairs])
+        single = _Lent([one for one, _ in loan.pairs], [lent for _, lent in loan.pairs], 1)
         for one in (single, *loan.lists):
-            for number in self._part(method, len(one.originals)):
+            for number in self._part(method, one):
                 if not same(one.originals[number], one.copies[number]):
                     self._changed(method, one.originals[number], one.copies[number])
 
-    def _part(self, method: str, count: int) -> Iterable[int]:
-        """Which of so many are compared this time."""
-        if count <= _CHECKED or method in self._caught:
-            return range(count)
-        start = self._next % count
-        self._next = start + _CHECKED
-        return [number % count for number in range(start, start + _CHECKED)]
+    def _part(self, method: str, one: _Lent) -> Iterable[int]:
+        """Which of these are compared as a call gives them back. Forty load balancers that get the
+        same nodes would compare each node many times over."""
+        count = len(one.originals)
+        with self._lock:
+            calls, one.calls = one.calls, one.calls - 1
+            if count <= _CHECKED or method in self._caught:
+                return range(count)
+            start = self._next % count
+            self._next = start + max(_CHECKED_AT_LEAST, _CHECKED // calls)
+            return [number % count for number in range(start, self._next)]
 
     def _changed(self, method: str, original: Any, lent: Any) -> None:
         self._caught.add(method)
         with self._lock:
-            self._last = None
             self._lists.clear()
-            if self._find(original) is lent:
+            kept = self._kept.get(id(original))
+            if kept is not None and kept[1] is lent:
                 self._kept.pop(id(original), None)
+            if self._last is not None and self._last.places.get(id(original)) is lent:
+                del self._last.places[id(original)]
         name = getattr(getattr(original, "metadata", None), "name", None)
         self._on_mutation(method, f"{type(original).__name__} {name}" if name else type(original).__name__)
 
@@ -176,11 +189,23 @@ class Snapshots:
             return self._lend_one(arg, pairs)
         found = self._lists.get(id(arg))  # it keeps its originals: no other tuple has that address
         if found is None:
-            found = _Lent(arg, self._lend_one(arg, []))
-            if all(map(self._kept.__contains__, map(id, arg))):
-                self._lists[id(arg)] = self._last = found
+            found = self._lend_tuple(arg)
+        found.calls += 1
         lists.append(found)
         return list(found.copies)
+
+    def _lend_tuple(self, arg: tuple[Any, ...]) -> _Lent:
+        # Of thousands of nodes a few are new since the last time.
+        known: dict[int, Any] = {} if self._last is None else self._last.places
+        copies: list[Any] = list(map(known.get, map(id, arg)))
+        new = [number for number, lent in enumerate(copies) if lent is None]
+        if not all(_is_cached(arg[number]) for number in new):
+            return _Lent(arg, self._lend_one(arg, []))
+        for number in new:
+            copies[number] = self._find(arg[number]) or private_copy(arg[number])
+        found = _Lent(arg, copies, places=dict(zip(map(id, arg), copies, strict=True)))
+        self._lists[id(arg)] = self._last = found
+        return found
 
     def _lend_one(self, arg: Any, pairs: list[tuple[Any, Any]]) -> Any:
         if isinstance(arg, list | tuple):
@@ -191,7 +216,7 @@ class Snapshots:
             lent = private_copy(arg)
             if lent is arg:
                 return arg
-            if fields_of(arg.__class__):
+            if _is_cached(arg):
                 self._keep(arg, lent)
         pairs.append((arg, lent))
         return lent
@@ -199,6 +224,8 @@ class Snapshots:
     def _find(self, arg: Any) -> Any:
         """The copy of this very object, or None: a new object may have a freed one's address."""
         place = id(arg)
+        if self._last is not None and (shared := self._last.places.get(place)) is not None:
+            return shared
         reference, lent = self._kept.get(place, (None, None))
         if reference is None or reference() is not arg:
             return None
@@ -209,9 +236,6 @@ class Snapshots:
         return lent
 
     def _keep(self, arg: Any, lent: Any) -> None:
-        metadata = getattr(arg, "metadata", None)
-        if not getattr(metadata, "uid", None) or not getattr(metadata, "resource_version", None):
-            return
         place = id(arg)
         self._kept[place] = (weakref.ref(arg, lambda ref: self._forget(place, ref)), lent)
         self._kept.move_to_end(place)
@@ -223,3 +247,9 @@ class Snapshots:
         # lock: no locking here.
         if self._kept.get(place, (None,))[0] is reference:
             self._kept.pop(place, None)
+
+
+def _is_cached(arg: Any) -> bool:
+    """Whether this is one revision of an object, which does not change."""
+    metadata = getattr(arg, "metadata", None) if fields_of(arg.__class__) else None
+    return bool(getattr(metadata, "uid", None) and getattr(metadata, "resource_version", None))

@@ -131,8 +131,14 @@ class Machines:
 
     def moved(self, node: V1Node) -> bool:
         """Whether its kubelet runs on another machine than the node's instance, by its own word."""
-        known, machine = self._of(node), machine_of(node)
-        return known is not None and any(machine) and machine != known.machine
+        return self.has_moved(key_of(node), uid_of(node), provider_id_of(node), machine_of(node))
+
+    def has_moved(self, name: str, uid: str, provider_id: str, machine: tuple[str, str]) -> bool:
+        """As `moved`, of a node of which this is known: sweeps ask about all nodes."""
+        known = self._known.get(name)
+        if known is None or machine == known.machine or not any(machine):
+            return False
+        return (known.uid, known.provider_id) == (uid, provider_id)
 
     def succeeded(self, node: V1Node, provider_id: str) -> bool:
         """The cloud knows this instance by the node's name; "": none, or it cannot say. Returns

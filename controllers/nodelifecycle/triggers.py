@@ -20,6 +20,7 @@ from controllers.nodelifecycle.changes import (
     is_announced,
     zone_of,
 )
+from controllers.nodelifecycle.replaced import machine_of
 from controllers.runtime.cache import Derived, key_of
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class _Look:
     attention: Attention | None
     """By what stands in it; None: it depends on the time."""
     identity: Identity
+    machine: tuple[str, str]
     witness: bool
     ready: bool
 
@@ -120,8 +122,10 @@ class NodeLifecycleTriggers:
             if one.owned:
                 owned += 1
                 # Whether its machine has moved depends on what the cloud has said since.
-                needed = None if one.ready and machines.moved(one.node) else one.attention
-                found[needed or self.attention(one.node)].add(one.name)
+                moved = one.ready and machines.has_moved(one.name, *one.identity[:2], one.machine)
+                needed = None if moved else one.attention
+                if needed is not Attention.NONE:
+                    found[needed or self.attention(one.node)].add(one.name)
         return Survey(owned, frozenset(found[Attention.ASK]), frozenset(found[Attention.TIDY]))
 
     def call_witnesses(self) -> None:
@@ -150,7 +154,8 @@ class NodeLifecycleTriggers:
     def _look_at(self, node: V1Node) -> _Look:
         owned, ready = is_owned(provider_id_of(node), self._prefixes), is_ready(node)
         needed = self._alone(node) if ready or not owned else None
-        return _Look(node, key_of(node), owned, needed, identity_of(node), can_witness(node, self._prefixes), ready)
+        witness = can_witness(node, self._prefixes)
+        return _Look(node, key_of(node), owned, needed, identity_of(node), machine_of(node), witness, ready)
 
     def _ready(self, owned: Iterable[_Look]) -> dict[str, dict[str, Identity]]:
         """By zone: the Ready nodes, which show that their instances run."""

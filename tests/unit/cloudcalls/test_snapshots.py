@@ -3,6 +3,7 @@
 import copy
 import threading
 import weakref
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -252,6 +253,62 @@ def test_a_change_in_a_long_tuple_is_reported_and_dropped() -> None:
         snapshots.settle("update_load_balancer", loan)
     assert set(snapshots.reports) == {("update_load_balancer", "V1Node n70")}
     assert snapshots.lend((many,)).args[0][70].metadata.labels == {"a": "b"}
+
+
+def test_only_what_was_changed_in_a_long_tuple_is_copied_anew() -> None:
+    snapshots, many = Watched(), tuple(node(f"n{i}", labels={"a": "b"}) for i in range(40))
+    loan = snapshots.lend((many,))
+    loan.args[0][7].metadata.labels["a"] = "vendor"
+    for _ in range(2):  # parts of 32
+        snapshots.settle("update_load_balancer", snapshots.lend((many,)))
+    again = snapshots.lend((many,)).args[0]
+    assert [mine is lent for mine, lent in zip(again, loan.args[0], strict=True)].count(False) == 1
+    assert again[7].metadata.labels == {"a": "b"}
+
+
+def test_however_many_services_are_lent_a_long_tuple_keeps_its_copies() -> None:
+    snapshots, many = Watched(limit=10), tuple(node(f"n{i:03}") for i in range(100))
+    first = snapshots.lend((many,)).args[0]
+    others = [node(f"other-{i}") for i in range(50)]
+    for other in others:
+        snapshots.lend((other, many))
+    second = snapshots.lend(((*many[:99], node("new")),)).args[0]
+    assert [mine is lent for mine, lent in zip(second, first, strict=True)].count(False) == 1
+    assert snapshots.lend((many[0],)).args[0] is first[0]
+    assert len(snapshots) <= 11
+
+
+def test_calls_that_hold_the_same_long_tuple_share_the_work_of_comparing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshots, many = Watched(), tuple(node(f"n{i}") for i in range(300))
+    compared: list[Any] = []
+
+    def look(one: Any, other: Any) -> bool:
+        compared.append(one)
+        return True
+
+    monkeypatch.setattr("controllers.cloudcalls.snapshots.same", look)
+
+    def counts(loans: list[Any]) -> list[int]:
+        found = [0]
+        for loan in loans:
+            snapshots.settle("update_load_balancer", loan)
+            found.append(len(compared))
+        return [later - earlier for earlier, later in pairwise(found)]
+
+    assert counts([snapshots.lend((many,)) for _ in range(6)]) == [8, 8, 8, 10, 16, 32]
+    assert compared == list(many[:82]), "one part after the other"
+    compared.clear()
+    assert counts([snapshots.lend((many,))]) == [32], "alone"
+
+
+def test_a_change_is_found_while_many_calls_hold_the_same_long_tuple() -> None:
+    snapshots, many = Watched(), tuple(node(f"n{i}", labels={"a": "b"}) for i in range(300))
+    under_way = [snapshots.lend((many,)) for _ in range(40)]
+    under_way[0].args[0][299].metadata.labels["a"] = "vendor"
+    for loan in under_way:
+        snapshots.settle("update_load_balancer", loan)
+    assert snapshots.reports[0] == ("update_load_balancer", "V1Node n299")
+    assert snapshots.lend((many,)).args[0][299].metadata.labels == {"a": "b"}
 
 
 def test_a_long_tuple_of_what_may_change_is_copied_each_time() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Throttled
 from controllers.cloudcalls import CallFailed
-from controllers.nodelifecycle.replaced import SETTLED, Machines, registration
+from controllers.nodelifecycle.replaced import SETTLED, Machines, machine_of, registration
 from controllers.runtime.api import (
     AlreadyExists,
     ApiError,
@@ -495,6 +495,27 @@ def test_a_kubelet_that_does_not_say_where_it_runs_has_not_moved() -> None:
     assert not machines.moved(node("n0", machine="second", provider_id="fake://another"))
     machines.keep(())
     assert not machines.moved(node("n0", machine="second"))
+
+
+def test_a_sweep_reads_the_machines_of_nodes_that_have_changed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    for name in ("n0", "n1", "n2"):
+        bench.put(name, provider_id=f"fake://{name}", ready="True", machine="first")
+    bench.tick()
+    read: list[str] = []
+
+    def machine(of: Any) -> tuple[str, str]:
+        read.append(of.metadata.name)
+        return machine_of(of)
+
+    monkeypatch.setattr("controllers.nodelifecycle.triggers.machine_of", machine)
+    monkeypatch.setattr("controllers.nodelifecycle.replaced.machine_of", machine)
+    assert not bench.triggers.survey().not_ready
+    assert not read
+    bench.put("n1", provider_id="fake://n1", ready="True", machine="second")
+    read.clear()
+    assert bench.triggers.survey().not_ready == {"n1"}
+    assert set(read) == {"n1"}
 
 
 def test_unused_errors_of_creation_are_no_obstacle() -> None:
