@@ -50,13 +50,8 @@ class Parser(Generic[T]):
         return self._compactor.compact(self._resource.parse(raw))
 
     def _from_protobuf(self, message: Any) -> T:
-        from controllers.runtime.cache.protomodels import model_reader
-        from controllers.runtime.protobuf.reading import reader_of
-
-        resource = self._resource
         if self._direct is None:
-            top = {"kind": resource.kind, "api_version": resource.api_version}
-            self._direct = model_reader(resource.kind, resource.model, top, self._compactor.share)
+            self._direct = self._reader()
         if message.metadata.resourceVersion:
             self._compactor.begin()
             try:
@@ -67,11 +62,20 @@ class Parser(Generic[T]):
                 if found.metadata is not None:
                     trim_annotations(found.metadata.annotations)
                 return found
+        from controllers.runtime.protobuf.reading import reader_of
+
         try:
-            raw = reader_of(resource.kind)(message)
+            raw = reader_of(self._resource.kind)(message)
         except ValueError as error:
             raise MalformedObject(str(error)) from error
-        return self._compactor.compact(resource.parse(raw))
+        return self._compactor.compact(self._resource.parse(raw))
+
+    def _reader(self) -> Callable[[Any], T]:
+        from controllers.runtime.cache.protomodels import model_reader  # not loaded where all is JSON
+
+        resource = self._resource
+        top = {"kind": resource.kind, "api_version": resource.api_version}
+        return model_reader(resource.kind, resource.model, top, self._compactor.share)
 
 
 def _text(value: object) -> str:
