@@ -125,8 +125,8 @@ class InstancesBatch(ABC):
     (`node.metadata.name`). A value that is an error concerns only its node: `InstanceNotFound`
     means gone, and other errors mean what they mean when raised. **A missing name means unknown,
     never gone.** Names that were not asked for are ignored. A raised exception concerns the whole
-    batch; the host then halves it until the node to blame stands alone. Read-only arguments, many
-    threads, repeatable: as in the module's docstring.
+    batch; the host then cuts it in four until the node to blame stands alone. Read-only arguments,
+    many threads, repeatable: as in the module's docstring.
     """
 
     max_batch: Any = 100
