@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import threading
@@ -118,3 +119,26 @@ def test_a_line_costs_nobody_an_error_where_no_thread_is_left(pipe: tuple[int, i
         writer.write("second\n")
         assert writer.flush(10)
     assert os.read(reads, 100) == b"first\nsecond\n"
+
+
+def test_lines_that_come_right_after_a_write_go_together_and_a_flush_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("controllers.process.logwriter._PAUSE", 600.0)
+    written: list[str] = []
+
+    class Stream(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return len(text)
+
+    writer = LineWriter(Stream(), str)
+    writer.write("first\n")
+    assert eventually(lambda: written == ["first\n"])
+    writer.write("a\n")
+    threading.Event().wait(0.05)  # time enough for a writer that does not pause
+    assert written == ["first\n"]
+    for line in ("b\n", "c\n"):
+        writer.write(line)
+    assert writer.flush(10)
+    assert written == ["first\n", "a\nb\nc\n"]
