@@ -82,7 +82,6 @@ class CloudNodeController(ControllerBase):
             expected=(CloudCallError, NodeIPError, InstanceReplaced),
             noun="node",
             controller=self.NAME,
-            outage=cloud.outage,
         )
         syncs = options.concurrent_node_syncs
         updates = options.concurrent_node_status_updates or syncs

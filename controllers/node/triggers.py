@@ -71,7 +71,6 @@ class NodeTriggers:
         self._nodes.forget(key_of(node))
         self._refreshes.forget(key_of(node))
         self._memory.forget(key_of(node))
-        self._cloud.forget_node(key_of(node))
 
     def sweep(self) -> int:
         """Ask for a refresh of every initialised node of this provider; returns how many."""
