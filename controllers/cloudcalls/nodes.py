@@ -190,8 +190,7 @@ class Fetch(Generic[A]):
             for batch in batches:
                 self._ask_together(batch)
         while self._handlers:
-            with bounded():  # the deadlines of calls end it: no stall of the worker that waits
-                future = self._ended.get()
+            future = self._next_ended()
             error = future.exception()
             self._handlers.pop(future)(future.result() if error is None else error)
             del future, error
@@ -200,6 +199,12 @@ class Fetch(Generic[A]):
             self._answer(name, CallFailed(f"the question about {name} was lost; this is a fault of the gateway"))
         if self._failure is not None:
             raise self._failure
+
+    def _next_ended(self) -> Future[Any]:
+        if not self._ended.empty():
+            return self._ended.get()
+        with bounded():  # the deadlines of calls end it: no stall of the worker that waits
+            return self._ended.get()
 
     def _submit(self, call: CloudCall[Any], ended: Ended) -> None:
         future = self._pool.submit(call)

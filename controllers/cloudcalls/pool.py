@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from cloudprovider.threads import Crew, NoThreadLeft, start
+from cloudprovider.threads import NoThreadLeft, ThreadPool, start
 from controllers.cloudcalls.call import CallState, CloudCall, DryRunBackend, Outcome, run
 from controllers.cloudcalls.errors import CallFailed, CallOverdue, CallsClosed
 from controllers.cloudcalls.options import CloudCallOptions
@@ -58,7 +58,7 @@ class CallPool:
         self._run_call = partial(run, clock=clock, guard=guard, dry_run=dry_run)
         self._limits = Limits(options.qps, options.burst)
         self._queue = FairQueue(options.concurrency)
-        self._threads = Crew(
+        self._threads = ThreadPool(
             f"cloud-{provider}", options.concurrency, idle_seconds=IDLE_SECONDS, keep_one=True, clock=clock
         )  # fmt: skip
 
