@@ -14,6 +14,7 @@ from attrs import evolve, field, frozen
 
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts
 from controllers.runtime.cache import is_newer, uid_of, version_of
+from controllers.service import changes
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -71,6 +72,9 @@ class Record:
     built: V1Service | None = None
     """The Service as the cloud last built it, while its load balancer is there: what targets are
     set for while a change of it waits or fails. None: it was never built, or is missing."""
+    found: V1Service | None = None
+    """The Service as this process first saw it, where it shows that another process may have built
+    its load balancer. None once the cloud said whether it has one."""
     seen: V1LoadBalancerStatus | None = None
     """What a look at the cloud showed that the call after it did not change."""
     empty: int = 0
@@ -103,6 +107,20 @@ class Record:
     def blank(cls, service: V1Service) -> Record:
         """Nothing is known of its load balancer."""
         return cls(service=service, uid=uid_of(service))
+
+    @classmethod
+    def inherited(cls, service: V1Service) -> Record:
+        """Nothing is known but what the Service shows: another process may have built for it."""
+        found = service if changes.may_be_built(service) else None
+        return cls(service=service, uid=uid_of(service), found=found)
+
+    def taking_over(self, shown: V1LoadBalancerStatus | None) -> Record:
+        """The record after the cloud said what it has of another process's load balancer (None:
+        nothing): one that is there counts as built, so that its targets follow the nodes."""
+        if self.found is None:
+            return self
+        built = self.found if changes.shows_built(self.found, shown) else self.built
+        return evolve(self, found=None, built=built)
 
     @property
     def is_untouched(self) -> bool:
