@@ -157,6 +157,8 @@ class Records:
         self._lock = threading.Lock()
         self._records: dict[str, Record] = {}
         self._rewound: set[str] = set()
+        self._lagging: dict[str, tuple[str, float]] = {}
+        """By key: the digest of the targets that it had, and since when it lacks others."""
 
     def get(self, key: str) -> Record | None:
         """The record of a Service."""
@@ -208,6 +210,22 @@ class Records:
                     targets.cover(record.nodes) or record.needs_no_targets or (record.built is None and resting(key))
                 )
             ]
+
+    def lagging(self, targets: Targets, now: float) -> tuple[int, float]:
+        """How many load balancers that are there have other targets than these, and since when the
+        first of them. `now` counts for those that were not known to lag.
+
+        Each load balancer that got targets since counts from the change after that."""
+        with self._lock:
+            former, self._lagging = self._lagging, {}
+            for key, record in self._records.items():
+                there = record.built is not None or record.found is not None
+                if there and not (record.needs_no_targets or targets.cover(record.nodes)):
+                    digest, since = former.get(key, (record.nodes, now))
+                    # "" is no success: what it has is unsure since a call that failed.
+                    served = record.nodes not in ("", digest)
+                    self._lagging[key] = (record.nodes, now) if served else (digest, since)
+            return len(self._lagging), min([since for _, since in self._lagging.values()], default=now)
 
     def vanished(self, services: Lister[V1Service]) -> list[str]:
         """The keys of load balancers that may be in the cloud, and whose Service is gone."""
