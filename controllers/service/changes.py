@@ -96,8 +96,7 @@ def ownership(service: V1Service) -> Ownership:
         return Ownership.KEEP
     if metadata is None or not has_load_balancer_finalizer(service):
         return Ownership.NONE
-    note = note_of(service)
-    if wants_load_balancer(service) or (note is not None and note.uid == uid_of(service)):
+    if wants_load_balancer(service) or _has_own_note(service):
         return Ownership.REMOVE
     # The controller of that class has the same finalizer, and may be deleting its load balancer
     # behind it.
@@ -156,6 +155,28 @@ def trusted_note(service: V1Service, wanted: str) -> Note | None:
     return note if ingress(status_of(service)) else None
 
 
+def may_be_built(service: V1Service) -> bool:
+    """Whether a Service shows that another process, the Go manager too, may have built for it."""
+    return _has_own_note(service) or (has_load_balancer_finalizer(service) and bool(ingress(status_of(service))))
+
+
+def shows_built(service: V1Service, shown: V1LoadBalancerStatus | None) -> bool:
+    """Whether what the cloud shows is that load balancer: by our note, or as it has the address
+    that the Service has. Without any address it is half built."""
+    if not ingress(shown):
+        return False
+    return _has_own_note(service) or load_balancer_status_equal(shown, status_of(service))
+
+
+def as_built(service: V1Service, built: V1Service) -> V1Service:
+    """The Service as its load balancer was built: spec and annotations of then, the rest of now.
+    Providers find the load balancer by either."""
+    if service.metadata is None or service is built:
+        return service
+    metadata = service.metadata.model_copy(update={"annotations": annotations_of(built)})
+    return service.model_copy(update={"metadata": metadata, "spec": built.spec})
+
+
 def status_of(service: V1Service) -> V1LoadBalancerStatus | None:
     """The load balancer's status, as the Service has it."""
     return service.status.load_balancer if service.status is not None else None
@@ -211,6 +232,11 @@ def _annotation(service: V1Service, note: Note | None) -> Patch:
     after: Mapping[str, str] = {} if note is None else {APPLIED: str(note)}
     patch = changed({"metadata": {"annotations": before}}, {"metadata": {"annotations": after}})
     return Patch(patch.body, STRATEGIC_PATCH)
+
+
+def _has_own_note(service: V1Service) -> bool:
+    note = note_of(service)
+    return note is not None and note.uid == uid_of(service)
 
 
 def _plain(value: Any) -> Any:

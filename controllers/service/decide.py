@@ -37,6 +37,8 @@ UNSURE,             the same, it was built, and its address is    WRITE the addr
 RETARGETING         not written yet
 any                 the cloud has none, or another spec is        ENSURE
                     wanted and its turn has come
+UNSURE              that failed, another process may have built   LOOK: built if the cloud shows it
+                    it, and the cloud was not asked
 all but UNSURE,     the time for a look has come                  LOOK; no more if as expected
 UNSEEN
 all but UNSURE,     the time to repair has come, or the look      ENSURE
@@ -216,12 +218,13 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
     if record is None or record.looking is not None:
         note = changes.trusted_note(service, fingerprint)
         if note is not None and found is ObservedLoadBalancer.NOT_LOOKED:
-            record = record or evolve(Record.blank(service), looking=now)
+            record = record or evolve(Record.inherited(service), looking=now)
             if record.looking is None or now - record.looking < pacing.LOOKING:
                 return Step(action=Action.LOOK, record=record)
         record = _recalled(service, note, found, schedule, now)
     elif record.state.deleted:  # what the cloud still shows, or a note says, does not count
         record = Record.blank(service)
+    record = _taken_over(record, found)
     view = evolve(view, record=record)
     waits = _waits(record, fingerprint, now)
     if waits and not record.warned:
@@ -247,6 +250,8 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
             view = evolve(view, record=record)
     if ensure is not None and Action.ENSURE not in view.tried:
         return ensure
+    if record.found is not None and Action.LOOK not in view.tried:
+        return Step(action=Action.LOOK, record=record)
     missing = found is ObservedLoadBalancer.NONE or record.built is None
     if not (missing or targets is None or targets.cover(record.nodes)):
         action = Action.UPDATE if view.updates else Action.ENSURE
@@ -274,14 +279,15 @@ def _shows_our_write(view: ServiceView) -> bool:
 
 
 def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Schedule, now: float) -> Record:
-    """What a former process applied, if its note and the cloud agree about it; else a blank one."""
-    blank = Record.blank(service)
+    """What a former process applied, if its note and the cloud agree about it; else nothing."""
+    blank = Record.inherited(service)
     if note is None or isinstance(found, ObservedLoadBalancer):
         return blank
     if not load_balancer_status_equal(found, changes.status_of(service)):
         return blank
     return evolve(
         blank,
+        found=None,
         state=State.WRITTEN,
         spec=note.spec,
         tried=note.spec,
@@ -291,6 +297,15 @@ def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Sch
         due=schedule.next_look(now),
         ensure_due=schedule.next_ensure(now),
     )
+
+
+def _taken_over(record: Record, found: Found) -> Record:
+    """With what the cloud said of a load balancer that another process may have built."""
+    if record.found is None or found is ObservedLoadBalancer.NOT_LOOKED:
+        return record
+    if found is ObservedLoadBalancer.UNKNOWN:  # nothing better than what the Service shows
+        return record.taking_over(changes.status_of(record.found))
+    return record.taking_over(None if isinstance(found, ObservedLoadBalancer) else found)
 
 
 def _put_back(view: ServiceView, service: V1Service, record: Record, now: float) -> Step:

@@ -148,6 +148,7 @@ class Executor:
             nodes=targets.digest,
             status=status,
             built=service,
+            found=None,
             new_status=record.new_status or not same or not changes.ingress(changes.status_of(service)),
             seen=step.seen,
             empty=empty,
@@ -169,6 +170,7 @@ class Executor:
             nodes=former.nodes if former.nodes == targets else "",  # the same targets make no difference
             status=former.status,
             built=former.built,
+            found=former.found,
             new_status=former.new_status,
             empty=former.empty if former.tried == fingerprint else 0,
             version=version_of(service),
@@ -234,7 +236,9 @@ class Executor:
     def _elsewhere(self, key: str, view: ServiceView, record: Record) -> ServiceView:
         due = self._schedule.next_ensure(self._clock.monotonic())
         # What was ours before counts no more: neither as missing, nor as written on the Service.
-        record = evolve(record, state=State.ELSEWHERE, status=None, built=None, due=math.inf, ensure_due=due)
+        record = evolve(
+            record, state=State.ELSEWHERE, status=None, built=None, found=None, due=math.inf, ensure_due=due
+        )
         return evolve(view, record=self._records.put(key, record), over=True)
 
     def _warn_no_targets(self, service: V1Service, targets: Targets) -> None:
@@ -295,7 +299,9 @@ class Executor:
         service, unseen = record.service, record.state is State.UNSEEN
         state = State.UNSEEN if unseen else State.UNSURE
         asked = {"delete": Asked("")}  # should it be wanted again, that is another thing than before
-        record = evolve(record, state=state, spec="", nodes="", built=None, removing=True, looking=None, asked=asked)
+        record = evolve(
+            record, state=state, spec="", nodes="", built=None, found=None, removing=True, looking=None, asked=asked
+        )
         self._records.put(key, record)
         self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         try:
@@ -355,6 +361,4 @@ def _as_built(view: ServiceView) -> V1Service:
     """The Service to set targets for: as it was last built, while a change of it waits or fails, as
     in Go."""
     service, built = _service(view), _record(view).built
-    if built is None or view.scope is None or changes.fingerprint(built, view.scope) == wanted(view):
-        return service
-    return built
+    return service if built is None else changes.as_built(service, built)

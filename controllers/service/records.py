@@ -14,6 +14,7 @@ from attrs import evolve, field, frozen
 
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts
 from controllers.runtime.cache import is_newer, uid_of, version_of
+from controllers.service import changes
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -71,6 +72,9 @@ class Record:
     built: V1Service | None = None
     """The Service as the cloud last built it, while its load balancer is there: what targets are
     set for while a change of it waits or fails. None: it was never built, or is missing."""
+    found: V1Service | None = None
+    """The Service as this process first saw it, where it shows that another process may have built
+    its load balancer. None once the cloud said whether it has one."""
     seen: V1LoadBalancerStatus | None = None
     """What a look at the cloud showed that the call after it did not change."""
     empty: int = 0
@@ -103,6 +107,20 @@ class Record:
     def blank(cls, service: V1Service) -> Record:
         """Nothing is known of its load balancer."""
         return cls(service=service, uid=uid_of(service))
+
+    @classmethod
+    def inherited(cls, service: V1Service) -> Record:
+        """Nothing is known but what the Service shows: another process may have built for it."""
+        found = service if changes.may_be_built(service) else None
+        return cls(service=service, uid=uid_of(service), found=found)
+
+    def taking_over(self, shown: V1LoadBalancerStatus | None) -> Record:
+        """The record after the cloud said what it has of another process's load balancer (None:
+        nothing): one that is there counts as built, so that its targets follow the nodes."""
+        if self.found is None:
+            return self
+        built = self.found if changes.shows_built(self.found, shown) else self.built
+        return evolve(self, found=None, built=built)
 
     @property
     def is_untouched(self) -> bool:
@@ -139,6 +157,8 @@ class Records:
         self._lock = threading.Lock()
         self._records: dict[str, Record] = {}
         self._rewound: set[str] = set()
+        self._lagging: dict[str, tuple[str, float]] = {}
+        """By key: the digest of the targets that it had, and since when it lacks others."""
 
     def get(self, key: str) -> Record | None:
         """The record of a Service."""
@@ -190,6 +210,22 @@ class Records:
                     targets.cover(record.nodes) or record.needs_no_targets or (record.built is None and resting(key))
                 )
             ]
+
+    def lagging(self, targets: Targets, now: float) -> tuple[int, float]:
+        """How many load balancers that are there have other targets than these, and since when the
+        first of them. `now` counts for those that were not known to lag.
+
+        Each load balancer that got targets since counts from the change after that."""
+        with self._lock:
+            former, self._lagging = self._lagging, {}
+            for key, record in self._records.items():
+                there = record.built is not None or record.found is not None
+                if there and not (record.needs_no_targets or targets.cover(record.nodes)):
+                    digest, since = former.get(key, (record.nodes, now))
+                    # "" is no success: what it has is unsure since a call that failed.
+                    served = record.nodes not in ("", digest)
+                    self._lagging[key] = (record.nodes, now) if served else (digest, since)
+            return len(self._lagging), min([since for _, since in self._lagging.values()], default=now)
 
     def vanished(self, services: Lister[V1Service]) -> list[str]:
         """The keys of load balancers that may be in the cloud, and whose Service is gone."""

@@ -29,6 +29,7 @@ QUICK: Final = (
     "--cluster-name=test",
     "--node-monitor-period=200ms",
     "--node-deletion-trickle=10ms",
+    "--node-deletion-young-grace=0s",
     "--node-status-update-frequency=2s",
     "--load-balancer-node-window=50ms",
     "--load-balancer-node-window-limit=500ms",
