@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from cloudprovider import ImplementedElsewhere, NotImplementedByProvider
+from cloudprovider import ImplementedElsewhere, LoadBalancerKept, NotImplementedByProvider
 from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
 from controllers.runtime.cache import uid_of, version_of
@@ -309,6 +309,9 @@ class Executor:
                 self._cloud.balancers.ensure_deleted(self._cloud.cluster, service)
         except ImplementedElsewhere:
             log.debug("Service %s: its load balancer is another controller's", key)
+        except LoadBalancerKept as kept:  # done, and no second look: it is there
+            self._recorder.event(service, "Normal", "LoadBalancerKept", f"The load balancer stays in the cloud: {kept}")
+            return evolve(view, record=self._records.put(key, evolve(record, state=State.GONE)))
         except CLOUD_ERRORS as error:
             none = not isinstance(error, PATIENT) and self._cloud.shows_none(service)
             if not (none and unseen):
