@@ -45,7 +45,10 @@ class NodeMetrics:
         watch_waiting(
             metrics,
             ("node_controller_uninitialized_nodes", "Nodes that wait for their initialisation."),
-            ("node_controller_oldest_uninitialized_node_age_seconds", "Age of the oldest of them; 0 without one."),
+            (
+                "node_controller_oldest_uninitialized_node_age_seconds",
+                "Seconds that the first of them has waited; 0 without one.",
+            ),
             lister.list,
             needs_initialization,
             clock,

@@ -22,7 +22,7 @@ from controllers.node.memory import UNTAINTING, NodeMemory, Remembered
 from controllers.runtime.api import ObjectNotFound, RestClient, ServerError, Unreachable
 from controllers.runtime.cache import NODES, Lister, key_of, uid_of
 from controllers.runtime.queue import Result, seconds_text
-from controllers.runtime.write import EventRecorder, ObjectReplaced, Patch, Puts, apply
+from controllers.runtime.write import EventRecorder, ObjectReplaced, Patch, apply
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -70,7 +70,6 @@ class NodeReconciler:
         self._clock = clock
         self._memory = memory
         self._refused_before: set[str] = set()
-        self._puts = Puts(clock)
 
     def fetch_new(self, keys: Sequence[str], deliver: Callable[[str, MetadataAnswer], None]) -> None:
         """Ask the cloud about those of the nodes that carry the taint and may lose it now."""
@@ -105,7 +104,7 @@ class NodeReconciler:
             return changes.initialization(fresh, metadata, entry.known) if needs_initialization(fresh) else NOTHING
 
         try:
-            done, latest, planned = self._apply(node, plan, self._lister.kept(node))
+            done, latest, planned = self._apply(node, plan)
         except (Unreachable, ServerError):
             entry.unsure = True
             entry.known = None  # whatever was applied, the record says so
@@ -260,9 +259,8 @@ class NodeReconciler:
         if nodes:
             self._cloud.fetch_metadata(nodes, deliver, priority=priority)
 
-    def _apply(self, node: V1Node, plan: Callable[[V1Node], NodeChanges], kept: bytes | None = None) -> _Applied:
-        """Write what `plan` makes of the node, or of a fresher one after a conflict. `kept`: what
-        the cache has of its bytes, for a PUT."""
+    def _apply(self, node: V1Node, plan: Callable[[V1Node], NodeChanges]) -> _Applied:
+        """Write what `plan` makes of the node, or of a fresher one after a conflict."""
         latest, planned = node, NOTHING
 
         def patches(fresh: V1Node) -> Sequence[Patch]:
@@ -273,16 +271,7 @@ class NodeReconciler:
             return planned.patches
 
         try:
-            done = apply(
-                self._rest,
-                NODES.key_path(key_of(node)),
-                node,
-                patches,
-                NODES.parse,
-                attempts=_ATTEMPTS,
-                puts=self._puts,
-                kept=kept,
-            )
+            done = apply(self._rest, NODES.key_path(key_of(node)), node, patches, NODES.parse, attempts=_ATTEMPTS)
         except (ObjectNotFound, ObjectReplaced):
             done = None  # deleted or recreated meanwhile: its own event brings the new one
         return _Applied(done, latest, planned)

@@ -21,14 +21,10 @@ from controllers.node.memory import NodeMemory
 from controllers.node.metrics import NodeMetrics
 from controllers.node.reconcile import NodeReconciler
 from controllers.node.triggers import NodeTriggers
-from controllers.runtime.cache import NODES
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import AskAgain
-from controllers.runtime.write import to_json
 from tests.support.clock import FakeClock
 from tests.support.controllers import Lister, NodeCloud, Raw, Recorder, Server, parsed_node
-from tests.support.there import there
-from tests.support.wirefields import encoded
 from tests.unit.node.test_changes import instance
 
 PERIOD = 300.0
@@ -52,9 +48,6 @@ class Queue:
 class World:
     """One API server, one cloud, one process; `restart` ends that and begins the next."""
 
-    puts = True
-    """The cache has the bytes of nodes that are to be initialised, as it has with Protobuf."""
-
     def __init__(self, *, prefixes: Sequence[str] = ("fake://",)) -> None:
         self.clock = FakeClock()
         self.cloud, self.server, self.recorder = NodeCloud(prefixes=prefixes), Server(), Recorder()
@@ -66,7 +59,7 @@ class World:
     def restart(self) -> None:
         """Another process: it remembers nothing."""
         self.nodes, self.refreshes, self.metrics = Queue(), Queue(), Metrics()
-        self.lister: Lister[V1Node] = Lister(bytes_of=bytes_of if self.puts else lambda _: None)
+        self.lister: Lister[V1Node] = Lister()
         self.memory = NodeMemory(PERIOD)
         lister, server, cloud, recorder = map(_any, (self.lister, self.server, self.cloud, self.recorder))
         own_metrics = NodeMetrics(self.metrics, lister, self.memory, self.clock)
@@ -172,11 +165,6 @@ class World:
                 continue
             if result is not None and result.requeue_after is not None:
                 queue.later[key] = self.clock.monotonic() + result.requeue_after
-
-
-def bytes_of(node: V1Node) -> bytes | None:
-    """What the cache keeps of a node that came in Protobuf."""
-    return there(NODES.keep)(node, encoded("Node", to_json(node)))
 
 
 def _any(double: object) -> Any:
