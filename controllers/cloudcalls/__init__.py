@@ -29,7 +29,20 @@ if TYPE_CHECKING:
     from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
     from controllers.cloudcalls.options import CloudCallOptions
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "controllers.cloudcalls.answer": "Answer",
+            "controllers.cloudcalls.errors": (
+                "AnswerMissing CallAborted CallFailed CallOverdue CallsClosed CloudCallError InvalidAnswer"
+            ),
+            "controllers.cloudcalls.facade": "CloudCalls",
+            "controllers.cloudcalls.gateway": "DryRunBackend",
+            "controllers.cloudcalls.health": "CallHealth OverdueCall",
+            "controllers.cloudcalls.limits": ("PRIORITY_DELETE PRIORITY_NEW PRIORITY_NORMAL PRIORITY_SWEEP"),
+            "controllers.cloudcalls.options": "CloudCallOptions",
+        },
+    )
 
 __all__ = [
     "Answer",

@@ -142,7 +142,7 @@ class Executor:
         if not step.sweep:
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if not targets.nodes:
-            self._warn_no_targets(service)
+            self._warn_no_targets(service, targets)
         self._metrics.syncs.inc()
         priority = PRIORITY_SWEEP if step.sweep else PRIORITY_NEW if new else PRIORITY_NORMAL
         try:
@@ -249,7 +249,7 @@ class Executor:
             if targets.nodes:
                 self._recorder.event(service, "Normal", "UpdatedLoadBalancer", "Updated load balancer with new hosts")
             else:
-                self._warn_no_targets(service)
+                self._warn_no_targets(service, targets)
         finally:
             self._metrics.update_latency.observe(self._clock.monotonic() - began)
         state = State.CONFIRMED if certain else State.UNSURE
@@ -276,8 +276,8 @@ class Executor:
         )
         return evolve(view, record=self._records.put(key, record), over=True)
 
-    def _warn_no_targets(self, service: V1Service) -> None:
-        message = "There are no available nodes for LoadBalancer"
+    def _warn_no_targets(self, service: V1Service, targets: Targets) -> None:
+        message = f"There are no available nodes for LoadBalancer: {targets.why_none}"
         self._recorder.event(service, "Warning", "UnAvailableLoadBalancer", message)
 
     # ---- what is written on the Service

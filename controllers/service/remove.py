@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from cloudprovider import ImplementedElsewhere
+from cloudprovider import ImplementedElsewhere, LoadBalancerKept
 from controllers.cloudcalls import CallsClosed
 from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import Parked
@@ -61,6 +61,9 @@ class Remover:
                     self._cloud.balancers.ensure_deleted(cluster, other)
             except ImplementedElsewhere:
                 log.debug("Service %s: load balancer %s is another controller's", key, name)
+            except LoadBalancerKept as kept:
+                self._tell_kept(service, kept)
+                continue
             except CLOUD_ERRORS as error:
                 if isinstance(error, PATIENT) or not self._cloud.shows_none(other):
                     what = f"Error syncing load balancer: failed to delete its former load balancer {name}"
@@ -103,13 +106,18 @@ class Remover:
         self._records.put(key, record)
         self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         errors: list[Exception] = []
-        none = True
-        for one in (*record.others, service):
+        kept, none = False, True
+        for one in (service, *record.others):
             try:
                 with self._cloud.delays(key, record, "delete"):
                     self._cloud.balancers.ensure_deleted(self._cloud.cluster, one)
             except ImplementedElsewhere:
                 log.debug("Service %s: its load balancer is another controller's", key)
+            except LoadBalancerKept as word:
+                self._tell_kept(service, word)
+                kept = True
+                if one is service:
+                    break  # its owner's last word, which what was built may not have yet
             except (Parked, CallsClosed):
                 raise
             except CLOUD_ERRORS as error:
@@ -124,9 +132,14 @@ class Remover:
                     self._cloud.failed(service, *failure, first)
                 raise first
             log.info("Service %s: its deletion failed (%s), but the cloud has no load balancer any more", key, first)
-        self._recorder.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
-        self._deleted(record.others[0] if record.others else service)
+        if not kept:  # else no second look: it is there
+            self._recorder.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
+            self._deleted(record.others[0] if record.others else service)
         return evolve(view, record=self._records.put(key, evolve(record, state=State.GONE, others=())))
+
+    def _tell_kept(self, service: V1Service, kept: LoadBalancerKept) -> None:
+        message = f"The load balancer stays in the cloud: {kept}"
+        self._recorder.event(service, "Normal", "LoadBalancerKept", message)
 
     def _others(self, record: Record, service: V1Service) -> tuple[V1Service, ...]:
         """As which Services there may be a load balancer, besides as this one: as it was built, and

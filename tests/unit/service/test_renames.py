@@ -4,15 +4,16 @@ what was built. Rows S27 and S28."""
 from __future__ import annotations
 
 import pytest
+from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import CloudProviderError, RetryError
+from cloudprovider import CloudProviderError, LoadBalancerKept, RetryError
 from cloudprovider.helpers import annotations_of, ports_of
 from controllers.runtime.cache import SERVICES
 from controllers.service.changes import APPLIED, ingress, note_of, status_of
 from tests.support.controllers import Crash, Fault, Raw
 from tests.support.there import there
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import FINALIZER, KIND, raw_node
+from tests.unit.service.objects import FINALIZER, KIND, SIZE, raw_node
 
 KEY = "default/web"
 
@@ -53,9 +54,9 @@ def test_the_deletion_gets_the_service_as_it_was_built(
     bench.forget()
     bench.settle()
     assert bench.cloud.balancers == {}
-    assert bench.cloud.methods() == ["delete", "delete"], "as it was built, and as it is"
-    assert [annotations_of(given).get(KIND) for given in bench.cloud.given] == [kind, then]
-    first = bench.cloud.given[0]
+    assert bench.cloud.methods() == ["delete", "delete"], "as it is, and as it was built"
+    assert [annotations_of(given).get(KIND) for given in bench.cloud.given] == [then, kind]
+    first = bench.cloud.given[1]
     assert ports_of(first)
     if restarts != "in between":
         assert there(first.spec).type == "LoadBalancer"
@@ -232,3 +233,20 @@ def test_a_provider_that_fails_to_name_it_builds_and_deletes_all_the_same(
     _kind(bench, None, type="ClusterIP")
     bench.settle()
     assert bench.cloud.balancers == {}
+
+
+@pytest.mark.row("S27", "S31")
+def test_one_that_its_owner_keeps_in_the_last_moment_is_not_deleted_as_it_was_built(bench: Bench) -> None:
+    bench.serve()
+
+    def keep(method: str, service: V1Service) -> None:
+        if method == "delete" and SIZE in annotations_of(service):
+            raise LoadBalancerKept("its annotation says so")
+
+    bench.cloud.during = keep
+    bench.server.edit(KEY, lambda raw: raw["metadata"]["annotations"].update({SIZE: "kept"}))
+    bench.server.delete(KEY)
+    bench.settle()
+    assert _ids(bench) == {"uid-web"}
+    assert bench.recorder.reasons() == ["DeletingLoadBalancer", "LoadBalancerKept"]
+    assert KEY not in bench.server.services
