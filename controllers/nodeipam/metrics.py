@@ -64,7 +64,10 @@ class NodeIPAMMetrics:
         watch_waiting(
             metrics,
             ("node_ipam_controller_nodes_without_cidrs", "Nodes that wait for their pod CIDRs."),
-            ("node_ipam_controller_oldest_node_without_cidrs_age_seconds", "Age of the oldest of them; 0 without one."),
+            (
+                "node_ipam_controller_oldest_node_without_cidrs_age_seconds",
+                "Seconds that the first of them has waited; 0 without one.",
+            ),
             lister.list,
             waits,
             clock,

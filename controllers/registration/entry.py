@@ -75,9 +75,6 @@ class Rule:
     account: str = ""
     """The service account that needs it, with --use-service-account-credentials; empty: the
     manager's own."""
-    optional: bool = False
-    """Without it the controller does the same in another way. The manifest grants it; that it is
-    missing is no failed check."""
 
     def named(self, verb: str) -> tuple[str, ...]:
         """The names that this verb can be limited to."""

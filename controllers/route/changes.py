@@ -54,6 +54,11 @@ class Entry:
     since: float = field(default=-math.inf, eq=False)
     """When the first of the listings began that have shown it without a break."""
 
+    @property
+    def identity(self) -> tuple[str, str, bool]:
+        """Which of the routes to its destination it is."""
+        return self.route.name, self.route.target_node, self.route.blackhole
+
 
 @frozen
 class Scope:

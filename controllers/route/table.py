@@ -78,6 +78,7 @@ class RouteTable:
     def install(self, routes: Sequence[Route], started: float) -> None:
         """Take in a listing that was begun at `started`. What we wrote since then stays."""
         fresh: dict[IPNetwork, list[Entry]] = {}
+        kept: dict[IPNetwork, list[Entry]] = {}
         for route in routes:
             net = destination(route)
             if net is not None:
@@ -89,10 +90,9 @@ class RouteTable:
                     continue
                 fresh.pop(net, None)
                 if net in self._entries:
-                    fresh[net] = self._entries[net]
-            for net, entries in fresh.items():
-                fresh[net] = [self._grown(net, entry) for entry in entries]
-            self._entries = fresh
+                    kept[net] = self._entries[net]
+            grown = {net: [self._grown(net, entry) for entry in entries] for net, entries in fresh.items()}
+            self._entries = fresh = {**grown, **kept}
             self._targets = {}
             for net, entries in fresh.items():
                 for entry in entries:
@@ -143,13 +143,14 @@ class RouteTable:
     def _grown(self, net: IPNetwork, entry: Entry) -> Entry:
         """A listed route with the time since when listings have shown it."""
         for known in self._entries.get(net, ()):
-            if known.state is State.LISTED and _identity(known) == _identity(entry):
+            if known.state is State.LISTED and known.identity == entry.identity:
                 return evolve(entry, since=min(known.since, entry.since))
         return entry
 
     def _replace(self, net: IPNetwork, entry: Entry, by: Entry | None) -> None:
         with self._lock:
-            entries = [by if known is entry else known for known in self._entries.get(net, ())]
+            # By what the route is: a listing may have been taken in since `entry` was looked up.
+            entries = [by if known.identity == entry.identity else known for known in self._entries.get(net, ())]
             left = [known for known in entries if known is not None]
             if left:
                 self._entries[net] = left
@@ -165,10 +166,6 @@ class RouteTable:
     def _index(self, net: IPNetwork, entry: Entry) -> None:
         if entry.route.target_node:
             self._targets.setdefault(entry.route.target_node, set()).add(net)
-
-
-def _identity(entry: Entry) -> tuple[str, str, bool]:
-    return entry.route.name, entry.route.target_node, entry.route.blackhole
 
 
 class Holders:

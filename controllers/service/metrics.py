@@ -94,27 +94,44 @@ class AddressWatch:
 
     def __init__(self, metrics: Metrics, lister: Lister[V1Service], clock: Clock) -> None:
         self._clock = clock
+        self._began: dict[str, float] = {}
+        """By UID, when a Service that was there already began to wait."""
         self._delay = metrics.histogram(
             "service_controller_load_balancer_address_delay_seconds",
-            "Seconds between a Service's creation and the first address of its load balancer.",
+            "Seconds from when a Service is to have a load balancer of ours until its first address.",
             buckets=FINE_BUCKETS,
         )
         watch_waiting(
             metrics,
             ("service_controller_services_without_address", "Services that wait for their load balancer's address."),
-            ("service_controller_oldest_service_without_address_age_seconds", "Age of the oldest; 0 without one."),
+            (
+                "service_controller_oldest_service_without_address_age_seconds",
+                "Seconds that the first of them has waited; 0 without one.",
+            ),
             lister.list,
             _waits,
             clock,
         )
 
     def on_update(self, old: V1Service, new: V1Service) -> None:
-        """A Service changed: does it have its first address now?"""
-        if uid_of(old) != uid_of(new) or not _waits(old) or _waits(new) or not changes.wants_load_balancer_from_us(new):
+        """A Service changed: does it begin to wait, or has it its first address?"""
+        uid = uid_of(new)
+        if _waits(new):
+            if not _waits(old):
+                self._began[uid] = self._clock.monotonic()
+            return
+        began = self._began.pop(uid, None)
+        if not _waits(old) or not changes.wants_load_balancer_from_us(new):
             return
         created = new.metadata.creation_timestamp if new.metadata is not None else None
-        if created is not None:
+        if began is not None:
+            self._delay.observe(self._clock.monotonic() - began)
+        elif created is not None:
             self._delay.observe(max(0.0, self._clock.time() - created.timestamp()))
+
+    def on_delete(self, service: V1Service) -> None:
+        """A Service is gone."""
+        self._began.pop(uid_of(service), None)
 
 
 def _waits(service: V1Service) -> bool:
