@@ -17,6 +17,7 @@ from __future__ import annotations
 import enum
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
@@ -72,8 +73,9 @@ class Scope:
     """The same for routes deleted by their size alone: 24 and 64 where the flags say nothing."""
     known: Container[str]
     """The names of nodes seen by this process."""
-    own: Container[tuple[IPNetwork, str]] = ()
-    """Pod CIDRs of no such size, with the node that has or had them while this process ran."""
+    own: Container[IPNetwork] = ()
+    """Destinations of other sizes that are nodes' all the same: a node has or had them as pod CIDR
+    while this process ran, and not only its kubelet says so. See `planning.py`."""
     contested: Container[tuple[IPNetwork, str]] = ()
     """Destinations and targets of routes that we deleted of late: one that is back has another
     maker, or the provider names our node in another way. Either way it stays, for deleting it again
@@ -108,18 +110,28 @@ class Scope:
         return ""
 
     def removable(self, net: IPNetwork, route: Route) -> bool:
-        """Whether we may delete it, should nothing need it. What cannot be a node's name was no
-        node.
+        """Whether we may delete it, should nothing need it."""
+        return not self.why_kept(net, route)
 
-        Where the size says nothing, because it is not the flags' or there are none, only the node
-        that had this pod CIDR, or the provider's word, shows that the route was made for a node."""
-        if route.owned is False or not self.inside(net) or (net, route.target_node) in self.contested:
-            return False
-        if net.prefixlen != self.usual_sizes.get(net.version) and not (
-            route.owned is True and self.has_pod_cidr_size(net)
-        ):
-            return not route.blackhole and (net, route.target_node) in self.own
-        return route.blackhole or could_be_node(route.target_node)
+    def why_kept(self, net: IPNetwork, route: Route) -> str:
+        """Why we may not delete it, for people; "" if we may."""
+        if route.owned is False:
+            return "another program made it, the provider says"
+        if not self.inside(net):
+            return "outside --cluster-cidr"
+        if (net, route.target_node) in self.contested:
+            return "it came back after it was deleted"
+        if not (route.blackhole or could_be_node(route.target_node)):
+            return "what it leads to cannot be a node"
+        if net in self.own or net.prefixlen == self.usual_sizes.get(net.version):
+            return ""
+        # Where the size says nothing, only the provider's word shows that it was made for a node.
+        if route.owned is True and self.has_pod_cidr_size(net):
+            return ""
+        usual = self.usual_sizes.get(net.version)
+        of_nodes = f"the size of nodes' ranges, /{usual}" if usual else "a size that is known to be nodes'"
+        given = net.version in self.mask_sizes
+        return f"not of {of_nodes}{'' if given else f' (--node-cidr-mask-size-ipv{net.version} is not given)'}"
 
     def proven(self, route: Route) -> bool:
         """Whether more than its destination says that it was made for this cluster."""
@@ -236,6 +248,15 @@ def network(text: str) -> IPNetwork:
 
 
 _NETWORKS: Final[WeakValueDictionary[str, IPNetwork]] = WeakValueDictionary()
+
+
+def common_sizes(claims: Iterable[Iterable[IPNetwork]]) -> dict[int, int]:
+    """Prefix length by IP version that more than half of the nodes' pod CIDRs have, as given."""
+    counts = Counter((net.version, net.prefixlen) for nets in claims for net in nets)
+    of_version: Counter[int] = Counter()
+    for (version, _), count in counts.items():
+        of_version[version] += count
+    return {version: size for (version, size), count in counts.items() if 2 * count > of_version[version]}
 
 
 def could_be_node(name: str) -> bool:

@@ -118,7 +118,7 @@ class RouteReconciler:
                     errors.append(error)
                     if node is not None and net in wanted:
                         missing = True
-                        self._report(node, wanted[net], error)
+                        self._report(node, net, wanted[net], error)
         if node is not None and (missing or (not unsure and (wanted or had))):
             try:
                 self._condition.report(node, bool(wanted) and not missing)
@@ -204,8 +204,11 @@ class RouteReconciler:
         self._metrics.changed(name)
         log.info("created route: %s to node %s", net, name)
 
-    def _report(self, node: V1Node, cidr: str, error: Exception) -> None:
+    def _report(self, node: V1Node, net: IPNetwork, cidr: str, error: Exception) -> None:
         message = f"Could not create route {uid_of(node)} {cidr} for node {key_of(node)}: {error}"
+        kept = self._planner.in_the_way(net, key_of(node))
+        if kept:
+            message = f"{message}. In its place is a route that is left alone: {kept}"
         self._recorder.event(node, "Warning", "FailedToCreateRoute", message)
 
 
