@@ -19,8 +19,8 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import InstanceNotFound, Throttled
 from cloudprovider.checks import answers
 from cloudprovider.helpers import provider_id_of
+from cloudprovider.internal.readonly import ordinary
 from controllers.cloudcalls.errors import AnswerMissing, InvalidAnswer, translate
-from controllers.cloudcalls.snapshots import private_copy
 from controllers.runtime.cache import key_of, uid_of
 from controllers.runtime.queue import AskAgain
 
@@ -33,7 +33,7 @@ def judged(check: Callable[[object], A], method: str) -> Callable[[object], A]:
 
     def judge(answer: object) -> A:
         try:
-            copy: A = private_copy(check(answer))
+            copy: A = ordinary(check(answer))
         except answers.WrongAnswer as wrong:
             raise InvalidAnswer(method, wrong.problems, private_copy(wrong.usable)) from None
         return copy
