@@ -166,7 +166,7 @@ def test_services_are_read_only_too() -> None:
     raw = {"metadata": {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "1"}, "spec": {"ports": []}}
     for found in (
         Parser(SERVICES).parse(copy.deepcopy(raw)),
-        Parser(SERVICES).parse(WireObject(message_of("Service", raw), b"")),
+        Parser(SERVICES).parse(WireObject(message_of("Service", raw))),
     ):
         with pytest.raises(ReadOnlyObject, match=r"V1Service.spec = "):
             found.spec = None
