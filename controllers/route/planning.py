@@ -6,6 +6,7 @@ From the cached nodes, the table of routes and what this process remembers of it
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,7 @@ from attrs import evolve, frozen
 from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.route import changes
-from controllers.route.changes import Entry, Scope, Step, valid_pod_cidrs
+from controllers.route.changes import Entry, Held, Scope, State, Step, valid_pod_cidrs
 from controllers.route.condition import CREATED, status_of
 from controllers.route.table import Holders, RouteTable
 from controllers.route.triggers import BLACKHOLE, NODE
@@ -125,6 +126,7 @@ class Planner:
         self._own: set[IPNetwork] = set()
         self._common: Mapping[int, int] = {}
         self._contested: dict[tuple[IPNetwork, str], float] = {}
+        self._lock = threading.Lock()  # a holder is changed by its node's key and by each listing
         self._holders = Holders()
         self._revivals: dict[IPNetwork, _Revival] = {}
         sizes, usual = options.mask_sizes(), options.usual_sizes()
@@ -132,7 +134,6 @@ class Planner:
 
     def step(self, net: IPNetwork, cidr: str, name: str, node: V1Node | None) -> Step:
         """What is to be done for the node `name` at `net`; see `changes.step`."""
-
         return changes.step(
             net,
             cidr,
@@ -140,9 +141,8 @@ class Planner:
             node,
             self.table.at(net),
             self._scope,
-            addresses_count=self.table.addresses_count,
             claimed_by=lambda other: self._claims(other, net),
-            holder=self._holders.get(net),
+            held=self._holders.get(net),
             overlapping=lambda: self._overlapping(net),
             kept_for_now=self._kept_for_now(net, node),
             long_since=self._long_since(),
@@ -154,7 +154,7 @@ class Planner:
 
     def _overlapping(self, net: IPNetwork) -> Iterator[str]:
         """The nodes with routes to other pod CIDRs of theirs that overlap with this one."""
-        return (name for other, name in self._holders.overlapping(net) if self._claims(name, other))
+        return (held.name for other, held in self._holders.overlapping(net) if self._claims(held.name, other))
 
     def compare(self) -> Comparison:
         """Compare all cached nodes with all listed routes."""
@@ -166,8 +166,9 @@ class Planner:
         self._forget(claims)
         routes = self.table.all()
         for net, entry in routes:
-            if not entry.route.blackhole and self._claims(entry.route.target_node, net):
-                self._leads(net, self._holders.get(net) or entry.route.target_node)
+            target = entry.route.target_node
+            if not entry.route.blackhole and net in claims.get(target, ()):
+                self._listed(net, entry, nodes[target])
         found = compare(claims, routes, self._scope, self._long_since(), lambda name: self._needs_work(nodes[name]))
         return evolve(found, advice=self._advice())
 
@@ -185,11 +186,25 @@ class Planner:
             f"{flags}, as kube-controller-manager has it"
         )
 
-    def _leads(self, net: IPNetwork, target: str) -> None:
-        """This node, which has the range as pod CIDR, has the route there."""
-        self._holders.put(net, target)
+    def _listed(self, net: IPNetwork, entry: Entry, node: V1Node) -> None:
+        """There is a route to this node, which has the range as pod CIDR."""
+        with self._lock:
+            held = self._holders.get(net)
+            if held is None or not self._claims(held.name, net):
+                held = Held(entry.route.target_node)
+            if held.name == entry.route.target_node:
+                if not held.made_for:
+                    held = evolve(held, made_for=changes.next_hops(net, node))
+                # A listing shows the route right: what was wrong is over.
+                fresh = held.remade_for and entry.state is State.LISTED
+                if fresh and not changes.why_outdated(entry, net, node, held):
+                    held = evolve(held, remade_for="")
+            self._hold(net, held)
+
+    def _hold(self, net: IPNetwork, held: Held) -> None:
+        self._holders.put(net, held)
         # The only route there: more than a kubelet's word says that the destination is a node's.
-        others = (entry.route for entry in self.table.at(net) if entry.route.target_node != target)
+        others = (entry.route for entry in self.table.at(net) if entry.route.target_node != held.name)
         if self._is_odd(net) and all(route.owned is False for route in others):
             self._own.add(net)
 
@@ -204,8 +219,8 @@ class Planner:
         claimed = {net for nets in claims.values() for net in nets}
         for net in [net for net in list(self._own) if net not in claimed and not self.table.at(net)]:
             self._own.discard(net)
-        for net, name in self._holders.items():
-            if not self._claims(name, net):
+        for net, held in self._holders.items():
+            if not self._claims(held.name, net):
                 self._holders.drop(net)
         for net in [net for net in list(self._revivals) if not self._holders.get(net)]:
             self._revivals.pop(net, None)
@@ -241,10 +256,21 @@ class Planner:
         before, self._known[name] = self._known.get(name), uid_of(node)
         return before not in (None, uid_of(node))
 
-    def created(self, net: IPNetwork, target: str) -> None:
-        """We made this route."""
-        self._contested.pop((net, target), None)
-        self._leads(net, target)
+    def created(self, net: IPNetwork, name: str, node: V1Node) -> None:
+        """We made this node's route."""
+        self._contested.pop((net, name), None)
+        with self._lock:
+            before = self._holders.get(net)
+            remade_for = before.remade_for if before is not None and before.name == name else ""
+            self._hold(net, Held(name, changes.next_hops(net, node), remade_for))
+
+    def outdated(self, net: IPNetwork, name: str, why: str) -> None:
+        """We deleted this node's route to make it again."""
+        with self._lock:
+            held = self._holders.get(net)
+            if held is None or held.name != name:
+                held = Held(name)
+            self._holders.put(net, evolve(held, remade_for=why))
 
     def revived(self, net: IPNetwork, node: V1Node) -> None:
         """We replaced a blackhole by this node's route."""

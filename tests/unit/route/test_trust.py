@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cloudprovider import CloudProviderError, Route
 from cloudprovider.helpers.ips import IPNetwork
 from controllers.options.podnetwork import parse_cluster_cidrs
-from controllers.route.changes import Entry, Scope, step
+from controllers.route.changes import Entry, Held, Scope, step
 from controllers.route.reconcile import RouteConflict, RouteRefused
 from controllers.route.triggers import LIST, LISTING
 from tests.unit.route.objects import CREATED, MISSING, Bench, addressed, node, route, with_n1
@@ -346,7 +346,7 @@ def test_whatever_nodes_say_nothing_is_touched_outside_and_nothing_taken_from_a_
     own = own | {net} if its_own else own
     scope = Scope(CLUSTERS, sizes, sizes, frozenset({"n"}), own)
     arguments: dict[str, Any] = {
-        "addresses_count": True, "claimed_by": claims.__contains__, "holder": holder, "long_since": 0.0,
+        "claimed_by": claims.__contains__, "held": Held(holder) if holder else None, "long_since": 0.0,
     }  # fmt: skip
     entries = [Entry(one, since=-1.0) for one in routes]
     found = step(net, str(net) if wanted else "", "n", node("n", str(net)), entries, scope, **arguments)
