@@ -261,8 +261,7 @@ class ManagerOptions:
         "kube-api-content-type",
         "generic",
         "How the API server is asked for what is large and comes often: lists and watches of nodes, services and "
-        "persistent volumes; and how new nodes are written. application/json: as everything else. Whatever the server "
-        "answers is read.",
+        "persistent volumes. application/json: as everything else. Whatever the server answers is read.",
         check=one_of("application/json", "application/vnd.kubernetes.protobuf"),
         configz="Generic.ClientConnection.contentType",
     )
