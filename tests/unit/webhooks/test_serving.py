@@ -225,7 +225,8 @@ def test_with_a_client_ca_whoever_shows_no_certificate_is_refused_before_the_bod
     certificate, key = AUTHORITY.server_files(tmp_path)
     ca = tmp_path / "clients.pem"
     ca.write_bytes(AUTHORITY.pem)
-    files: dict[str, Any] = dict(tls_cert_file=str(certificate), tls_private_key_file=str(key), client_ca_file=str(ca))
+    files: dict[str, Any] = {"tls_cert_file": str(certificate), "tls_private_key_file": str(key)}
+    files["client_ca_file"] = str(ca)
     for made in running(served(tmp_path, **files)):
         with secured(made) as sock:
             sock.sendall(b"POST /volumes HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n")
