@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         InvalidConfig,
         InvalidProviderName,
         InvalidService,
+        LoadBalancerKept,
         NotImplementedByProvider,
         ProviderFactoryError,
         ProviderLoadError,
@@ -83,7 +84,7 @@ else:
                 "CallCancelled CallDeadlineExceeded CallInterrupted CloudProviderError "
                 "ConfigError ConfigMissing ConfigUnreadable DiskNotFound DuplicateProvider "
                 "ImplementedElsewhere InstanceNotFound InvalidAnnotations InvalidConfig "
-                "InvalidProviderName InvalidService NotImplementedByProvider "
+                "InvalidProviderName InvalidService LoadBalancerKept NotImplementedByProvider "
                 "ProviderFactoryError ProviderLoadError ProviderTypeError RegistryError "
                 "RetryError Throttled UnknownProvider"
             ),
@@ -150,6 +151,7 @@ __all__ = [
     "DiskNotFound",
     "NotImplementedByProvider",
     "ImplementedElsewhere",
+    "LoadBalancerKept",
     "InvalidService",
     "InvalidAnnotations",
     "InvalidConfig",

@@ -38,8 +38,9 @@ class InstanceMetadata:
     the node.
 
     Raises TypeError for a value of another type than its field's, None among them. The host checks
-    every field before it writes (label syntax, address types and values); a bad value costs that
-    node's initialisation, with an Event, until it is mended.
+    every field before it writes (label syntax, address types and values). A bad value costs a new
+    node its initialisation, with an Event, until it is mended; an initialised node keeps what it
+    has of that field. `helpers.label_value` makes a label value of any text.
 
     Follows: InstanceMetadata in k8s.io/cloud-provider cloud.go.
     """

@@ -85,7 +85,7 @@ class OlderInstances(InstancesV2):
                 self._left[key] = left - 1
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        kind = self._ask(self._instances, "instance_type", "instance_type", answers.label_text, provider_id, name)
+        kind = self._ask(self._instances, "instance_type", "instance_type", answers.revision, provider_id, name)
         found = kind, self._zone(provider_id, name)
         with self._lock:
             self._kept[key] = found
@@ -104,7 +104,7 @@ class OlderInstances(InstancesV2):
         if self._zones is None:
             return Zone()
         try:
-            return self._ask(self._zones, "get_zone", "get_zone_by_node_name", answers.zone, provider_id, name)
+            return self._ask(self._zones, "get_zone", "get_zone_by_node_name", answers.any_zone, provider_id, name)
         except Exception as error:
             if means(error, NotImplementedByProvider):  # no zone is known: that is an answer
                 return Zone()

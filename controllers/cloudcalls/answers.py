@@ -40,7 +40,7 @@ def judged(check: Callable[[object], A], method: str) -> Callable[[object], A]:
         try:
             copy: A = ordinary(check(answer))
         except answers.WrongAnswer as wrong:
-            raise InvalidAnswer(method, wrong.problems) from None
+            raise InvalidAnswer(method, wrong.problems, ordinary(wrong.usable)) from None
         return copy
 
     return judge
@@ -67,7 +67,7 @@ def by_name(answer: object, names: Sequence[str], check: Callable[[str, object],
     values: dict[str, A | Exception] = {}
     for name, value in found.items():
         if isinstance(value, answers.WrongAnswer):
-            values[name] = InvalidAnswer(method, value.problems)
+            values[name] = InvalidAnswer(method, value.problems, ordinary(value.usable))
         else:
             values[name] = translate(value, method) if isinstance(value, BaseException) else value
     foreign = max(0, len(answer) - len(values)) if isinstance(answer, Mapping) else 0

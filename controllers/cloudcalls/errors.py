@@ -33,6 +33,7 @@ from cloudprovider import (
     ImplementedElsewhere,
     InstanceNotFound,
     InvalidService,
+    LoadBalancerKept,
     NotImplementedByProvider,
     RetryError,
     Throttled,
@@ -68,12 +69,14 @@ class CallAborted(CallFailed):
 class InvalidAnswer(CloudCallError):
     """The provider's answer cannot be used; nothing of it was.
 
-    `problems` holds every fault of the answer, each a clause for people.
+    `problems` holds every fault of the answer, each a clause for people. `usable` is the answer
+    without its faulty fields, None where nothing is left to use.
     """
 
-    def __init__(self, method: str, problems: Sequence[str]) -> None:
+    def __init__(self, method: str, problems: Sequence[str], usable: object = None) -> None:
         self.method = method
         self.problems = tuple(problems)
+        self.usable = usable
         shown = [*self.problems[:_SHOWN], f"and {len(self.problems) - _SHOWN} more"][: len(self.problems)]
         super().__init__(f"the provider's {method} gave an unusable answer: {'; '.join(shown)}")
 
@@ -108,6 +111,7 @@ _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     (NotImplementedByProvider, "not_implemented"),
     (ImplementedElsewhere, "implemented_elsewhere"),
     (InvalidService, "invalid_service"),
+    (LoadBalancerKept, "kept"),
     (CallDeadlineExceeded, OVERDUE),
     (CallCancelled, "cancelled"),
     (CallOverdue, OVERDUE),

@@ -18,8 +18,7 @@ from kubernetes.client.models.v1_service import V1Service
 from cloudprovider import Route
 from cloudprovider.internal.readonly import ReadOnlyObject, ordinary, read_only
 from controllers.runtime.cache import NODES, SERVICES
-from controllers.runtime.cache.keeping import WireObject
-from controllers.runtime.cache.parsing import Parser
+from controllers.runtime.cache.parsing import Parser, WireObject
 from tests.support.protobuf import message_of
 
 pytestmark = pytest.mark.row("K28")
@@ -50,7 +49,7 @@ def plain() -> V1Node:
 
 MADE: dict[str, Callable[[], Any]] = {
     "json": lambda: Parser(NODES).parse(copy.deepcopy(NODE)),
-    "protobuf": lambda: Parser(NODES).parse(WireObject(message_of("Node", copy.deepcopy(NODE)), b"")),
+    "protobuf": lambda: Parser(NODES).parse(WireObject(message_of("Node", copy.deepcopy(NODE)))),
     "made so": lambda: read_only(plain()),
 }
 
@@ -167,7 +166,7 @@ def test_services_are_read_only_too() -> None:
     raw = {"metadata": {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "1"}, "spec": {"ports": []}}
     for found in (
         Parser(SERVICES).parse(copy.deepcopy(raw)),
-        Parser(SERVICES).parse(WireObject(message_of("Service", raw), b"")),
+        Parser(SERVICES).parse(WireObject(message_of("Service", raw))),
     ):
         with pytest.raises(ReadOnlyObject, match=r"V1Service.spec = "):
             found.spec = None
