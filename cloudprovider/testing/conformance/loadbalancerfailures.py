@@ -217,7 +217,7 @@ class LoadBalancerFailureScenarios(ConformanceBase):
         outcome = trial.in_a_hang(partial(trial.balancers().get_load_balancer, trial.cluster_name, service))
         assert outcome.error is not None, f"get_load_balancer {outcome} while the cloud hangs: it must raise"
 
-    @scenario("L31", _LB, hooks=("kept_annotations",))
+    @scenario("L31", _LB | Feature.KEPT_LOAD_BALANCERS, hooks=("kept_annotations",))
     def test_l31_a_kept_one_stays(self, trial: Trial) -> None:
         """Asked to keep it, deletion raises `LoadBalancerKept`; the load balancer stays, and is
         listed as kept."""
