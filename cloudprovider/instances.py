@@ -6,7 +6,7 @@ its cloud can list; the older `Instances` (together with `Zones`) serves where n
 
 Holds for every method here. It may be called from many threads at once, and again at any time:
 nothing is remembered between calls by the host, and no method changes anything in the cloud (except
-`add_ssh_key_to_all_instances`). Node arguments are read-only snapshots. `InstanceNotFound` means
+`add_ssh_key_to_all_instances`). Node arguments are read-only. `InstanceNotFound` means
 that the cloud answered and the instance is gone; any other exception means unknown and is retried.
 """
 

@@ -3,7 +3,7 @@
 Called by the service controller through the gateway, for one Service never twice at a time; the
 status returned becomes the Service's `status.loadBalancer`.
 
-Holds for every method here. Service and node arguments are read-only snapshots. Calls for different
+Holds for every method here. Service and node arguments are read-only. Calls for different
 Services come from many threads at once. All of them are idempotent: after a restart or a doubtful
 answer the host calls again, so whatever was half built must be found and completed, never doubled.
 `cluster_name` is the --cluster-name flag and keeps clusters that share one cloud account apart.

@@ -4,7 +4,7 @@ The way of one call: controller, `capabilities`, `gateway`, `pool`, and in a thr
 `Gateway._execute`, which calls the provider. A question about nodes goes from the controller to the
 `facade` (:class:`CloudCalls`), `nodes/fetch` (many at once) and `nodes/instances` (which calls a
 question takes), and then the same way. Beside it: `call` (one call, and how far it is), `turns` and
-`limits` (who is next, and how fast), `answer` and `snapshots` (what passes out and in), `errors`
+`limits` (who is next, and how fast), `answer` (what passes in), `errors`
 (what a call can end in), `outage`, `health`, `metrics`, `options`.
 """
 

@@ -100,9 +100,15 @@ class Assembly:
         informers = begun or earlylists.make(self._clients, self.entries, self.clock, once=once)
         self.groups.add("clients", Stoppable("clients", lambda _seconds: True, self._clients.close))
         self.health.watch_informers(informers)
-        server = ServerCheck(self._clients.rest(earlylists.IDENTITY), self.clock)
+        server = ServerCheck(
+            self._clients.rest(earlylists.IDENTITY),
+            self.clock,
+            needs_restart=lambda: self._clients.needs_restart,
+            end=lambda why: self.fail(ManagerError(why), None),
+        )
         self.groups.in_background("clients", "API server check", server.run)
         self.health.watch_notes(server.checks)
+        self.health.watch_liveness(server.liveness)
         self.groups.add("informers", Stoppable("informers", informers.stop))
         return informers
 

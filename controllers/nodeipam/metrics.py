@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from controllers.runtime.metrics import FINE_BUCKETS, Metrics, exponential_buckets, watch_waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sized
 
     from kubernetes.client.models.v1_node import V1Node
 
@@ -26,6 +26,7 @@ class NodeIPAMMetrics:
 
     def __init__(self, metrics: Metrics, lister: Lister[V1Node], waits: Callable[[V1Node], bool], clock: Clock) -> None:
         self._clock = clock
+        self._metrics = metrics
         self._allocations = metrics.counter(
             "node_ipam_controller_cidrset_cidrs_allocations_total", "Pod CIDRs that were taken.", _CLUSTER
         )
@@ -72,6 +73,12 @@ class NodeIPAMMetrics:
             waits,
             clock,
         )
+
+    def lacking_family(self, nodes: Callable[[], Sized]) -> None:
+        """Who has ranges of one family, in a cluster of two."""
+        self._metrics.gauge(
+            "node_ipam_controller_nodes_without_family", "Nodes whose pod CIDRs lack a family that the cluster has."
+        ).set_function(lambda: len(nodes()))
 
     def pool(self, pool: CIDRSet) -> None:
         """A cluster CIDR is there."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from controllers.route.changes import Entry, State, destination
+from controllers.route.changes import Entry, Held, State, destination
 
 if TYPE_CHECKING:
     from cloudprovider import Route
@@ -36,7 +36,6 @@ class RouteTable:
         self.listed_at = -math.inf
         """When the last listing began."""
         self._taken_in = -math.inf
-        self._with_addresses: bool | None = None
         self.version = 0
         """How many listings there were; 0 means that nothing is known."""
 
@@ -68,11 +67,6 @@ class RouteTable:
         one."""
         return self._clock.monotonic() - self._taken_in
 
-    @property
-    def addresses_count(self) -> bool:
-        """Whether the provider compares target addresses, by its listings; True before one."""
-        return self._with_addresses is not False
-
     # ---- changing it
 
     def install(self, routes: Sequence[Route], started: float) -> None:
@@ -97,8 +91,6 @@ class RouteTable:
             for net, entries in fresh.items():
                 for entry in entries:
                     self._index(net, entry)
-            if routes:
-                self._with_addresses = any(route.enable_node_addresses for route in routes)
             self.listed_at, self._taken_in = started, self._clock.monotonic()
             self.version += 1
 
@@ -169,30 +161,30 @@ class RouteTable:
 
 
 class Holders:
-    """Node names by pod CIDR. May be read by many threads while one changes it."""
+    """Who holds each pod CIDR. May be read by many threads while one changes it."""
 
     def __init__(self) -> None:
         # By size: among nodes of one size an overlap is found by a few look-ups, however many they
         # are.
-        self._by_size: dict[tuple[int, int], dict[IPNetwork, str]] = {}
+        self._by_size: dict[tuple[int, int], dict[IPNetwork, Held]] = {}
 
-    def get(self, net: IPNetwork) -> str:
-        """The node, "" if there is none."""
-        return self._by_size.get((net.version, net.prefixlen), {}).get(net, "")
+    def get(self, net: IPNetwork) -> Held | None:
+        """The node, None if there is none."""
+        return self._by_size.get((net.version, net.prefixlen), {}).get(net)
 
-    def put(self, net: IPNetwork, name: str) -> None:
+    def put(self, net: IPNetwork, held: Held) -> None:
         """This node has the route now."""
-        self._by_size.setdefault((net.version, net.prefixlen), {})[net] = name
+        self._by_size.setdefault((net.version, net.prefixlen), {})[net] = held
 
     def drop(self, net: IPNetwork) -> None:
         """No node has it any more. May be called again."""
         self._by_size.get((net.version, net.prefixlen), {}).pop(net, None)
 
-    def items(self) -> list[tuple[IPNetwork, str]]:
+    def items(self) -> list[tuple[IPNetwork, Held]]:
         """All of them, as they are now."""
         return [pair for group in list(self._by_size.values()) for pair in list(group.items())]
 
-    def overlapping(self, net: IPNetwork) -> Iterator[tuple[IPNetwork, str]]:
+    def overlapping(self, net: IPNetwork) -> Iterator[tuple[IPNetwork, Held]]:
         """Those of wider and narrower ranges that overlap with this one."""
         for (version, size), group in list(self._by_size.items()):
             if version != net.version or size == net.prefixlen:
@@ -202,4 +194,4 @@ class Holders:
                 if wider in group:
                     yield wider, group[wider]
             else:
-                yield from ((other, name) for other, name in list(group.items()) if other.overlaps(net))
+                yield from ((other, held) for other, held in list(group.items()) if other.overlaps(net))

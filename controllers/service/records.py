@@ -15,6 +15,7 @@ from attrs import evolve, field, frozen
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts
 from controllers.runtime.cache import is_newer, uid_of, version_of
 from controllers.service import changes
+from controllers.service.changes import Note
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -72,6 +73,11 @@ class Record:
     built: V1Service | None = None
     """The Service as the cloud last built it, while its load balancer is there: what targets are
     set for while a change of it waits or fails. None: it was never built, or is missing."""
+    others: tuple[V1Service, ...] = ()
+    """With which annotations, besides the present ones, the cloud was asked to build another load
+    balancer that is still to go; each with spec and status of then."""
+    marks: changes.Marks = ()
+    """What the note says of `others`, and last of the present one; see `changes.Note`."""
     found: V1Service | None = None
     """The Service as this process first saw it, where it shows that another process may have built
     its load balancer. None once the cloud said whether it has one."""
@@ -112,7 +118,9 @@ class Record:
     def inherited(cls, service: V1Service) -> Record:
         """Nothing is known but what the Service shows: another process may have built for it."""
         found = service if changes.may_be_built(service) else None
-        return cls(service=service, uid=uid_of(service), found=found)
+        note = changes.own_note(service)
+        marks = () if note is None else note.marks
+        return cls(service=service, uid=uid_of(service), found=found, marks=marks)
 
     def taking_over(self, shown: V1LoadBalancerStatus | None) -> Record:
         """The record after the cloud said what it has of another process's load balancer (None:
@@ -121,6 +129,24 @@ class Record:
             return self
         built = self.found if changes.shows_built(self.found, shown) else self.built
         return evolve(self, found=None, built=built)
+
+    @property
+    def note(self) -> Note:
+        """The note of what the cloud confirmed."""
+        return Note(self.uid, self.spec, self.nodes, self.marks)
+
+    @property
+    def last_built(self) -> V1Service | None:
+        """The Service as it was last built, with the status that this gave it."""
+        if self.built is None or self.status is None:
+            return self.built
+        return changes.with_status(self.built, self.status)
+
+    @property
+    def last_asked(self) -> V1Service | None:
+        """The Service as the cloud was last called for it, whatever came of it. Its status was
+        given by what is built."""
+        return changes.with_status(self.service, None) if self.asked else None
 
     @property
     def is_untouched(self) -> bool:

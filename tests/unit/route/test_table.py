@@ -105,12 +105,6 @@ def test_one_claim_at_a_time() -> None:
         assert fourth
 
 
-@pytest.mark.parametrize(("shown", "counts"), [([], True), ([False], False), ([False, True], True)])
-def test_whether_addresses_count_is_learnt_from_listings(shown: list[bool], counts: bool) -> None:
-    desk = Desk(*(route(f"10.244.{n}.0/24", "n", enable_node_addresses=one) for n, one in enumerate(shown)))
-    assert desk.table.addresses_count is counts
-
-
 def test_what_is_no_range_is_not_known() -> None:
     assert Desk(route("nonsense", "n1")).table.all() == []
 

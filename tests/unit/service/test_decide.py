@@ -21,7 +21,7 @@ from controllers.service.pacing import Schedule
 from controllers.service.records import Record, State
 from controllers.service.targets import Targets, targets
 from tests.support.controllers import DELETED_AT
-from tests.unit.service.objects import FINALIZER, node, service
+from tests.unit.service.objects import FINALIZER, KIND, node, service
 
 NOW = 10_000.0
 LATER = NOW + 900.0
@@ -90,6 +90,7 @@ BY_GO = service(finalizers=[FINALIZER], ingress=[POINT])
 FROM_GO = Record.inherited(BY_GO)
 HALF_BUILT = service(finalizers=[FINALIZER], annotations={APPLIED: str(Note("uid-web"))})
 ENSURED = {Action.ENSURE}
+OTHERS = (service(annotations={KIND: "big"}),)
 WITH_CLASS = service(loadBalancerClass="example.com/other", finalizers=[FINALIZER], version="7")
 EDITED = service(finalizers=[FINALIZER], annotations=NOTE, ingress=[POINT], version="8", port=81)
 CLAIMED = service(finalizers=[FINALIZER])
@@ -140,7 +141,7 @@ ROWS = [
     _row("made anew, deleted", service(uid="second"), _record(State.GONE), Action.FORGET),
     _row("nothing there", None, None, Action.REST),
     # ---- not wanted
-    _row("deleted", DELETED, _record(), Action.DELETE, record=evolve(_record(), service=DELETED)),
+    _row("deleted", DELETED, _record(), Action.DELETE, record=_record()),
     _row("of another type", OTHER_TYPE, _record(), Action.DELETE),
     _row("half deleted", DELETED, _record(State.UNSURE), Action.DELETE),
     _row("deletion failed, nothing seen", DELETED, _record(State.UNSEEN), Action.DELETE),
@@ -248,6 +249,29 @@ ROWS = [
         None,
         Action.UPDATE,
         {"tried": ENSURED, "found": _status("192.0.2.9")},
+    ),
+    # ---- other load balancers than the present one: row S28
+    _row("renamed", AT_REST, _record(State.CONFIRMED, others=OTHERS), Action.DELETE_OTHERS),
+    _row("renamed, update half done", AT_REST, _record(State.RETARGETING, others=OTHERS), Action.DELETE_OTHERS),
+    _row("renamed, written", AT_REST, _record(others=OTHERS), Action.DELETE_OTHERS),
+    _row("renamed, no address yet", AT_REST, _record(others=OTHERS, empty=1), Action.REST, after=900.0),
+    _row("renamed, no address for long", AT_REST, _record(others=OTHERS, empty=9), Action.DELETE_OTHERS),
+    _row("renamed, ensure fails", AT_REST, evolve(FAILING, others=OTHERS), Action.UPDATE, {"tried": ENSURED}),
+    _row("renamed, changed again", AT_REST, _record(others=OTHERS, **FORMER), Action.ENSURE),
+    _row("renamed, wanted no more", DELETED, _record(others=OTHERS), Action.DELETE),
+    _row(
+        "renamed, former stays: the note keeps it",
+        AT_REST,
+        _record(State.CONFIRMED, others=OTHERS),
+        Action.REST,
+        {"tried": {Action.DELETE_OTHERS}},
+    ),
+    _row(
+        "renamed, former stays: the address is written",
+        AT_REST,
+        _record(State.CONFIRMED, others=OTHERS, new_status=True),
+        Action.WRITE,
+        {"tried": {Action.DELETE_OTHERS}},
     ),
     # ---- targets
     _row("other nodes", AT_REST, _record(nodes="old"), Action.UPDATE),
