@@ -219,7 +219,7 @@ class Manager:
             router = WebhookRouter(served, metrics=self.metrics, clock=parts.clock)
             rest = self._clients.rest("webhook-certificates")
             options = self._options.of(WebhookOptions)
-            serving = WebhookServing(options, router, rest, leads=self._leads, clock=parts.clock)
+            serving = WebhookServing(options, router, rest, leads=self._leads, metrics=self.metrics, clock=parts.clock)
             serving.start()
         except (ServingError, ValueError) as error:
             raise ManagerError(str(error)) from error
