@@ -3,7 +3,7 @@
 Called by the service controller through the gateway, for one Service never twice at a time; the
 status returned becomes the Service's `status.loadBalancer`.
 
-Holds for every method here. Service and node arguments are read-only snapshots. Calls for different
+Holds for every method here. Service and node arguments are read-only. Calls for different
 Services come from many threads at once. All of them are idempotent: after a restart or a doubtful
 answer the host calls again, so whatever was half built must be found and completed, never doubled.
 `cluster_name` is the --cluster-name flag and keeps clusters that share one cloud account apart.
@@ -99,14 +99,17 @@ class LoadBalancer(ABC):
         host does not look again. So check for leftovers even when the main part is gone, and never
         raise `ImplementedElsewhere`: what the service controller once built is cleaned up here,
         whichever controller is responsible today.
+
+        Raise `LoadBalancerKept` where it is to stay in the cloud without its Service. Then mark it
+        there, so that `OwnedLoadBalancer.kept` can say so.
         """
 
 
 @documented
 @frozen
 class OwnedLoadBalancer:
-    """A load balancer in the cloud that a cluster's service controller made. Anything but texts:
-    TypeError."""
+    """A load balancer in the cloud that a cluster's service controller made. Raises TypeError
+    for fields of a wrong type."""
 
     name: str = field(validator=fieldchecks.text)
     """The load balancer's name in the cloud, as `get_load_balancer_name` gives it."""
@@ -114,6 +117,9 @@ class OwnedLoadBalancer:
     """ "namespace/name" of the Service that it was made for; "" where the cloud does not know."""
     service_uid: str = field(default="", validator=fieldchecks.text)
     """That Service's UID; "" where the cloud does not know."""
+    kept: bool = field(default=False, validator=fieldchecks.flag)
+    """Whether it was left there on purpose (`LoadBalancerKept`): it is not reported as an
+    orphan."""
 
 
 class OwnedLoadBalancers(ABC):

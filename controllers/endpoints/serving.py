@@ -35,7 +35,7 @@ from controllers.httpserver.certificates import (
 from controllers.httpserver.tls import ServerTLS, trust
 from controllers.program import PROGRAM
 from controllers.registration.entry import Rule
-from controllers.runtime.api import ClientBuilder, ClientConfigError, RestClient
+from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings, RestClient
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
@@ -203,7 +203,10 @@ class Serving:
         clients = self._own.get(kubeconfig) if kubeconfig else self._clients
         if clients is None:
             try:
-                clients = ClientBuilder.from_options(kubeconfig=kubeconfig, metrics=self._metrics, clock=self._clock)
+                settings = ClientSettings(over_http=self._clients.settings.over_http)
+                clients = ClientBuilder.from_options(
+                    kubeconfig, settings=settings, metrics=self._metrics, clock=self._clock
+                )
             except ClientConfigError as error:
                 raise ServingError(f"--{name}-kubeconfig={kubeconfig}: {error}") from error
             self._own[kubeconfig] = clients

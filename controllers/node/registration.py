@@ -17,12 +17,6 @@ ENTRY = ControllerEntry(
     options=(CloudNodeOptions,),
     rules=(
         Rule(resource="nodes", verbs=("get", "list", "watch", "patch"), consequence="no node is ever initialised"),
-        Rule(
-            resource="nodes",
-            verbs=("update",),
-            consequence="nodes are initialised by patches, which cost the API server more than updates",
-            optional=True,
-        ),
         Rule(resource="nodes/status", verbs=("patch",), consequence="nodes get no addresses and stay tainted"),
         event_rule("no Event says what happens to nodes"),
     ),

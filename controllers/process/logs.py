@@ -132,7 +132,7 @@ class _Handler(logging.Handler):
 
     def last_words(self, texts: Sequence[str]) -> tuple[int, bytes]:
         """See the function of this name."""
-        before = self._writer.waiting() if self._writer is not None else ""
+        before = self._writer.take() if self._writer is not None else ""
         lines = [self._line(logging.ERROR, "%s", text) for text in texts]
         text = "".join([before, *lines])
         return self._stream.fileno() if self._writer is not None else 2, text.encode(errors="replace")

@@ -261,8 +261,7 @@ class ManagerOptions:
         "kube-api-content-type",
         "generic",
         "How the API server is asked for what is large and comes often: lists and watches of nodes, services and "
-        "persistent volumes; and how new nodes are written. application/json: as everything else. Whatever the server "
-        "answers is read.",
+        "persistent volumes. application/json: as everything else. Whatever the server answers is read.",
         check=one_of("application/json", "application/vnd.kubernetes.protobuf"),
         configz="Generic.ClientConnection.contentType",
     )
@@ -336,6 +335,14 @@ class ManagerOptions:
         configz="Generic.ClientConnection.kubeconfig",
     )
     master: str = option("", URL, "master", "misc", "URL of the API server; overrides the kubeconfig's.", check=_master)
+    allow_credentials_over_http: bool = option(
+        False,
+        BOOL,
+        "allow-credentials-over-http",
+        "misc",
+        "Send the kubeconfig's token or password to an API server at http:// on another machine, too. Anyone on the "
+        "way can read and use it. Off: it goes over plain HTTP to this machine alone.",
+    )
     logging_format: str = option(
         "text",
         STRING,

@@ -92,12 +92,14 @@ class OrphanReport:
 
 
 def orphans(owned: Sequence[OwnedLoadBalancer], services: Sequence[V1Service]) -> list[OwnedLoadBalancer]:
-    """Pure: those for which no Service asks, nor holds our finalizer. By UID, else by name."""
+    """Pure: those for which no Service asks, nor holds our finalizer, and that were not kept on
+    purpose. By UID, else by name."""
     holders = [one for one in services if wants_load_balancer(one) or ownership(one) is not Ownership.NONE]
     uids = {uid_of(service) for service in holders}
     names = {f"{service.metadata.namespace}/{service.metadata.name}" for service in holders if service.metadata}
     return [
         balancer
         for balancer in owned
-        if (balancer.service_uid not in uids if balancer.service_uid else balancer.service not in names)
+        if not balancer.kept
+        and (balancer.service_uid not in uids if balancer.service_uid else balancer.service not in names)
     ]

@@ -56,7 +56,7 @@ def test_a_node_gets_everything_in_two_writes(api: Cluster, capabilities: list[s
         eventually(lambda: "Synced" in api.reasons("node-0001"))
         writes = [_count(running, method) for method in ("PATCH", "PUT")]
     node = _node(api, "node-0001")
-    assert writes == ([1, 1] if api.is_real else [2, 0]), "the embedded server has no Protobuf"
+    assert writes == [2, 0], "no object is ever sent whole"
     assert not is_tainted(node)
     assert OTHER["key"] in {taint["key"] for taint in node["spec"]["taints"]}
     assert node["spec"]["providerID"] == "fake://" + cloud_id(node)

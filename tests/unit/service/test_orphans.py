@@ -6,6 +6,7 @@ import logging
 from typing import Any, cast
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ class Desk:
         (_owned("web"), {"finalizers": [FINALIZER], "deleted": True}, False),
         (_owned("web"), {"loadBalancerClass": "example.com/x"}, True),
         (_owned("web", uid=""), {"uid": "any"}, False),
+        pytest.param(evolve(_owned("web"), kept=True), {"uid": "other"}, False, marks=pytest.mark.row("S31")),
         (_owned("web", uid=""), {"namespace": "other"}, True),
         (_owned("old-name", uid="uid-web"), {}, False),
         (OwnedLoadBalancer("lb", "", ""), {}, True),
