@@ -49,8 +49,9 @@ class Route:
     target_node_addresses: tuple[V1NodeAddress, ...] = field(
         default=(), converter=fieldchecks.as_tuple, validator=fieldchecks.node_addresses
     )
-    """For `create_route`: the node's addresses. From `list_routes`: where the rule leads, mostly one
-    of them. One that is none of the node's means that the rule is deleted and made again, once."""
+    """For `create_route`: the node's addresses. From `list_routes`: where the rule leads, mostly
+    one of them. One that is none of the node's means that the rule is deleted and made again,
+    once."""
 
     blackhole: bool = field(default=False, validator=fieldchecks.flag)
     """The rule leads nowhere (its instance is gone). Deleted when it lies in the cluster's

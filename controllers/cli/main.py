@@ -153,7 +153,6 @@ def _built(
 ) -> Manager | PlanRun | None:
     """Import and build everything; None when that cannot be, which then has been logged."""
     import_lightly()
-    from controllers.cloudcalls.options import CloudCallOptions
     from controllers.manager import earlylists
     from controllers.manager.permissions import NAMESPACE
     from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings
@@ -175,7 +174,6 @@ def _built(
                 burst=given.kube_api_burst,
                 content_type=given.kube_api_content_type,
                 service_accounts=NAMESPACE if own_accounts else None,
-                provider_threads=options.of(CloudCallOptions).concurrency,
                 over_http=given.allow_credentials_over_http,
             ),
             metrics=metrics,

@@ -26,12 +26,13 @@ from controllers.httpserver.certificates import (
     AuthoritySource,
     FileCA,
     FilePair,
+    FolderPair,
     MemoryPair,
     NoCA,
     PairSource,
-    folder_pair,
     names_for,
 )
+from controllers.httpserver.pairs import Expiry
 from controllers.httpserver.tls import ServerTLS, trust
 from controllers.program import PROGRAM
 from controllers.registration.entry import Rule
@@ -139,7 +140,8 @@ class Serving:
         guards = self._guards()
         minimum = minimum_version(options.tls_min_version)
         pair, lazily = self._pair()
-        self._tls = ServerTLS(pair, self._authorities(), minimum, options.tls_cipher_suites)
+        expiry = Expiry("secure", self._metrics, self._clock)
+        self._tls = ServerTLS(pair, self._authorities(), minimum, options.tls_cipher_suites, served=expiry.look)
         if not lazily:
             with refusing(f"HTTPS cannot be served with {pair.name}"):
                 self._tls.load()
@@ -166,7 +168,7 @@ class Serving:
         if not options.cert_dir:
             return MemoryPair(names_for(options.bind_address), clock=self._clock), True
         with refusing(f"--cert-dir={options.cert_dir}"):
-            return folder_pair(options.cert_dir, names_for(options.bind_address)), False
+            return FolderPair(options.cert_dir, names_for(options.bind_address), clock=self._clock), False
 
     def _authorities(self) -> AuthoritySource:
         options = self._options

@@ -20,7 +20,7 @@ from controllers.manager.leadership import Leadership, lease_lost
 from controllers.manager.provider_host import ManagerError, NeverLed, ProviderHost
 from controllers.process.ending import end_at_once
 from controllers.registration.entry import Controller
-from controllers.runtime.api import ClientBuilder, ClientSettings
+from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory, Resource
 from controllers.runtime.cleaning import conceal_config
 from controllers.runtime.clock import ClockEvent
@@ -87,8 +87,7 @@ def hosting(
     metrics, stop = metrics or Metrics(), stop or ClockEvent()
     conceal_config(config.data if config else None)
     with ExitStack() as ends:
-        settings = ClientSettings(provider_threads=(calls or CloudCallOptions()).concurrency)
-        clients = ends.enter_context(ClientBuilder.from_options(kubeconfig, settings=settings, metrics=metrics))
+        clients = ends.enter_context(ClientBuilder.from_options(kubeconfig, metrics=metrics))
         informers = InformerFactory(clients.rest(IDENTITY), metrics=metrics)
         ends.callback(informers.stop)
         for resource in warm:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
@@ -21,7 +22,7 @@ from cloudprovider.helpers.addresses import (
     provided_node_ip,
 )
 from cloudprovider.helpers.ips import parse_ip
-from cloudprovider.helpers.objects import addresses_of
+from cloudprovider.helpers.objects import addresses_of, key_of
 from cloudprovider.helpers.taints import needs_initialization
 from cloudprovider.wellknown import (
     NODE_ADDRESS_EXTERNAL_IP,
@@ -104,7 +105,7 @@ def hear(before: Heard, metadata: InstanceMetadata, *, now: float, period: float
     was new and took the answer as it is."""
     if not has_ip(metadata.node_addresses):
         return before  # it counts as none
-    types = frozenset(address.type for address in metadata.node_addresses)
+    types = _types(metadata.node_addresses)
     order = hash(tuple((address.type, address.address) for address in metadata.node_addresses))
     if new:
         return Heard(now, types, order=order, agreed=SETTLED)
@@ -119,8 +120,8 @@ def hear(before: Heard, metadata: InstanceMetadata, *, now: float, period: float
         agreed = max(before.agreed - SETTLED, _MOST_RESTLESS)
     return Heard(
         before.at if early else now,
-        before.types | types if early else types,
-        doubted - types,
+        _shared(before.types | types) if early else types,
+        _shared(doubted - types),
         order,
         agreed,
     )
@@ -164,8 +165,25 @@ def left_out_text(requested: str, left_out: tuple[V1NodeAddress, ...]) -> str:
     )
 
 
+def put_back_text(node: V1Node, wanted: Wanted) -> str:
+    """For people: who fights over the addresses of this node, which it does not have now."""
+    return (
+        f"Another program changes the addresses of this node again and again. It wrote "
+        f"{describe_addresses(addresses_of(node)) or 'none'}; the cloud's are {describe_addresses(wanted.addresses)}. "
+        "They were written again, as they will be less and less often. Mostly it is a kubelet without "
+        "--cloud-provider=external. To see who writes them: kubectl get node "
+        f"{key_of(node)} --show-managed-fields -o yaml"
+    )
+
+
 def _types(addresses: Iterable[V1NodeAddress]) -> frozenset[str]:
-    return frozenset(address.type for address in addresses)
+    return _shared(frozenset(address.type for address in addresses))
+
+
+@lru_cache(maxsize=64)
+def _shared(types: frozenset[str]) -> frozenset[str]:
+    """One object for all equal sets: there are few, and two are kept for each node."""
+    return types
 
 
 def _left_out(

@@ -120,8 +120,8 @@ class CloudNodeController(ControllerBase):
             node,
             "Warning",
             "ProviderIDOnTwoNodes",
-            f"The provider ID {provider_id_of(node)} of this Node is on Node {', '.join(others[:3])}, too. If the "
-            "machine's host name was changed, delete the Node of the former name: it is not Ready any more, and "
+            f"The provider ID {provider_id_of(node)} is on another Node, too: {', '.join(others[:3])}. If the host "
+            "name of the machine was changed, delete the Node of the former name: it is not Ready any more, and "
             "stays as long as the machine exists",
         )
 

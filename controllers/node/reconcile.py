@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cloudprovider import InstanceMetadata, InstanceNotFound
-from cloudprovider.helpers.addresses import describe_addresses, provided_node_ip
-from cloudprovider.helpers.objects import addresses_of
+from cloudprovider.helpers.addresses import provided_node_ip
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
@@ -132,7 +131,7 @@ class NodeReconciler:
         if done is not None:
             entry.heard = addresses.hear(entry.heard, metadata, now=now, period=self._memory.period, new=True)
             if planned.addresses is not None:
-                self._look_at(entry, done, metadata, planned.addresses, written=True)
+                self._tell_addresses(entry, done, metadata, planned.addresses, written=True)
                 # Opened without one, it is asked about at 1, 2, 4 ... s again, as a refresh.
                 entry.without_ip_since = None if planned.addresses.has_ip else now
             self._in_line(entry, done, metadata, planned, written=True)
@@ -260,10 +259,11 @@ class NodeReconciler:
         entry.without_id = False
         if done is not None and nameless and metadata.provider_id:
             log.info("adopted node %s: its provider ID is %s", key, metadata.provider_id)
-        # Without them it went, was recreated, or waits.
         self._in_line(entry, latest, metadata, planned, written=done is not None)
         if wanted is not None:
-            self._look_at(entry, latest, metadata, wanted, written=any(patch.subresource for patch in planned.patches))
+            self._tell_addresses(
+                entry, latest, metadata, wanted, written=any(patch.subresource for patch in planned.patches)
+            )
         if faults is not None:
             raise faults  # told, and asked about again
         if wanted is not None and not wanted.has_ip:
@@ -272,7 +272,7 @@ class NodeReconciler:
             raise missing
         entry.without_ip_since = None
 
-    def _look_at(
+    def _tell_addresses(
         self, entry: Remembered, node: V1Node, metadata: InstanceMetadata, wanted: Wanted, *, written: bool
     ) -> None:
         """Tell what the cloud's answer lacks, and what --node-ip leaves out of it."""
@@ -280,7 +280,6 @@ class NodeReconciler:
         if wanted.kept - before:
             text = addresses.missing_text(node, metadata, wanted.kept)
             self._recorder.event(node, "Warning", "AddressesMissing", text)
-            log.warning("node %s: %s", key_of(node), text)
         requested = provided_node_ip(node)
         if wanted.left_out and written and requested is not None and entry.report_once("AddressesLeftOut"):
             text = addresses.left_out_text(requested, wanted.left_out)
@@ -297,23 +296,14 @@ class NodeReconciler:
     ) -> None:
         """Remember what the node agrees with now. If it did before, something was put back."""
         if planned.known is None or planned.addresses is None:
-            return
+            return  # it went, was recreated, or waits
         entry.known = planned.known
         inputs = changes.inputs(node, metadata, entry.heard)
         if written and entry.inputs == inputs:
             entry.restored = self._memory.restoring.next(entry.restored, self._clock.monotonic())
             if entry.restored.count > 1 and any(patch.subresource for patch in planned.patches):
-                self._recorder.event(
-                    node,
-                    "Warning",
-                    "AddressesPutBack",
-                    f"Another program changes the addresses of this node again and again. It wrote "
-                    f"{describe_addresses(addresses_of(node)) or 'none'}; the cloud has "
-                    f"{describe_addresses(planned.addresses.addresses)}, which was written now, and is written again "
-                    f"in {entry.restored.delay:.0f} s at the earliest. Mostly it is a kubelet without "
-                    "--cloud-provider=external. To see who writes them: kubectl get node "
-                    f"{key_of(node)} --show-managed-fields -o yaml",
-                )
+                text = addresses.put_back_text(node, planned.addresses)
+                self._recorder.event(node, "Warning", "AddressesPutBack", text)
         entry.inputs = inputs
 
     def _not_adopted(self, node: V1Node, entry: Remembered, reason: str) -> None:

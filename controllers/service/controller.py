@@ -124,6 +124,7 @@ class ServiceController(ControllerBase):
                 balancers,
                 self._recorder,
                 options.cluster_name,
+                records,
                 own_metrics,
                 min(period, _CONFIRM_AFTER),
             )

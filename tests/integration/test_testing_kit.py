@@ -58,7 +58,7 @@ def test_a_node_joins_is_switched_off_and_goes(cluster: Cluster, manager: Manage
     assert node.object.metadata.uid == node.uid
     cluster.wait_until(lambda: [event.reason for event in cluster.events(node)] == ["Synced"])
     assert manager.options.of(CloudCallOptions).cache_ttl == 0, "each refresh asks"
-    provider.console.change_instance("node-1", addresses={"InternalIP": "10.0.0.8"})
+    provider.console.change_instance("node-1", addresses=[("InternalIP", "10.0.0.8")])
     cluster.wait_until(lambda: ("InternalIP", "10.0.0.8") in node.addresses)
     provider.console.set_shutdown("node-1")
     node.mark_not_ready()

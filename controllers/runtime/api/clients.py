@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+VENDOR_POOL_SIZE: Final = 1000
+"""Connections that a provider's official client keeps, where so many threads use it at once: the
+most that --cloud-api-concurrency may say. One that is not needed costs nothing."""
+
 OWN: Final = frozenset(
     {
         "shared-informers",
@@ -75,9 +79,6 @@ class ClientSettings:
     """Spares the server a check of what is written."""
     content_type: str = field(default=CONTENT_TYPE, validator=in_((CONTENT_TYPE, JSON)))
     """Protobuf for what is large or frequent, where the API server has it, or JSON for all."""
-    provider_threads: int = 64
-    """As many threads of a provider may use its official client at once without loss: connections
-    that it keeps, and never less than 64."""
     over_http: bool = False
     """Whether credentials go over plain HTTP to another machine (--allow-credentials-over-http)."""
     service_accounts: str | None = None
@@ -290,7 +291,7 @@ class ClientBuilder:
             tls = tls.without_certificate()
         configuration = configuration_of(endpoint, tls)
         configuration.retries = False  # else urllib3 obeys Retry-After by sleeping, whatever the timeout
-        configuration.connection_pool_maxsize = max(64, self._settings.provider_threads)
+        configuration.connection_pool_maxsize = VENDOR_POOL_SIZE
         configuration.keep_alive = True
         if endpoint.proxy is not None and endpoint.proxy.tls and self._tls is not None:
             configuration.proxy_ssl_context = self._tls.context()
