@@ -38,8 +38,8 @@ class LoadBalancer(ABC):
     The host keeps adding and removing its finalizer either way; further finalizers are that other
     controller's own affair.
 
-    `RetryError` from any method repeats it after exactly that delay; other errors are retried with
-    backoff and shown as Events on the Service.
+    `RetryError` from any method repeats it after that delay; other errors are retried with backoff
+    and shown as Events on the Service.
 
     Follows: LoadBalancer in k8s.io/cloud-provider cloud.go.
     """
@@ -73,6 +73,27 @@ class LoadBalancer(ABC):
         The host remembers with each Service for which revision its load balancer was built, and
         ensures all of them anew when the word is another. Default: "". Pure: the same in every
         process of one version.
+        """
+        return ""
+
+    def depends_on(self, service: V1Service) -> str:
+        """What else of the Service its load balancer depends on: when this text changes, the host
+        ensures the load balancer again.
+
+        The host looks at the ports, the other fields of the spec that concern load balancers, and
+        all annotations. Say here what you read besides: labels that become tags, the selector.
+        Asked each time a Service is worked on. Pure, without questions to the cloud. Any length;
+        the host remembers a digest. Default: "".
+        """
+        return ""
+
+    def target_traits(self, node: V1Node) -> str:
+        """What else of a node load balancers depend on: when this text changes, the host updates
+        the targets of all load balancers.
+
+        The host looks at the name, the provider ID and the addresses. Say here what you read
+        besides: the labels by which a Service selects its nodes. Asked again when the node's
+        labels, annotations or spec change. Pure, without questions to the cloud. Default: "".
         """
         return ""
 
