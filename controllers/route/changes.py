@@ -26,6 +26,7 @@ from attrs import field, frozen
 
 from cloudprovider.helpers.ips import IPAddress, IPNetwork, parse_ip, parse_network
 from cloudprovider.helpers.objects import pod_cidrs_of
+from controllers.options.podnetwork import is_inside
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -94,7 +95,7 @@ class Scope:
 
     def inside(self, net: IPNetwork) -> bool:
         """Whether all of it lies in one of the cluster CIDRs."""
-        return any(_within(net, cluster) for cluster in self.cluster_cidrs)
+        return is_inside(net, self.cluster_cidrs)
 
     def has_pod_cidr_size(self, net: IPNetwork) -> bool:
         """Whether it could be a node's pod CIDR: inside, and of that size; or not all there is."""
@@ -316,12 +317,3 @@ def _ips(addresses: Iterable[V1NodeAddress]) -> frozenset[IPAddress]:
 
 def _joined(addresses: Iterable[IPAddress]) -> str:
     return ", ".join(sorted(map(str, addresses)))
-
-
-def _within(net: IPNetwork, cluster: IPNetwork) -> bool:
-    return (
-        net.version == cluster.version
-        and net.prefixlen >= cluster.prefixlen
-        and int(net.network_address) >> (net.max_prefixlen - cluster.prefixlen)
-        == int(cluster.network_address) >> (net.max_prefixlen - cluster.prefixlen)
-    )
