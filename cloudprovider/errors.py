@@ -9,6 +9,7 @@ decision. Always matched with `isinstance`, so that subclasses and chained error
         ├── DiskNotFound
         ├── NotImplementedByProvider
         ├── ImplementedElsewhere
+        ├── LoadBalancerKept
         ├── InvalidService
         │   └── InvalidAnnotations
         ├── InvalidConfig
@@ -50,6 +51,7 @@ __all__ = [
     "DiskNotFound",
     "NotImplementedByProvider",
     "ImplementedElsewhere",
+    "LoadBalancerKept",
     "InvalidService",
     "InvalidAnnotations",
     "InvalidConfig",
@@ -104,6 +106,16 @@ class ImplementedElsewhere(CloudProviderError):
 
     Only for `ensure_load_balancer` and `update_load_balancer`; never for
     `ensure_load_balancer_deleted`.
+    """
+
+
+class LoadBalancerKept(CloudProviderError):
+    """The load balancer stays in the cloud on purpose, and its Service may go: an annotation of the
+    provider asks for it, or it is protected against deletion.
+
+    Only for `ensure_load_balancer_deleted`, each time that it is called. The host takes it for
+    done: it removes its finalizer, and tells the Service's owner the message in an Event. Say there
+    which load balancer it is. Raised from other methods it is an ordinary failure.
     """
 
 

@@ -174,6 +174,7 @@ def _built(
                 burst=given.kube_api_burst,
                 content_type=given.kube_api_content_type,
                 service_accounts=NAMESPACE if own_accounts else None,
+                over_http=given.allow_credentials_over_http,
             ),
             metrics=metrics,
         )

@@ -19,6 +19,7 @@ from cloudprovider import (
     InformerUser,
     InvalidService,
     Listers,
+    LoadBalancerKept,
     OwnedLoadBalancer,
     OwnedLoadBalancers,
     Route,
@@ -155,7 +156,7 @@ class LoadBalancerCalls(_Calls):
         self._tell("changed", service, began, f"{len(nodes)} nodes")
 
     def ensure_deleted(self, cluster_name: str, service: V1Service) -> None:
-        """Delete it. Returning means that the cloud confirmed."""
+        """Delete it. Returning means that the cloud confirmed; LoadBalancerKept, that it stays."""
         key, check = _service_key(service), answers.nothing
         began = self._gateway.clock.monotonic()
         method = "ensure_load_balancer_deleted"
@@ -165,6 +166,9 @@ class LoadBalancerCalls(_Calls):
             self._call(method, check, key, cluster_name, service, mutating=True, priority=PRIORITY_DELETE, fn=fn)
         except InvalidService as error:  # a deletion never waits for the Service's owner
             raise CallFailed(f"the provider's {method} failed: {error}") from error
+        except LoadBalancerKept as kept:
+            self._tell("kept", service, began, str(kept), names)
+            raise
         self._tell("deleted", service, began, "", names)
 
     def _and_name(self, call: Callable[..., R], names: list[str]) -> Callable[..., R]:

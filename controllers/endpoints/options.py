@@ -82,7 +82,7 @@ class ServingOptions:
         "cert-dir",
         _SERVING,
         "Folder of cloud-controller-manager.crt and .key. If they are missing, a self-signed certificate is made and "
-        "written there. Empty: it is kept in memory. Not used with --tls-cert-file.",
+        "written there, and renewed. Empty: it is kept in memory. Not used with --tls-cert-file.",
     )
     permit_port_sharing: bool = option(
         False,

@@ -26,17 +26,18 @@ from controllers.httpserver.certificates import (
     AuthoritySource,
     FileCA,
     FilePair,
+    FolderPair,
     MemoryPair,
     NoCA,
     PairSource,
-    folder_pair,
     names_for,
 )
 from controllers.httpserver.messages import Limits
+from controllers.httpserver.pairs import Expiry
 from controllers.httpserver.tls import ServerTLS, trust
 from controllers.program import PROGRAM
 from controllers.registration.entry import Rule
-from controllers.runtime.api import ClientBuilder, ClientConfigError, RestClient
+from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings, RestClient
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
@@ -142,7 +143,8 @@ class Serving:
         guards = self._guards()
         minimum = minimum_version(options.tls_min_version)
         pair, lazily = self._pair()
-        self._tls = ServerTLS(pair, self._authorities(), minimum, options.tls_cipher_suites)
+        expiry = Expiry("secure", self._metrics, self._clock)
+        self._tls = ServerTLS(pair, self._authorities(), minimum, options.tls_cipher_suites, served=expiry.look)
         if not lazily:
             with refusing(f"HTTPS cannot be served with {pair.name}"):
                 self._tls.load()
@@ -171,7 +173,7 @@ class Serving:
         if not options.cert_dir:
             return MemoryPair(names_for(options.bind_address), clock=self._clock), True
         with refusing(f"--cert-dir={options.cert_dir}"):
-            return folder_pair(options.cert_dir, names_for(options.bind_address)), False
+            return FolderPair(options.cert_dir, names_for(options.bind_address), clock=self._clock), False
 
     def _authorities(self) -> AuthoritySource:
         options = self._options
@@ -208,7 +210,10 @@ class Serving:
         clients = self._own.get(kubeconfig) if kubeconfig else self._clients
         if clients is None:
             try:
-                clients = ClientBuilder.from_options(kubeconfig=kubeconfig, metrics=self._metrics, clock=self._clock)
+                settings = ClientSettings(over_http=self._clients.settings.over_http)
+                clients = ClientBuilder.from_options(
+                    kubeconfig, settings=settings, metrics=self._metrics, clock=self._clock
+                )
             except ClientConfigError as error:
                 raise ServingError(f"--{name}-kubeconfig={kubeconfig}: {error}") from error
             self._own[kubeconfig] = clients

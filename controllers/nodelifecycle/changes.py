@@ -53,12 +53,12 @@ class Attention(enum.Enum):
 
 
 def attention(
-    node: V1Node, prefixes: Sequence[str], now: float, grace: float, *, out_of_service: bool = False
+    node: V1Node, prefixes: Sequence[str], age: float, grace: float, *, out_of_service: bool = False
 ) -> Attention:
-    """What this node needs at `now` (unix seconds), if the provider's IDs have these prefixes.
+    """What this node needs, if the provider's IDs have these prefixes.
 
-    Nodes of other clouds need nothing, nor do those that are being deleted already, or that were
-    created less than `grace` seconds ago and wait for their initialisation.
+    Nodes of other clouds need nothing, nor do those that are being deleted already, or that have
+    waited for their initialisation for less than `grace` seconds. `age`: see `Ages`.
     """
     if not is_owned(provider_id_of(node), prefixes):
         return Attention.NONE
@@ -67,10 +67,8 @@ def attention(
     meta = node.metadata
     if meta is None or meta.deletion_timestamp is not None:
         return Attention.NONE
-    if needs_initialization(node):
-        created = meta.creation_timestamp
-        if created is None or now - created.timestamp() < grace:
-            return Attention.NONE
+    if needs_initialization(node) and age < grace:
+        return Attention.NONE
     return Attention.ASK
 
 

@@ -136,7 +136,16 @@ class NodeLifecycleOptions:
         DURATION,
         "node-uninitialized-grace-period",
         _SECTION,
-        "For this time after its creation, a node that is not initialised yet is not checked.",
+        "For this time after this process has first seen it, a node that is not initialised yet is not checked.",
+        check=not_negative,
+    )
+    young_grace: float = option(
+        120.0,
+        DURATION,
+        "node-deletion-young-grace",
+        _SECTION,
+        "For this time after this process has first seen a node, or seen it initialised, the node is not deleted: "
+        "the cloud may not list its instance yet.",
         check=not_negative,
     )
     unknown_event_after: float = option(

@@ -210,6 +210,15 @@ class NodeLifecycleReconciler:
             votes = self._why(key, votes, why)
         if is_ready(node):
             return None  # a Ready node is never deleted
+        grace = self._options.young_grace
+        if self._triggers.age(node) < grace and not changes.is_announced(node):
+            # A cloud may not list a machine yet that has just been built, and its kubelet registers
+            # only when it starts.
+            why = (
+                f"it was initialised, or first seen, less than {grace:g} s ago (--node-deletion-young-grace), and the "
+                "cloud may not list it yet"
+            )
+            return self._ask_again(key, self._why(key, votes, why))
         decision = self._gate.ask(key, node, votes, answer.asked_at)
         if decision.waiting:
             votes = self._votes.get(key) or votes  # the gate has noted why

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from cloudprovider.helpers import is_owned, is_ready, provider_id_of
+from cloudprovider.helpers.taints import needs_initialization
 from controllers.nodelifecycle.changes import (
     Attention,
     attention,
@@ -21,7 +22,7 @@ from controllers.nodelifecycle.changes import (
     zone_of,
 )
 from controllers.nodelifecycle.replaced import machine_of
-from controllers.runtime.cache import Derived, key_of
+from controllers.runtime.cache import Derived, key_of, uid_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -61,6 +62,28 @@ class _Look:
     ready: bool
 
 
+class Ages:
+    """For how long this process has known each node, and known it as initialised or not.
+
+    Seconds of its own monotonic clock: by the node's creation time a manager whose clock is ahead
+    would take a node that joins for an old one. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[tuple[str, bool], float]] = {}
+
+    def age(self, node: V1Node, now: float) -> float:
+        """Seconds since this very node was first seen, or was last seen to be initialised."""
+        stage = uid_of(node), needs_initialization(node)
+        known = self._since.get(key_of(node))
+        if known is None or known[0] != stage:
+            known = self._since[key_of(node)] = stage, now
+        return now - known[1]
+
+    def forget(self, name: str) -> None:
+        """The node was deleted."""
+        self._since.pop(name, None)
+
+
 class NodeLifecycleTriggers:
     """The informer's handler and the sweep. Called from the informer's and the ticker's threads."""
 
@@ -76,6 +99,11 @@ class NodeLifecycleTriggers:
         self._witnesses = shared.witnesses
         self._prefixes = tuple(prefixes)
         self._looks = Derived(self._look_at)
+        self._ages = Ages()
+
+    def age(self, node: V1Node) -> float:
+        """Seconds for which this process has known the node as it is: initialised, or not."""
+        return self._ages.age(node, self._shared.now())
 
     def attention(self, node: V1Node) -> Attention:
         """What this node needs now."""
@@ -90,13 +118,17 @@ class NodeLifecycleTriggers:
         return attention(
             node,
             self._prefixes,
-            self._shared.clock.time(),
+            self.age(node),
             options.uninitialized_grace_period,
             out_of_service=options.out_of_service_taint,
         )
 
+    def on_add(self, node: V1Node, initial: bool) -> None:
+        self.age(node)
+
     def on_update(self, old: V1Node, new: V1Node) -> None:
         name = key_of(new)
+        self.age(new)
         ready, wanted = is_ready(new), self.attention(new)
         if (ready and wanted is not Attention.ASK) or identity_of(old)[:2] != identity_of(new)[:2]:
             self._votes.forget(name)
@@ -109,6 +141,7 @@ class NodeLifecycleTriggers:
 
     def on_delete(self, node: V1Node) -> None:
         self._votes.forget(key_of(node))
+        self._ages.forget(key_of(node))
         self._witnesses.deleted(key_of(node), zone_of(node))
         self._queue.forget(key_of(node))
 

@@ -31,7 +31,7 @@ def parse_cluster_cidrs(text: str) -> tuple[IPNetwork, ...]:
     """
     if not text.strip():
         return ()
-    from cloudprovider.helpers.ips import parse_network  # not before it is needed: see lazy.py
+    from cloudprovider.helpers.ips import parse_network  # imports the models: only when needed
 
     nets = tuple(parse_network(part.strip()) for part in text.split(","))
     wrong = at_most_one_of_each_family(nets)

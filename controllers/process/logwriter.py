@@ -103,6 +103,7 @@ class LineWriter:
         if written is not None:
             written.set()
         elif self._queue.empty():
+            self._characters = 0  # so that what two threads counted at once does not add up
             self._hurry.wait(_PAUSE)
         self._hurry.clear()
 

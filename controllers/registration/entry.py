@@ -143,6 +143,10 @@ class ControllerEntry:
     """What is wrong with these values of flags where it is on, a line each that begins with the
     flag; it may read the files that they name. The program then does not start. Flags that are
     wrong by themselves are reported already."""
+    stand_in: Callable[[Context, bool], Controller | None] = lambda _context, _enabled: None
+    """What runs in its place while it is off, to report or clean up what a former run left; None:
+    nothing. The second argument is whether --controllers turns it on. Another manager may run this
+    controller. Asked once per run, after every controller is built."""
     client: str = ""
     """The name that it gives its client, `clients.rest(name)`; empty: the controller's name."""
 

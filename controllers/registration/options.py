@@ -333,6 +333,14 @@ class ManagerOptions:
         configz="Generic.ClientConnection.kubeconfig",
     )
     master: str = option("", URL, "master", "misc", "URL of the API server; overrides the kubeconfig's.", check=_master)
+    allow_credentials_over_http: bool = option(
+        False,
+        BOOL,
+        "allow-credentials-over-http",
+        "misc",
+        "Send the kubeconfig's token or password to an API server at http:// on another machine, too. Anyone on the "
+        "way can read and use it. Off: it goes over plain HTTP to this machine alone.",
+    )
     logging_format: str = option(
         "text",
         STRING,

@@ -71,6 +71,34 @@ def _construct(context: Context) -> Controller | None:
     return context.build(RouteController, RouteOptions, route_reconciliation_period=period)
 
 
+def _stand_in(context: Context, enabled: bool) -> Controller | None:
+    if not enabled:  # another manager may run the routes
+        return None
+    from controllers.route.off import RoutesOff
+
+    switches, provider = context.options.of(RouteSwitches), context.cloud.provider_name
+    # Only the operator's word says that nobody makes routes: another manager may make them for the
+    # same nodes, as where a Go manager was kept for them.
+    removes = not switches.configure_cloud_routes
+    if removes:
+        why = "--configure-cloud-routes=false"
+    elif context.cloud.routes is None:
+        why = f"provider {provider} offers no routes"
+    else:
+        why = "--allocate-node-cidrs is not given"
+    options = attrs.evolve(context.options.of(RouteOptions), drain_timeout=context.drain)
+    return RoutesOff(
+        context.clients,
+        context.informers,
+        context.cloud,
+        options,
+        context.metrics,
+        context.clock,
+        why=why,
+        removes=removes,
+    )
+
+
 ENTRY = ControllerEntry(
     name="node-route-controller",
     aliases=("route",),
@@ -78,6 +106,7 @@ ENTRY = ControllerEntry(
     construct=_construct,
     planned_calls=planned("controllers.route.planned:planned_calls"),
     off=_off,
+    stand_in=_stand_in,
     module="controllers.route.controller",
     informers=informers("NODES"),
     options=(RouteSwitches, RouteOptions),

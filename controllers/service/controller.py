@@ -19,7 +19,7 @@ from controllers.service.changes import Scope
 from controllers.service.cloud import ServiceCloud
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
-from controllers.service.metrics import AddressWatch, ServiceMetrics
+from controllers.service.metrics import AddressWatch, ServiceMetrics, watch_targets
 from controllers.service.nodesync import Gathering, NodeSync
 from controllers.service.options import ServiceOptions
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport
@@ -93,6 +93,7 @@ class ServiceController(ControllerBase):
             latency=own_metrics.nodesync_latency,
             clock=clock,
         )
+        watch_targets(self._metrics, records, targets.current, clock)
         self._watch(nodes, NodeTriggers(targets, sync))
         self._watch(services, ServiceTriggers(queue, records))
         self._watch(services, AddressWatch(self._metrics, services.lister, clock))
@@ -123,6 +124,7 @@ class ServiceController(ControllerBase):
                 balancers,
                 self._recorder,
                 options.cluster_name,
+                records,
                 own_metrics,
                 min(period, _CONFIRM_AFTER),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from controllers.runtime.cache import Lister, uid_of
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from controllers.runtime.clock import Clock
     from controllers.service.records import Records
+    from controllers.service.targets import Targets
 
 SECONDS = tuple(2.0**exponent for exponent in range(15))
 """Buckets of its histograms: 1 s to 4.5 h."""
@@ -48,6 +50,41 @@ class ServiceMetrics:
         )
         self.orphan_errors = metrics.counter(
             "service_controller_orphan_check_errors_total", "Searches for orphaned load balancers that failed."
+        )
+
+
+def watch_targets(metrics: Metrics, records: Records, targets: Callable[[], Targets], clock: Clock) -> None:
+    """Add two gauges: of the load balancers whose targets are not the present nodes, and for how
+    long. Worked out when /metrics is read."""
+
+    def count() -> int:
+        return records.lagging(targets(), clock.monotonic())[0]
+
+    def age() -> float:
+        now = clock.monotonic()
+        return now - records.lagging(targets(), now)[1]
+
+    metrics.gauge(
+        "service_controller_load_balancers_with_old_targets",
+        "Load balancers whose targets are not the present nodes.",
+    ).set_function(count)
+    metrics.gauge(
+        "service_controller_oldest_targets_lag_seconds",
+        "For how long one of them has waited for the present nodes; 0 without one.",
+    ).set_function(age)
+
+
+class UnservedMetrics:
+    """Gauges of a manager whose service controller is off."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.services = metrics.gauge(
+            "service_controller_unserved_services",
+            "Services with a load balancer of ours, while the service controller of this manager is off.",
+        )
+        self.deletions = metrics.gauge(
+            "service_controller_unserved_deletions",
+            "Deleted Services that wait for our finalizer, while the service controller of this manager is off.",
         )
 
 

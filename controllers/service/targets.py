@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
 
+_LEAVING: Final = "about to be removed by the cluster autoscaler"
 _FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
 
@@ -34,6 +36,8 @@ class Targets:
     digest: str
     good_enough: frozenset[str] = frozenset()
     """Digests of targets from which these differ only by nodes the autoscaler has tainted."""
+    why_none: str = ""
+    """Where there are no nodes: why, with counts, for the Service's owner."""
 
     def cover(self, digest: str) -> bool:
         """Whether a load balancer with the targets of that digest needs no other ones now."""
@@ -47,7 +51,7 @@ class _Judged:
 
     node: V1Node
     key: str
-    eligible: bool
+    left_out: str
     leaving: bool
     ready: bool
     line: str
@@ -103,16 +107,25 @@ def targets(nodes: Iterable[V1Node], ready_only: bool) -> Targets:
 
 
 def _judge(node: V1Node) -> _Judged:
-    return _Judged(node, key_of(node), is_eligible(node), is_leaving(node), is_ready(node), describe(node))
+    return _Judged(node, key_of(node), _left_out(node), is_leaving(node), is_ready(node), describe(node))
 
 
 def _targets(judged: Iterable[_Judged], ready_only: bool) -> Targets:
-    eligible = sorted((one for one in judged if one.eligible), key=attrgetter("key"))
+    judged = tuple(judged)
+    eligible = sorted((one for one in judged if not one.left_out), key=attrgetter("key"))
     found = _chosen([one for one in eligible if not one.leaving], ready_only)
     nodes, digest = tuple([one.node for one in found]), _digest(found)
+    why_none = "" if found else _why_none(judged)
     if len(found) == len(eligible):
-        return Targets(nodes, digest)
-    return Targets(nodes, digest, frozenset({_digest(_chosen(eligible, ready_only))} - {digest}))
+        return Targets(nodes, digest, why_none=why_none)
+    good_enough = frozenset({_digest(_chosen(eligible, ready_only))} - {digest})
+    return Targets(nodes, digest, good_enough, why_none)
+
+
+def _why_none(judged: Iterable[_Judged]) -> str:
+    counts = Counter(one.left_out or _LEAVING for one in judged)
+    left_out = ", ".join(f"{count} {why}" for why, count in sorted(counts.items()))
+    return left_out or "the cluster has no nodes"
 
 
 NO_TARGETS: Final = "none"
@@ -121,11 +134,16 @@ NO_TARGETS: Final = "none"
 
 def is_eligible(node: V1Node) -> bool:
     """Whether load balancers may have a node: not being deleted, and not excluded by its label."""
+    return not _left_out(node)
+
+
+def _left_out(node: V1Node) -> str:
+    """Why load balancers may not have a node; "" where they may."""
     metadata = node.metadata
     if metadata is None or metadata.deletion_timestamp is not None:
-        return False
+        return "being deleted"
     excluded = (metadata.labels or {}).get(LABEL_EXCLUDE_BALANCERS)
-    return excluded is None or excluded in _FALSE
+    return "" if excluded is None or excluded in _FALSE else f"left out by the label {LABEL_EXCLUDE_BALANCERS}"
 
 
 def is_leaving(node: V1Node) -> bool:

@@ -62,7 +62,7 @@ class ServiceTriggers:
     def _leaves(self, service: V1Service) -> None:
         """A former process may have built for it, so it is remembered now."""
         if wants_load_balancer(service) or ownership(service) is Ownership.REMOVE:
-            self._records.put_if_absent(key_of(service), Record.blank(service))
+            self._records.put_if_absent(key_of(service), Record.inherited(service))
 
 
 def urgency(service: V1Service) -> int:

@@ -221,6 +221,7 @@ class Story:
                 "--allocate-node-cidrs",
                 "--cluster-cidr=10.244.0.0/16",
                 f"--node-monitor-period={MONITOR_SECONDS}s",
+                "--node-deletion-young-grace=0s",  # its machines are older than they look
                 "--health-bind-address=127.0.0.1:0",
                 "--logging-format=json",
             ],

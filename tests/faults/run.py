@@ -27,7 +27,7 @@ _START_SECONDS: Final = 120.0
 _ON_SECONDS: Final = 60.0
 _SLACK: Final = 0.25
 """Seconds by which a request may be noticed late on a busy machine."""
-_PERIODS: Final = ("--node-monitor-period=1s", "--route-reconciliation-period=2s")
+_PERIODS: Final = ("--node-monitor-period=1s", "--node-deletion-young-grace=0s", "--route-reconciliation-period=2s")
 
 
 @frozen

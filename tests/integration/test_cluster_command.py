@@ -63,7 +63,7 @@ def test_a_manager_beside_it_initialises_its_nodes(tmp_path: Path, start: Start)
             for name in ("node-1", "node-2", "node-3"):
                 cloud.console.add_instance(name)
             cloud.share(tmp_path / "cloud.json")
-            manager = start.manager(kubeconfig, "--node-monitor-period=300ms")
+            manager = start.manager(kubeconfig, "--node-monitor-period=300ms", "--node-deletion-young-grace=0s")
             for name in ("node-1", "node-2", "node-3"):
                 cluster.tells(f"node {name}: initialised: fake://i-{name}")
             cluster.tells("Service default/web: ")

@@ -61,6 +61,7 @@ FLAGS = (
     "--node-monitor-period=300ms",
     "--node-state-unknown-event-after=1s",
     "--node-uninitialized-grace-period=1s",
+    "--node-deletion-young-grace=0s",
     "--route-reconciliation-period=1s",
     "--ssh-user=ada",
 )

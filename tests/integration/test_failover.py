@@ -32,9 +32,14 @@ KINDS: Final = os.environ.get("FAILOVER_KINDS", "ours-ours").split(",")
 # At load 20 the API server took more than 4 s to answer, and a leader rightly gave up.
 TIMING: Final = Timing() if LONG else Timing(8, 7, 0.5)
 FLAGS: Final = (
-    ("--route-reconciliation-period=10s",)
+    ("--node-deletion-young-grace=0s", "--route-reconciliation-period=10s")
     if LONG
-    else ("--node-monitor-period=1s", "--route-reconciliation-period=2s", "--cloud-api-concurrency=4")
+    else (
+        "--node-deletion-young-grace=0s",
+        "--node-monitor-period=1s",
+        "--route-reconciliation-period=2s",
+        "--cloud-api-concurrency=4",
+    )
 )
 AGREE_SECONDS: Final = 180.0 if LONG else 60.0
 OUTAGE_SECONDS: Final = 60.0

@@ -205,7 +205,7 @@ def _cloud_objects(cloud: FakeCloud, but: str = "") -> list[object]:
 def test_nothing_of_other_nodes_changes_and_deletions_go_on(
     api: Cluster, attack: Callable[[Kubelet], None], when: str
 ) -> None:
-    options = NodeLifecycleOptions(node_monitor_period=0.3)
+    options = NodeLifecycleOptions(node_monitor_period=0.3, young_grace=0)
     with _cloud() as cloud:
         kubelet = Kubelet(api.kubelet(MINE), api, cloud)
         with _controllers(api, cloud, options) as running:
@@ -229,7 +229,7 @@ def test_nothing_of_other_nodes_changes_and_deletions_go_on(
 
 @pytest.mark.row("N21", "N28")
 def test_forged_marks_release_nothing_that_is_held_back(api: Cluster) -> None:
-    options = NodeLifecycleOptions(node_monitor_period=0.3, breaker=BreakerOptions(ready_grace=1.0))
+    options = NodeLifecycleOptions(node_monitor_period=0.3, young_grace=0, breaker=BreakerOptions(ready_grace=1.0))
     with _cloud() as cloud, _controllers(api, cloud, options) as running:
         _join(api)
         _sweeps(running, 3)

@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 
 from cloudprovider import CloudProviderError
-from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs, raises
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, answers, hangs, raises
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
 from controllers.nodelifecycle.controller import NodeLifecycleController
@@ -22,7 +22,7 @@ from tests.support.api import EVENTS, NODES, each
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.running import Running, at_work
 
-FAST = NodeLifecycleOptions(node_monitor_period=0.2, breaker=BreakerOptions(ready_grace=2.0))
+FAST = NodeLifecycleOptions(node_monitor_period=0.2, young_grace=0, breaker=BreakerOptions(ready_grace=2.0))
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 OTHER = {"key": "example.com/dedicated", "effect": "NoSchedule"}
@@ -211,6 +211,19 @@ def test_foreign_and_new_nodes_are_left_alone(api: Cluster, cloud: FakeCloud) ->
     assert SHUTDOWN in _taints(api)
     with lifecycle(api.kubeconfig, cloud, evolve(FAST, uninitialized_grace_period=0)):
         eventually(lambda: _names(api) == {"node-0000", "node-0001", "node-0004"})
+
+
+@pytest.mark.row("N30")
+def test_a_node_that_joined_just_now_outlives_a_listing_that_lags(api: Cluster) -> None:
+    options = evolve(FAST, young_grace=120)
+    with _cloud(capabilities=SINGLE) as cloud, lifecycle(api.kubeconfig, cloud, options) as running:
+        _join(api, range(1, 4), ready="True")
+        _join(api, [0], taints=[UNINITIALIZED])
+        lag = cloud.faults.on("instance_exists", answers(False), key="node-0000", times=8)
+        api.patch(f"{NODES}/node-0000", {"spec": {"taints": None}})
+        eventually(lambda: lag.struck == 8, timeout=60)
+        _pass(running)
+    assert _names(api) == {_name(number) for number in range(4)}
 
 
 @pytest.mark.row("N5")

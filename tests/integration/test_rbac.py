@@ -75,6 +75,7 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
         "--allocate-node-cidrs",
         "--cluster-cidr=10.244.0.0/16",
         "--node-monitor-period=500ms",
+        "--node-deletion-young-grace=0s",
         "--route-reconciliation-period=2s",
     )
     process = start(*flags, f"--secure-port={port}", command=MODULE)

@@ -58,7 +58,7 @@ def provider(cloud_config: CloudConfig) -> Interface:
 
 @pytest.fixture
 def manager_flags() -> Sequence[str]:
-    return ["--node-monitor-period=1s"]
+    return ["--node-monitor-period=1s", "--node-deletion-young-grace=0s"]
 
 
 def test_nodes_are_initialised_and_go_with_their_servers(

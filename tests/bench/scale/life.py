@@ -92,7 +92,7 @@ def live(size: Size, say: Callable[[str], None], flags: Sequence[str] = ()) -> I
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scale-")))
         (folder / "balancers").mkdir()
         cloud = {"zones": ZONES, "goneZone": str(folder / "gone"), "balancers": str(folder / "balancers")}
-        flags = ("--leader-elect=true", f"--node-deletion-window={WINDOW}s", *flags)
+        flags = ("--leader-elect=true", f"--node-deletion-window={WINDOW}s", "--node-deletion-young-grace=0s", *flags)
         contender = Contender(size.name, "ours", "*", LATENCY_MS, flags=flags, timeout=_LIMIT, cloud=cloud)
         began = time.monotonic()
         nodes = new_nodes(size.nodes, images=size.images)

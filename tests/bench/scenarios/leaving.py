@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from tests.bench.cluster import BenchCluster, known_nodes, names
 from tests.bench.contenders import GONE, Contender, beside_go
 from tests.bench.scenario import Figure, Figures, Goal, Scenario, alone
@@ -16,6 +18,7 @@ CONFIRMATIONS = {"ours": 2, "go": 1}
 def leaving(scale: float) -> Scenario:
     """The scenario with so many times its nodes."""
     left, gone = names("node", max(1, round(500 * scale))), names(GONE, max(1, round(200 * scale)))
+    ours, *go = beside_go("ours", "cloud-node-lifecycle", LATENCY_MS)
     return Scenario(
         "leaving",
         f"{len(gone)} gone of {len(left) + len(gone)} nodes deleted, cloud {LATENCY_MS} ms",
@@ -26,14 +29,14 @@ def leaving(scale: float) -> Scenario:
         f"that a node is gone, asked for a monitor period ({MONITOR_PERIOD:.0f} s) after the first one; for the Go "
         "controller, which deletes at once, the first. The last column is the longest that a single node waited from "
         "its own confirming answer. Before it deletes, ours also asks about the Ready nodes of the zone, to see if the "
-        "cloud tells the truth there.",
+        "cloud tells the truth there; --node-deletion-young-grace is 0, as no node is known to it before it starts.",
         (
             Figure("since_gone", "since gone, s"),
             Figure("since_confirmation", "since the first confirmation, s"),
             Figure("each", "one node's confirmation to deletion, at most, s"),
             Figure("calls", "cloud calls", 0),
         ),
-        beside_go("ours", "cloud-node-lifecycle", LATENCY_MS),
+        (evolve(ours, flags=("--node-deletion-young-grace=0s",)), *go),
         alone(lambda contender: _measure(contender, left, gone)),
         (Goal("ours", "since_confirmation", 2.0),),
     )

@@ -98,6 +98,7 @@ class RealNode:
             "controllers": "cloud-node,cloud-node-lifecycle",
             "leader-elect": "false",
             "node-monitor-period": "1s",
+            "node-deletion-young-grace": "0s",
             "node-status-update-frequency": "1s",
             **{name.replace("_", "-"): value for name, value in flags.items()},
         }

@@ -8,7 +8,7 @@ from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngr
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
 
-from cloudprovider import InvalidAnnotations, Route, SSHKeys
+from cloudprovider import InvalidAnnotations, LoadBalancerKept, Route, SSHKeys
 from controllers.cloudcalls import PRIORITY_SWEEP, CallFailed, CallOverdue, CloudCalls, InvalidAnswer
 from controllers.runtime.queue import retry_after_of
 from tests.support.there import there
@@ -240,3 +240,16 @@ def test_each_load_balancer_built_changed_and_deleted_is_one_line(caplog: pytest
     ]
     fields = vars(caplog.records[0])
     assert (fields["service"], fields["provider"], fields["duration"]) == ("default/web", "test", 0.0)
+
+
+@pytest.mark.row("S31")
+def test_one_that_is_kept_is_not_said_to_be_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    def keep(*_: object) -> None:
+        raise LoadBalancerKept("a1b2 has deletion protection")
+
+    lb = Capability(get_load_balancer_name=lambda *_: "a1b2", ensure_load_balancer_deleted=keep)
+    with world(Provider(load_balancer=lb)) as w, caplog.at_level("INFO"), pytest.raises(LoadBalancerKept):
+        w.balancers.ensure_deleted("c", service())
+    assert [record.getMessage() for record in caplog.records] == [
+        "kept the load balancer a1b2 of Service default/web in 0 s: a1b2 has deletion protection"
+    ]

@@ -34,8 +34,10 @@ class Simulation(Bench):
     """Seconds pass one by one: kubelets fall silent, sweeps and timers come, keys are worked on at
     once."""
 
-    def __init__(self, *, max_batch: int = 100, breaker: BreakerOptions | None = None) -> None:
-        super().__init__(max_batch=max_batch, breaker=breaker)
+    def __init__(
+        self, *, max_batch: int = 100, breaker: BreakerOptions | None = None, young_grace: float = 0.0
+    ) -> None:
+        super().__init__(max_batch=max_batch, breaker=breaker, young_grace=young_grace)
         self.began = self.clock.monotonic()
         self.silent_at: dict[str, float] = {}
         self.fields: dict[str, dict[str, object]] = {}

@@ -22,7 +22,6 @@ from controllers.nodelifecycle.changes import (
 from controllers.runtime.write import Patch
 from tests.unit.nodelifecycle.support import ADMINS, OTHER, OUT_OF_SERVICE, SHUTDOWN, UNINITIALIZED, node
 
-NOW = 10_000.0
 OURS = ("fake://",)
 
 
@@ -43,19 +42,20 @@ OURS = ("fake://",)
         ({"provider_id": None}, OURS, Attention.NONE),
         ({"provider_id": None}, (), Attention.ASK),
         # a node that is not initialised is left alone for its grace period
-        ({"taints": [UNINITIALIZED], "created": NOW - 599}, OURS, Attention.NONE),
-        ({"taints": [UNINITIALIZED], "created": NOW - 600}, OURS, Attention.ASK),
-        ({"taints": [], "created": NOW}, OURS, Attention.ASK),
+        ({"taints": [UNINITIALIZED], "age": 599}, OURS, Attention.NONE),
+        ({"taints": [UNINITIALIZED], "age": 600}, OURS, Attention.ASK),
+        ({"taints": [], "age": 0}, OURS, Attention.ASK),
         ({"deleted": True}, OURS, Attention.NONE),
     ],
 )
 def test_what_a_node_needs(fields: dict[str, Any], prefixes: Sequence[str], expected: Attention) -> None:
-    assert attention(node(**fields), prefixes, NOW, 600.0) is expected
+    age = fields.pop("age", 1000.0)
+    assert attention(node(**fields), prefixes, age, 600.0) is expected
 
 
 def test_our_out_of_service_taint_is_tidied_up_with_the_option_on() -> None:
     ours = node(ready="True", taints=[OUT_OF_SERVICE])
-    assert attention(ours, OURS, NOW, 600.0, out_of_service=True) is Attention.TIDY
+    assert attention(ours, OURS, 1000.0, 600.0, out_of_service=True) is Attention.TIDY
 
 
 def _taints(patch: Patch) -> list[Mapping[str, Any]]:

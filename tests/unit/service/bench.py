@@ -19,7 +19,7 @@ from controllers.service.changes import Scope
 from controllers.service.cloud import ServiceCloud
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
-from controllers.service.metrics import ServiceMetrics
+from controllers.service.metrics import ServiceMetrics, watch_targets
 from controllers.service.nodesync import Gathering, NodeSync
 from controllers.service.pacing import Schedule
 from controllers.service.reconcile import ServiceReconciler
@@ -72,6 +72,7 @@ class Bench:
         self.again: WorkQueue[str] = WorkQueue("second-look", clock=clock, metrics=self.metrics)
         measures = ServiceMetrics(self.metrics, self.records)
         self.targets = TargetSet(cast(Any, self.nodes), bool(settings["ready_only"]))
+        watch_targets(self.metrics, self.records, self.targets.current, clock)
         self.sync = NodeSync(
             self.node_queue,
             self.queue,

@@ -401,3 +401,54 @@ def test_a_load_balancer_that_waits_is_not_compared_with_each_change_of_the_node
         bench.work(1)
     assert bench.cloud.count("update") == 20
     assert len(asked) <= 1
+
+
+COUNT, AGE = "service_controller_load_balancers_with_old_targets", "service_controller_oldest_targets_lag_seconds"
+
+
+def _lag(bench: Bench) -> tuple[float | None, float | None]:
+    return bench.metrics.value(COUNT), bench.metrics.value(AGE)
+
+
+@pytest.mark.row("S26")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_load_balancers_whose_targets_lag_are_counted_from_when_they_began_to(restarts: bool) -> None:
+    bench = Bench("n1")
+    bench.serve()
+    bench.serve("other")
+    assert _lag(bench) == (0, 0)
+    bench.clock.advance(1000.0)
+    bench.cloud.fail |= {"update": CloudProviderError("quota"), "ensure": CloudProviderError("quota")}
+    bench.server.put(raw_node("n2", "10.0.0.2"))
+    if restarts:  # a new process knows from the first look on
+        bench.start()
+        bench.work()
+        _lag(bench)
+    began = bench.clock.monotonic()
+    bench.settle(rounds=10)
+    assert _lag(bench) == (2, bench.clock.monotonic() - began)
+    bench.settle(rounds=90)
+    assert _lag(bench) == (2, bench.clock.monotonic() - began)
+    bench.cloud.fail.clear()
+    bench.settle(rounds=70)
+    assert _lag(bench) == (0, 0)
+
+
+@pytest.mark.row("S26")
+def test_one_that_gets_its_targets_and_lacks_others_again_has_not_waited_longer() -> None:
+    bench = Bench("n1")
+    bench.serve()
+    for number in range(2, 12):
+        bench.server.put(raw_node(f"n{number}", f"10.0.0.{number}"))
+        bench.see()
+        count, age = _lag(bench)
+        assert (count, age) == (1, 0)
+        bench.settle(rounds=3)
+
+
+def test_what_is_not_built_has_no_targets_that_could_lag() -> None:
+    bench = Bench("n1")
+    bench.cloud.fail["ensure"] = CloudProviderError("quota")
+    bench.server.put(raw_service())
+    bench.settle()
+    assert _lag(bench) == (0, 0)
