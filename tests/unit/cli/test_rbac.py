@@ -185,7 +185,6 @@ def test_with_service_accounts_each_controller_has_its_own_rights_and_the_manage
         ("get", "nodes"),
         ("update", "nodes"),
         ("patch", "nodes"),
-        ("create", "nodes"),
         ("delete", "nodes"),
         ("patch", "nodes/status"),
     }
