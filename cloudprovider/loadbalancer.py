@@ -38,8 +38,8 @@ class LoadBalancer(ABC):
     The host keeps adding and removing its finalizer either way; further finalizers are that other
     controller's own affair.
 
-    `RetryError` from any method repeats it after exactly that delay; other errors are retried with
-    backoff and shown as Events on the Service.
+    `RetryError` from any method repeats it after that delay; other errors are retried with backoff
+    and shown as Events on the Service.
 
     Follows: LoadBalancer in k8s.io/cloud-provider cloud.go.
     """
