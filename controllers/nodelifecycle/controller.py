@@ -98,9 +98,7 @@ class NodeLifecycleController(ControllerBase):
         self._watch(informer, self._triggers)
         self._every(period, "sweep", self._sweep)
         batching = cloud.batching(_BATCH_FETCHERS)
-        failures: FailureHandling[str] = FailureHandling(
-            expected=(CloudCallError,), noun="node", controller=self.NAME, outage=cloud.outage
-        )
+        failures: FailureHandling[str] = FailureHandling(expected=(CloudCallError,), noun="node", controller=self.NAME)
         for keys, fetch, reconcile, threads in (
             (queue, reconciler.fetch, reconciler.reconcile, options.concurrent_node_lifecycle_syncs),
             (successors, self._events.fetch_successors, self._events.report_successor, 1),

@@ -86,7 +86,6 @@ class Cloud(NodeCloud):
     """Answers what `says` holds; an absent node is answered RUNNING. `by_name`: the metadata."""
 
     has_instances = True
-    outage = None
     chooses_pod_cidrs = True
     """It can; whether it does, a flag says."""
 
