@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         InvalidConfig,
         InvalidProviderName,
         InvalidService,
+        LoadBalancerKept,
         NotImplementedByProvider,
         ProviderFactoryError,
         ProviderLoadError,
@@ -73,7 +74,36 @@ if TYPE_CHECKING:
     from cloudprovider.volumes import PVLabeler
     from cloudprovider.zones import Zone, Zones
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "cloudprovider": "helpers wellknown",
+            "cloudprovider.call": "Call call_scope current_call",
+            "cloudprovider.cloudconfig": "CloudConfig",
+            "cloudprovider.errors": (
+                "CallCancelled CallDeadlineExceeded CallInterrupted CloudProviderError "
+                "ConfigError ConfigMissing ConfigUnreadable DiskNotFound DuplicateProvider "
+                "ImplementedElsewhere InstanceNotFound InvalidAnnotations InvalidConfig "
+                "InvalidProviderName InvalidService LoadBalancerKept NotImplementedByProvider "
+                "ProviderFactoryError ProviderLoadError ProviderTypeError RegistryError "
+                "RetryError Throttled UnknownProvider"
+            ),
+            "cloudprovider.host": "ClientBuilder InformerUser Lister Listers StopSignal",
+            "cloudprovider.instances": "InstanceMetadata Instances InstancesBatch InstanceState InstancesV2",
+            "cloudprovider.interface": "Clusters Interface",
+            "cloudprovider.loadbalancer": "LoadBalancer OwnedLoadBalancer OwnedLoadBalancers",
+            "cloudprovider.loading.registry": (
+                "ENTRY_POINT_GROUP Factory cloud_providers get_cloud_provider "
+                "init_cloud_provider is_cloud_provider is_external register_cloud_provider"
+            ),
+            "cloudprovider.localinstance": "LocalInstance",
+            "cloudprovider.podcidrs": "PodCIDRs",
+            "cloudprovider.routes": "Route Routes",
+            "cloudprovider.sshkeys": "SSHKeys",
+            "cloudprovider.volumes": "PVLabeler",
+            "cloudprovider.zones": "Zone Zones",
+        },
+    )
 
 __all__ = [
     # what a vendor writes
@@ -121,6 +151,7 @@ __all__ = [
     "DiskNotFound",
     "NotImplementedByProvider",
     "ImplementedElsewhere",
+    "LoadBalancerKept",
     "InvalidService",
     "InvalidAnnotations",
     "InvalidConfig",

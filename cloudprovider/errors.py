@@ -9,6 +9,7 @@ decision. Always matched with `isinstance`, so that subclasses and chained error
         ├── DiskNotFound
         ├── NotImplementedByProvider
         ├── ImplementedElsewhere
+        ├── LoadBalancerKept
         ├── InvalidService
         │   └── InvalidAnnotations
         ├── InvalidConfig
@@ -50,6 +51,7 @@ __all__ = [
     "DiskNotFound",
     "NotImplementedByProvider",
     "ImplementedElsewhere",
+    "LoadBalancerKept",
     "InvalidService",
     "InvalidAnnotations",
     "InvalidConfig",
@@ -107,6 +109,16 @@ class ImplementedElsewhere(CloudProviderError):
     """
 
 
+class LoadBalancerKept(CloudProviderError):
+    """The load balancer stays in the cloud on purpose, and its Service may go: an annotation of the
+    provider asks for it, or it is protected against deletion.
+
+    Only for `ensure_load_balancer_deleted`, each time that it is called. The host takes it for
+    done: it removes its finalizer, and tells the Service's owner the message in an Event. Say there
+    which load balancer it is. Raised from other methods it is an ordinary failure.
+    """
+
+
 class InvalidService(CloudProviderError):
     """The Service asks for something that cannot be done, and asking the cloud again does not help:
     its owner must change it. For `ensure_load_balancer` and `update_load_balancer`.
@@ -153,11 +165,12 @@ def _checked_delay(retry_after: float) -> float:
 
 
 class RetryError(CloudProviderError):
-    """Not ready yet: ask again after a fixed time instead of backing off.
+    """Not ready yet: ask again after this time instead of backing off.
 
     `retry_after` is in seconds. For work that is on its way, such as a load balancer still being
-    built; the host waits exactly that long and does not count it as a failure. Raises ValueError
-    when the delay is negative or not finite.
+    built. The host waits that long, one second at least, and up to a tenth more, so that objects
+    that wait for the same time do not all come back at once. It never backs off, and does not count
+    this as a failure. Raises ValueError when the delay is negative or not finite.
 
     Follows: k8s.io/cloud-provider api/retry_error.go.
     """

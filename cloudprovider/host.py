@@ -51,7 +51,13 @@ class ClientBuilder(Protocol):
 
     def client(self, name: str) -> ApiClient:
         """An API client of the official library, to be wrapped as in
-        `CoreV1Api(builder.client("acme"))`."""
+        `CoreV1Api(builder.client("acme"))`.
+
+        The host's has one client for each name, whose connections many threads share, so that it
+        may be asked for at each use: do not close it, and do not change its configuration. Take
+        another name for `kubernetes.stream`, which takes a client for itself for a moment. A watch
+        without time limits of yours ends after half a minute, as any watch ends now and then.
+        """
         ...
 
     def cluster_identity(self) -> str | None:

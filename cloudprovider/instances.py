@@ -6,7 +6,7 @@ its cloud can list; the older `Instances` (together with `Zones`) serves where n
 
 Holds for every method here. It may be called from many threads at once, and again at any time:
 nothing is remembered between calls by the host, and no method changes anything in the cloud (except
-`add_ssh_key_to_all_instances`). Node arguments are read-only snapshots. `InstanceNotFound` means
+`add_ssh_key_to_all_instances`). Node arguments are read-only. `InstanceNotFound` means
 that the cloud answered and the instance is gone; any other exception means unknown and is retried.
 """
 
@@ -38,8 +38,9 @@ class InstanceMetadata:
     the node.
 
     Raises TypeError for a value of another type than its field's, None among them. The host checks
-    every field before it writes (label syntax, address types and values); a bad value costs that
-    node's initialisation, with an Event, until it is mended.
+    every field before it writes (label syntax, address types and values). A bad value costs a new
+    node its initialisation, with an Event, until it is mended; an initialised node keeps what it
+    has of that field. `helpers.label_value` makes a label value of any text.
 
     Follows: InstanceMetadata in k8s.io/cloud-provider cloud.go.
     """

@@ -25,7 +25,7 @@ class PodCIDRs(ABC):
     machine.
 
     May be called from many threads at once, and again at any time; changes nothing in the cloud.
-    The nodes are read-only snapshots. Find a machine by `node.spec.provider_id` first, as
+    The nodes are read-only. Find a machine by `node.spec.provider_id` first, as
     `InstancesV2` does.
 
     Ours; in Go a cloud's IPAM controller asks its API itself (CloudCIDRAllocator in

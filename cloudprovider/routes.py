@@ -42,13 +42,16 @@ class Route:
     """The addresses that the rule is for, for example "10.244.3.0/24", without host bits."""
 
     enable_node_addresses: bool = field(default=False, validator=fieldchecks.flag)
-    """Whether `target_node_addresses` counts. A provider that does not know the addresses leaves it
-    False, so that the comparison does not delete and recreate its rules for ever."""
+    """Whether `target_node_addresses` counts. A provider that does not know where its rules lead
+    leaves it False: they then count as leading to the addresses that the node had when they were
+    made."""
 
     target_node_addresses: tuple[V1NodeAddress, ...] = field(
         default=(), converter=fieldchecks.as_tuple, validator=fieldchecks.node_addresses
     )
-    """The target node's addresses, where they are part of the rule."""
+    """For `create_route`: the node's addresses. From `list_routes`: where the rule leads, mostly
+    one of them. One that is none of the node's means that the rule is deleted and made again,
+    once."""
 
     blackhole: bool = field(default=False, validator=fieldchecks.flag)
     """The rule leads nowhere (its instance is gone). Deleted when it lies in the cluster's

@@ -31,8 +31,8 @@ class PVLabeler(ABC):
 
     @abstractmethod
     def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
-        """The labels of this volume, empty when it is not one of ours. `pv` is a read-only
-        snapshot.
+        """The labels of this volume, empty when it is not one of ours. `pv` is
+        read-only.
 
         A volume in several zones carries them in one value, joined by
         `cloudprovider.helpers.zones_to_label_value`. Raises `DiskNotFound` when the cloud has no

@@ -46,10 +46,12 @@ _MOST = 1_000_000  # items of one answer
 
 
 class WrongAnswer(Exception):
-    """An answer that cannot be used. `problems` holds every fault of it, as clauses for people."""
+    """An answer that cannot be used. `problems` holds every fault of it, as clauses for people;
+    `usable` is the answer without its faulty fields, None where nothing is left to use."""
 
-    def __init__(self, problems: Iterable[str]) -> None:
+    def __init__(self, problems: Iterable[str], usable: InstanceMetadata | None = None) -> None:
         self.problems = tuple(problems)
+        self.usable = usable
         super().__init__("; ".join(self.problems))
 
 
@@ -65,25 +67,34 @@ def metadata(
     """
     if not isinstance(answer, InstanceMetadata):
         raise _wrong_type(answer, "InstanceMetadata")
-    problems: list[str] = []
     provider_id = answer.provider_id
     if own and (not provider_id or provider_id == own or same(own, provider_id)):
         provider_id = own
+        problems = []
     else:
-        problems += _provider_id_problems(provider_id, prefixes)
-    for name in ("instance_type", "zone", "region"):
-        problems += _label_value(getattr(answer, name), name)
-    problems += _address_problems(answer.node_addresses)
-    problems += _label_problems(answer.additional_labels, "additional_labels")
+        problems = _provider_id_problems(provider_id, prefixes)
+    is_of_node = not problems  # else it may be about another instance
+    found = answer if provider_id == answer.provider_id else evolve(answer, provider_id=provider_id)
+    faults = {name: _label_value(getattr(answer, name), name) for name in ("instance_type", "zone", "region")}
+    faults["node_addresses"] = _address_problems(answer.node_addresses)
+    faults["additional_labels"] = _label_problems(answer.additional_labels, "additional_labels")
     if strict:
-        problems += [] if answer.node_addresses else ["there is no address at all"]
-        problems += [
+        faults["node_addresses"] += [] if answer.node_addresses else ["there is no address at all"]
+        faults["additional_labels"] += [
             f"additional_labels: {key!r} is a label of Kubernetes itself, which the host refuses"
             for key in answer.additional_labels
             if is_kubernetes_label(key)
         ]
-    _raise_for(problems)
-    return answer if provider_id == answer.provider_id else evolve(answer, provider_id=provider_id)
+    problems += [fault for each in faults.values() for fault in each]
+    if problems:
+        raise WrongAnswer(problems, _without(found, faults) if is_of_node else None)
+    return found
+
+
+def _without(answer: InstanceMetadata, faults: Mapping[str, Sequence[str]]) -> InstanceMetadata:
+    """The answer with nothing to say in each field that has faults."""
+    nothing = InstanceMetadata()
+    return evolve(answer, **{name: getattr(nothing, name) for name, found in faults.items() if found})
 
 
 def _provider_id_problems(provider_id: str, prefixes: Sequence[str]) -> list[str]:
@@ -126,9 +137,14 @@ def label_text(answer: object) -> str:
     return answer
 
 
+def any_zone(answer: object) -> Zone:
+    """A Zone, whatever its parts are."""
+    return _of_type(answer, Zone, "Zone")
+
+
 def zone(answer: object) -> Zone:
     """A Zone whose parts are label values."""
-    found = _of_type(answer, Zone, "Zone")
+    found = any_zone(answer)
     _raise_for([*_label_value(found.failure_domain, "failure_domain"), *_label_value(found.region, "region")])
     return found
 

@@ -30,6 +30,7 @@ __all__ = [
     "instance_labels",
     "is_kubernetes_label",
     "label_key_problems",
+    "label_value",
     "label_value_problems",
     "missing_twins",
 ]
@@ -46,6 +47,7 @@ _MAX_PREFIX = 253
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _KUBERNETES = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
+_NOT_IN_VALUE = re.compile(r"[^A-Za-z0-9_.-]+")
 _NAME_RULE = "must be letters, digits, '-', '_' or '.', with a letter or digit at both ends"
 
 
@@ -79,6 +81,18 @@ def label_value_problems(value: str) -> tuple[str, ...]:
     if value and not _NAME.fullmatch(value):
         return (f"the value {value!r} {_NAME_RULE}",)
     return ()
+
+
+def label_value(text: str) -> str:
+    """Any text of a cloud as a label value: "Dell PowerEdge(TM) R660" becomes
+    "Dell-PowerEdge-TM-R660".
+
+    Each run of characters that no label value may have becomes one "-"; what is no letter or digit
+    goes from both ends; the first 63 characters count. The same text always gives the same value,
+    and a valid value stays as it is. Two texts may give one value, and one without letters or
+    digits gives "".
+    """
+    return _NOT_IN_VALUE.sub("-", text).lstrip("-_.")[:_MAX_PART].rstrip("-_.")
 
 
 def is_kubernetes_label(key: str) -> bool:

@@ -8,6 +8,7 @@ Follows: k8s.io/cloud-provider service/helpers/helper.go and controllers/service
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.ips import IPNetwork, parse_network
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
 __all__ = [
+    "allows_everyone",
     "default_load_balancer_name",
     "has_load_balancer_finalizer",
     "health_check_path_port",
@@ -35,7 +37,6 @@ __all__ = [
 ]
 
 _DEFAULT_NAME_LENGTH = 32
-_EVERYONE = "0.0.0.0/0"
 _HEALTH_CHECK_PATH = "/healthz"
 
 
@@ -101,9 +102,9 @@ def load_balancer_source_ranges(service: V1Service) -> tuple[IPNetwork, ...]:
     order given.
 
     From spec.loadBalancerSourceRanges; while that is empty, from the annotation
-    service.beta.kubernetes.io/load-balancer-source-ranges; without both, everyone (0.0.0.0/0).
-    Raises ValueError, naming the place and the offending text: opening a load balancer to everyone
-    over a typo would be worse.
+    service.beta.kubernetes.io/load-balancer-source-ranges; without both, everyone of each family in
+    spec.ipFamilies (0.0.0.0/0, ::/0). Raises ValueError, naming the place and the offending text:
+    opening a load balancer to everyone over a typo would be worse.
     """
     field = service.spec.load_balancer_source_ranges if service.spec is not None else None
     if field:
@@ -111,11 +112,25 @@ def load_balancer_source_ranges(service: V1Service) -> tuple[IPNetwork, ...]:
     else:
         place = f"the annotation {ANNOTATION_LOAD_BALANCER_SOURCE_RANGES}"
         value = annotations_of(service).get(ANNOTATION_LOAD_BALANCER_SOURCE_RANGES, "")
-        texts = (value.strip() or _EVERYONE).split(",")
+        texts = value.split(",") if value.strip() else _everyone(service)
     try:
         return tuple(dict.fromkeys(parse_network(text.strip()) for text in texts))
     except ValueError as exc:
         raise ValueError(f"{place}: {exc}") from exc
+
+
+def allows_everyone(ranges: Iterable[IPNetwork]) -> bool:
+    """Whether such source ranges limit nobody: each family among them is there as a whole
+    (0.0.0.0/0, ::/0). False for no ranges at all."""
+    whole: dict[int, bool] = {}
+    for one in ranges:
+        whole[one.version] = whole.get(one.version, False) or one.prefixlen == 0
+    return bool(whole) and all(whole.values())
+
+
+def _everyone(service: V1Service) -> list[str]:
+    families = (service.spec.ip_families if service.spec is not None else None) or ["IPv4"]
+    return ["::/0" if family == "IPv6" else "0.0.0.0/0" for family in families]
 
 
 def load_balancer_status_equal(left: V1LoadBalancerStatus | None, right: V1LoadBalancerStatus | None) -> bool:

@@ -108,7 +108,7 @@ def conceal(values: Iterable[str], *, loaded: bool = False) -> None:
 def _text(value: object) -> str:
     try:
         return str(value)
-    except Exception as broken:  # noqa: BLE001 - foreign classes; a message that cannot be made must not cost more
+    except (Exception, SystemExit) as broken:  # noqa: BLE001 - foreign classes; a message that fails costs no more
         return f"(its message cannot be shown: {type(broken).__name__})"
 
 

@@ -1,41 +1,27 @@
-"""Public faces whose names are loaded when they are first used, so that --help and bad flags are
-answered at once. The imports of such a face stand in its `if TYPE_CHECKING:` block, for type
-checkers and editors as for `lazy`, which reads them there."""
+"""Public faces whose names are imported when they are first used, so that --help and bad flags are
+answered at once. A face lists its names twice: in an `if TYPE_CHECKING:` block, for type checkers
+and editors, and in the table for `lazy`. A test compares the two."""
 
 from __future__ import annotations
 
-import ast
 import importlib
-import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 
-def lazy(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package, from the imports in its TYPE_CHECKING block."""
-    module = sys.modules[package]
-    homes = _homes("".join(linecache.getlines(str(module.__file__), vars(module))))  # from a zip archive, too
+def lazy(package: str, table: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package, from a table: module, and its names with blanks
+    between. For names that are modules of the package itself, the module is the package."""
+    homes = {name: module for module, names in table.items() for name in names.split()}
 
     def load(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = homes[name]
-        if home == package:  # a module of the package itself
+        if homes[name] == package:
             return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(home), name)
+        return getattr(importlib.import_module(homes[name]), name)
 
     def names() -> list[str]:
-        return sorted({*vars(module), *homes})
+        return sorted({*vars(sys.modules[package]), *homes})
 
     return load, names
-
-
-def _homes(source: str) -> dict[str, str]:
-    return {
-        alias.name: node.module
-        for block in ast.parse(source).body
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in block.body
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    }

@@ -23,7 +23,24 @@ if TYPE_CHECKING:
     from controllers.registration.options import ManagerOptions, Options
     from controllers.webhooks.webhook import WebhookEntry
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "controllers.catalog": "CATALOG WEBHOOKS",
+            "controllers.cli.main": "main",
+            "controllers.cli.process": "run_until_signal",
+            "controllers.endpoints.options": "ServingOptions",
+            "controllers.endpoints.servers": "HealthServer",
+            "controllers.flags.parse": "parse",
+            "controllers.manager.embedding": "Host hosting",
+            "controllers.manager.manager": "Manager",
+            "controllers.manager.provider_host": "ManagerError NeverLed",
+            "controllers.plan.run": "PlanRun",
+            "controllers.registration.entry": "Context Controller ControllerEntry Rule",
+            "controllers.registration.options": "ManagerOptions Options",
+            "controllers.webhooks.webhook": "WebhookEntry",
+        },
+    )
 
 __all__ = [
     # the program

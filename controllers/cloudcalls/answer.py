@@ -19,8 +19,8 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import InstanceNotFound, Throttled
 from cloudprovider.checks import answers
 from cloudprovider.helpers import provider_id_of
+from cloudprovider.internal.readonly import ordinary
 from controllers.cloudcalls.errors import AnswerMissing, InvalidAnswer, translate
-from controllers.cloudcalls.snapshots import private_copy
 from controllers.runtime.cache import key_of, uid_of
 from controllers.runtime.queue import AskAgain
 
@@ -33,9 +33,9 @@ def judged(check: Callable[[object], A], method: str) -> Callable[[object], A]:
 
     def judge(answer: object) -> A:
         try:
-            copy: A = private_copy(check(answer))
+            copy: A = ordinary(check(answer))
         except answers.WrongAnswer as wrong:
-            raise InvalidAnswer(method, wrong.problems) from None
+            raise InvalidAnswer(method, wrong.problems, ordinary(wrong.usable)) from None
         return copy
 
     return judge
@@ -62,7 +62,7 @@ def by_name(answer: object, names: Sequence[str], check: Callable[[str, object],
     values: dict[str, A | Exception] = {}
     for name, value in found.items():
         if isinstance(value, answers.WrongAnswer):
-            values[name] = InvalidAnswer(method, value.problems)
+            values[name] = InvalidAnswer(method, value.problems, ordinary(value.usable))
         else:
             values[name] = translate(value, method) if isinstance(value, BaseException) else value
     foreign = max(0, len(answer) - len(values)) if isinstance(answer, Mapping) else 0

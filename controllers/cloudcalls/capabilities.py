@@ -19,6 +19,8 @@ from cloudprovider import (
     InformerUser,
     InvalidService,
     Listers,
+    LoadBalancer,
+    LoadBalancerKept,
     OwnedLoadBalancer,
     OwnedLoadBalancers,
     Route,
@@ -62,10 +64,11 @@ class _Calls:
         mutating: bool = False,
         priority: int = PRIORITY_NORMAL,
         fn: Callable[..., Any] | None = None,
+        counted: bool = True,
     ) -> R:
         fn = fn or getattr(self._capability, method)
         call: CloudCall[R] = CloudCall(method, fn, args, key, judged(check, method), mutating, priority)
-        call.slow = self.slow
+        call.slow, call.counted = self.slow, counted
         return self._gateway.call(call)
 
 
@@ -118,6 +121,33 @@ class LoadBalancerCalls(_Calls):
         """The word that says how this provider's version builds; see `load_balancer_revision`."""
         return self._call("load_balancer_revision", answers.revision, "load-balancers")
 
+    def depends_on(self, service: V1Service) -> str:
+        """What its load balancer depends on besides what the host looks at; see `LoadBalancer`."""
+        if not self.has_hook("depends_on"):
+            return ""
+        return self._call("depends_on", answers.revision, _service_key(service), service, counted=False)
+
+    def target_traits(self, nodes: Sequence[V1Node]) -> list[str | CallFailed]:
+        """The same of each of these nodes. One call for all of them, as they do no work."""
+        if not self.has_hook("target_traits"):
+            return [""] * len(nodes)
+
+        def run(nodes: Sequence[V1Node]) -> list[str | CallFailed]:
+            return [self._trait(node) for node in nodes]
+
+        return self._call("target_traits", list, "load-balancers", nodes, fn=run, counted=False)
+
+    def _trait(self, node: V1Node) -> str | CallFailed:
+        try:
+            return judged(answers.revision, "target_traits")(self._capability.target_traits(node))
+        except Exception as error:  # noqa: BLE001 - vendor boundary: one node's failure is no other's
+            return CallFailed(f"the provider's target_traits failed: {text_of(error)}")
+
+    def has_hook(self, name: str) -> bool:
+        """Whether the provider has its own word for `depends_on` or `target_traits`."""
+        default = getattr(LoadBalancer, name)
+        return getattr(type(self._capability), name, default) is not default
+
     @property
     def can_list_owned(self) -> bool:
         """Whether the provider can list what a cluster owns."""
@@ -155,7 +185,7 @@ class LoadBalancerCalls(_Calls):
         self._tell("changed", service, began, f"{len(nodes)} nodes")
 
     def ensure_deleted(self, cluster_name: str, service: V1Service) -> None:
-        """Delete it. Returning means that the cloud confirmed."""
+        """Delete it. Returning means that the cloud confirmed; LoadBalancerKept, that it stays."""
         key, check = _service_key(service), answers.nothing
         began = self._gateway.clock.monotonic()
         method = "ensure_load_balancer_deleted"
@@ -165,6 +195,9 @@ class LoadBalancerCalls(_Calls):
             self._call(method, check, key, cluster_name, service, mutating=True, priority=PRIORITY_DELETE, fn=fn)
         except InvalidService as error:  # a deletion never waits for the Service's owner
             raise CallFailed(f"the provider's {method} failed: {error}") from error
+        except LoadBalancerKept as kept:
+            self._tell("kept", service, began, str(kept), names)
+            raise
         self._tell("deleted", service, began, "", names)
 
     def _and_name(self, call: Callable[..., R], names: list[str]) -> Callable[..., R]:

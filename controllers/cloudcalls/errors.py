@@ -14,16 +14,19 @@ label. The gateway's own errors::
     └── Parked (controllers.runtime.queue.outcomes)
         └── CallOverdue          no answer in time; the key rests until the call ends
 
-Errors of `cloudprovider.errors`, subclasses included, pass as they are. "Chained errors count"
-means explicit chains: `raise MyError() from Throttled()` is a Throttled, as Go's `%w` would have
-it. An exception that merely happened while another was handled (`__context__`) says nothing: a
-lookup that fails with a timeout inside `except InstanceNotFound:` must never count as "gone".
+Vendor code ends at the gate. Whatever a method raised becomes an error of ours in the vendor's
+thread, within the call's deadline, with plain text and plain numbers; so no `__str__` and no
+property of a vendor's class runs anywhere else. "Chained errors count" means explicit chains:
+`raise MyError() from Throttled()` is a Throttled, as Go's `%w` would have it. An exception that
+merely happened while another was handled (`__context__`) says nothing: a lookup that fails with a
+timeout inside `except InstanceNotFound:` must never count as "gone".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from itertools import islice
 
 from cloudprovider import (
     CallCancelled,
@@ -33,6 +36,7 @@ from cloudprovider import (
     ImplementedElsewhere,
     InstanceNotFound,
     InvalidService,
+    LoadBalancerKept,
     NotImplementedByProvider,
     RetryError,
     Throttled,
@@ -52,6 +56,7 @@ REFUSED = "refused"
 
 _CHAIN_LIMIT = 32
 _SHOWN = 10
+_PROBLEMS = 100
 
 
 class CloudCallError(Exception):
@@ -69,12 +74,14 @@ class CallAborted(CallFailed):
 class InvalidAnswer(CloudCallError):
     """The provider's answer cannot be used; nothing of it was.
 
-    `problems` holds every fault of the answer, each a clause for people.
+    `problems` holds every fault of the answer, each a clause for people. `usable` is the answer
+    without its faulty fields, None where nothing is left to use.
     """
 
-    def __init__(self, method: str, problems: Sequence[str]) -> None:
+    def __init__(self, method: str, problems: Sequence[str], usable: object = None) -> None:
         self.method = method
         self.problems = tuple(problems)
+        self.usable = usable
         shown = [*self.problems[:_SHOWN], f"and {len(self.problems) - _SHOWN} more"][: len(self.problems)]
         super().__init__(f"the provider's {method} gave an unusable answer: {'; '.join(shown)}")
 
@@ -109,6 +116,7 @@ _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     (NotImplementedByProvider, "not_implemented"),
     (ImplementedElsewhere, "implemented_elsewhere"),
     (InvalidService, "invalid_service"),
+    (LoadBalancerKept, "kept"),
     (CallDeadlineExceeded, OVERDUE),
     (CallCancelled, "cancelled"),
     (CallOverdue, OVERDUE),
@@ -136,41 +144,36 @@ def outcome_of(error: BaseException) -> str:
 
 
 def translate(error: BaseException, method: str) -> Exception:
-    """What the controllers get to see for an exception that `method` raised.
+    """What the controllers get to see for an exception that `method` raised: always a new one.
 
-    An error of the contract stays itself. Of a foreign exception that was raised `from` one, a
-    fresh error of the contract's class is made, so that `isinstance` and `retry_after` work for the
-    callers; anything else becomes CallFailed. The original is the ``__cause__`` of what is made.
-    Never raises, whatever the exception's own code does.
+    An exception of the contract, a subclass of one, and a foreign one raised `from` one become one
+    of that class of the contract; anything else becomes CallFailed. The original is the
+    ``__cause__``, for the log's stack alone. To be called in the vendor's thread: it runs the
+    exception's own code. Never raises, whatever that code does.
     """
+    if isinstance(error, CloudCallError) and type(error).__module__ == __name__:
+        return error  # our own check of an answer
     try:
-        return _translate(error, method)
-    except Exception:  # noqa: BLE001 - vendor boundary: the exception's own properties may raise
-        failed = CallFailed(f"the provider's {method} failed: {_name(error)}, which cannot be read")
-        failed.__cause__ = error
-        return failed
+        made = _translate(error, method)
+    except BaseException:  # noqa: BLE001 - the vendor boundary: even SystemExit costs this call only
+        made = CallFailed(f"the provider's {method} failed: {_name(error)}, which cannot be read")
+    made.__cause__ = error
+    return made
 
 
 def _translate(error: BaseException, method: str) -> Exception:
+    text = text_of(error)
     for link in _chain(error):
-        kind = next((known for known in _CHAINED if isinstance(link, known)), None)
-        if kind is None:
-            continue
-        if link is error and isinstance(error, Exception) and _well_formed(error):
-            return error
-        made = _twin(kind, link, f"{_name(error)}: {text_of(error)}")
-        if made is not None:
-            made.__cause__ = error
-            return made
-        break
-    if isinstance(error, CloudProviderError | CloudCallError) and not isinstance(error, RetryError | Throttled):
-        return error
+        if isinstance(link, _CHAINED):
+            made = _plain(link, text if link is error else f"{_name(error)}: {text}")
+            if made is not None:
+                return made
+            break
+    if isinstance(error, CloudProviderError) and not isinstance(error, RetryError | Throttled):
+        return _kind(error)(text)
     if not isinstance(error, Exception):
-        failed: CallFailed = CallAborted(f"the provider's {method} raised {_name(error)}: {text_of(error)}")
-    else:
-        failed = CallFailed(f"the provider's {method} failed: {_name(error)}: {text_of(error)}")
-    failed.__cause__ = error
-    return failed
+        return CallAborted(f"the provider's {method} raised {_name(error)}: {text}")
+    return CallFailed(f"the provider's {method} failed: {_name(error)}: {text}")
 
 
 def _name(error: BaseException) -> str:
@@ -187,21 +190,20 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__
 
 
-def _well_formed(error: Exception) -> bool:
-    if isinstance(error, RetryError):
-        return retry_after_of(error) is not None
-    if isinstance(error, Throttled):
-        return getattr(error, "retry_after", 0) is None or retry_after_of(error) is not None
-    return True
+def _kind(error: BaseException) -> type[CloudProviderError]:
+    """The class of the contract that comes first among those of this exception."""
+    return next(kind for kind in type(error).__mro__ if kind.__module__ == CloudProviderError.__module__)
 
 
-def _twin(kind: type[BaseException], link: BaseException, text: str) -> Exception | None:
-    """An error of class `kind` that says what `link` says; None when `link` lacks what it takes."""
-    if kind is Throttled:
+def _plain(link: BaseException, text: str) -> CloudProviderError | None:
+    """An error of the contract that says what `link` says; None when `link` lacks what it takes."""
+    kind, delay = _kind(link), retry_after_of(link)
+    if issubclass(kind, Throttled):
+        said = "" if delay is None else f" (retry after {delay:g} s)"
         whole = getattr(link, "whole_account", False) is True
-        return Throttled(text, retry_after_of(link), whole_account=whole)
-    if kind is RetryError:
-        delay = retry_after_of(link)
-        return None if delay is None else RetryError(text, delay)
-    made = kind(text)
-    return made if isinstance(made, Exception) else None
+        return kind(text.removesuffix(said), delay, whole_account=whole)
+    if issubclass(kind, RetryError):
+        return None if delay is None else kind(text, delay)
+    if issubclass(kind, InvalidService):
+        return kind(*map(text_of, islice(getattr(link, "problems", ()), _PROBLEMS)))
+    return kind(text)

@@ -214,7 +214,7 @@ class CloudCalls:
         """Call vendor code that has no wrapper here. The answer is passed on as it is.
 
         `method` names it in metrics, `key` whom it is about. Objects among `args`, also in lists,
-        are replaced by copies. Raises as the wrappers do.
+        are read-only. Raises as the wrappers do.
         """
         call: CloudCall[R] = CloudCall(method, fn, args, key, _as_it_is, mutating, priority)
         return self._gateway.call(call)

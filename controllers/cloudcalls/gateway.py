@@ -1,19 +1,19 @@
 """The gate (stage 5, cloud call): the one way through which every call of vendor code passes.
 
-A call waits for its turn in the pool, passes the guard if it changes the cloud, runs on copies of
-its arguments, has its answer validated and its exception translated, and is counted. Whatever
+A call waits for its turn in the pool, passes the guard if it changes the cloud, gets arguments that
+cannot be changed, has its answer validated and its exception translated, and is counted. Whatever
 vendor code does, SystemExit included, costs that call and nothing else."""
 
 from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections import Counter as Tally
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from cloudprovider import Call, InstanceState, Throttled, call_scope
+from cloudprovider.internal.readonly import read_only
 from controllers.cloudcalls.answer import BatchAnswer
 from controllers.cloudcalls.call import CallState, CloudCall, Inbox
 from controllers.cloudcalls.errors import (
@@ -30,7 +30,6 @@ from controllers.cloudcalls.metrics import CallMetrics
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.outage import FAILED, STRANGER, Outage
 from controllers.cloudcalls.pool import CallPool
-from controllers.cloudcalls.snapshots import Loan, Snapshots
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
@@ -53,7 +52,7 @@ class DryRunBackend(Protocol):
     def answer(self, method: str, key: str, args: tuple[Any, ...]) -> Any:
         """Answer a call that would change the cloud, as the provider would; validated likewise.
 
-        Called in a vendor thread, with copies of the arguments; it raises as the provider."""
+        Called in a vendor thread, with read-only arguments; it raises as the provider."""
 
     def shown(self, method: str, key: str, answer: R) -> R:
         """The valid answer to a call, with what was answered here applied to it."""
@@ -82,9 +81,6 @@ class Gateway:
         self.provider = provider
         self._guard = guard
         self._dry_run = dry_run
-        self._snapshots = Snapshots(options.snapshots, self._mutated)
-        self._mutating_methods: set[str] = set()
-        self._mutating_lock = threading.Lock()
         self.pool = CallPool(provider, options, clock, self._execute, self._ended)
         self.metrics.watch(self.pool)
 
@@ -163,15 +159,14 @@ class Gateway:
             except Exception as refusal:  # noqa: BLE001 - handed to the caller, who called nothing
                 call.error, call.outcome = refusal, REFUSED
                 return None
-        loan = None
         answer = None
         try:
-            loan = self._snapshots.lend(call.args)
+            args = tuple(map(_handed_out, call.args))
             with call_scope(Call(call.deadline, call.cancelled, self.clock.monotonic)):
                 if call.mutating and dry_run is not None:
-                    answer = call.check(dry_run.answer(call.method, call.key, loan.args))
+                    answer = call.check(dry_run.answer(call.method, call.key, args))
                 else:
-                    answer = call.check(call.fn(*loan.args))
+                    answer = call.check(call.fn(*args))
             if dry_run is not None:
                 answer = dry_run.shown(call.method, call.key, answer)
         except BaseException as error:  # noqa: BLE001 - the vendor boundary: nothing gets past it
@@ -180,33 +175,11 @@ class Gateway:
         else:
             call.answer = answer
             call.outcome = SUCCESS
-        if loan is not None and (loan.pairs or loan.lists):
-            self._settle(call.method, loan)
         if isinstance(answer, BatchAnswer):
             if not answer.is_complete():
                 call.outcome = PARTIAL
             return answer.throttled
         return call.error if isinstance(call.error, Throttled) else None
-
-    def _settle(self, method: str, loan: Loan) -> None:
-        try:
-            self._snapshots.settle(method, loan)
-        except BaseException as error:  # noqa: BLE001 - the comparison may run code of what a vendor put in there
-            log.error("the arguments of the provider's %s cannot be compared any more: %s", method, text_of(error))
-
-    def _mutated(self, method: str, what: str) -> None:
-        self.metrics.mutated(method)
-        with self._mutating_lock:
-            if method in self._mutating_methods:
-                return
-            self._mutating_methods.add(method)
-        log.warning(
-            "cloud provider %r changed its argument %s while %s was under way; arguments are read-only. The change is"
-            " dropped. Reported once for each method, counted in cloudprovider_api_argument_mutations_total",
-            self.provider,
-            what,
-            method,
-        )
 
     # ---- in vendor threads, and in the thread that gave a call up
 
@@ -252,3 +225,9 @@ class Gateway:
             self.outage.call_failed(call.key, f"{call.method}: {what}")
         elif outcome not in _SILENT:
             self.outage.call_answered()
+
+
+def _handed_out(arg: Any) -> Any:
+    """An argument as the provider gets it: the cache's own objects, which are read-only, and others
+    made so. A list is a new one for each call, to be sorted and cut."""
+    return list(map(read_only, arg)) if isinstance(arg, list | tuple) else read_only(arg)

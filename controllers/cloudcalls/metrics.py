@@ -39,11 +39,6 @@ class CallMetrics:
             "Keys asked about in batch calls, by the outcome of each.",
             ("provider", "method", "outcome"),
         )
-        self._mutations = metrics.counter(
-            "cloudprovider_api_argument_mutations_total",
-            "Objects that a provider changed although its arguments are read-only.",
-            ("provider", "method"),
-        )
         self._metrics = metrics
         # The label lookups of prometheus_client cost more than the counting.
         self._counting: dict[tuple[str, str], Callable[[], None]] = {}
@@ -84,10 +79,6 @@ class CallMetrics:
         """What one batch answer said about its keys."""
         for outcome, count in outcomes.items():
             self._items.labels(self._provider, method, outcome).inc(count)
-
-    def mutated(self, method: str) -> None:
-        """A provider changed an argument of this method."""
-        self._mutations.labels(self._provider, method).inc()
 
     def watch(self, pool: CallPool) -> None:
         """Gauges of the pool, computed at each scrape."""

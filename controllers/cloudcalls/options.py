@@ -100,10 +100,6 @@ class CloudCallOptions:
     poll's answers serve the next question. Never used for fresh questions, and no state is ever
     remembered."""
 
-    snapshots: int = option(512, INT, check=positive)
-    """Objects of which a copy for the provider is kept at most, about 8 KB for a node. Kept besides
-    are the nodes of load balancers, and the longest batch."""
-
     def timeout_of(self, method: str) -> float:
         """The seconds that a call of this method may take."""
         return max(self.timeout, self.build_timeout) if method in _BUILDING else self.timeout

@@ -25,7 +25,6 @@ from controllers.cloudcalls.limits import Limits
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.turns import Turns
 from controllers.runtime.clock import Clock, wait_for
-from controllers.runtime.queue import retry_after_of
 
 log = logging.getLogger(__name__)
 
@@ -292,8 +291,8 @@ class CallPool:
                     call.flow.kind,
                     now,
                     started=call.started,
-                    retry_after=retry_after_of(throttled),
-                    whole_account=getattr(throttled, "whole_account", False) is True,
+                    retry_after=throttled.retry_after,
+                    whole_account=throttled.whole_account,
                 )
             in_time = call.state is CallState.RUNNING
             if in_time:
@@ -321,8 +320,10 @@ class CallPool:
                 del self._parked[call.key]
 
     def _tell(self, call: Called, seconds: float, in_time: bool) -> None:
-        if in_time:
-            self._on_end(call, seconds)
-        call.inbox.put(call)
-        if call.until is not None:
-            call.until.set_result(None)
+        try:
+            if in_time:
+                self._on_end(call, seconds)
+        finally:
+            call.inbox.put(call)
+            if call.until is not None:
+                call.until.set_result(None)

@@ -2,7 +2,8 @@
 
 /readyz fails until everything runs, again while stopping, and while a cache is not synced. /livez
 fails only for what a restart mends: a controller that died or is wedged, threads lost to hung
-calls. /healthz asks everything, overdue cloud calls included, as alerts watch Go's."""
+calls, credentials that have failed for a minute. /healthz asks everything, overdue cloud calls
+included, as alerts watch Go's."""
 
 from __future__ import annotations
 
@@ -72,6 +73,7 @@ class Health:
         self._controllers: dict[str, tuple[Controller, Callable[[], bool]]] = {}
         self._notes: tuple[Callable[[], Iterable[Check]], ...] = ()
         self._needs: tuple[Callable[[], Iterable[Check]], ...] = ()
+        self._vital: tuple[Callable[[], Iterable[Check]], ...] = ()
 
     def ready(self) -> None:
         """Everything runs."""
@@ -104,6 +106,10 @@ class Health:
     def watch_readiness(self, needs: Callable[[], Iterable[Check]]) -> None:
         """Show further checks on /readyz, of what clients of this replica need."""
         self._needs = (*self._needs, needs)
+
+    def watch_liveness(self, vital: Callable[[], Iterable[Check]]) -> None:
+        """Show further checks on /livez, of what a restart mends."""
+        self._vital = (*self._vital, vital)
 
     def died(self, name: str, reason: str) -> None:
         """A controller has ended although it was not asked to."""
@@ -186,7 +192,8 @@ class Health:
 
     def _liveness(self) -> list[Check]:
         fatal = self.fatal()
-        return [Check("ping", True), Check("vendor-threads", not fatal, fatal), *self._workers()]
+        vital = (check for ask in self._vital for check in ask())
+        return [Check("ping", True), Check("vendor-threads", not fatal, fatal), *self._workers(), *vital]
 
     def _all(self) -> list[Check]:
         checks = [Check("ping", True), *self._caches(), *self._workers()]

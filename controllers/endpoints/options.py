@@ -82,7 +82,7 @@ class ServingOptions:
         "cert-dir",
         _SERVING,
         "Folder of cloud-controller-manager.crt and .key. If they are missing, a self-signed certificate is made and "
-        "written there. Empty: it is kept in memory. Not used with --tls-cert-file.",
+        "written there, and renewed. Empty: it is kept in memory. Not used with --tls-cert-file.",
     )
     permit_port_sharing: bool = option(
         False,
@@ -202,8 +202,8 @@ class ServingOptions:
         BOOL,
         "profiling",
         "debugging",
-        "Serve the stacks of all threads at /debug/threads, to users who may read that path. Go's profiles do "
-        "not exist here.",
+        "Serve the stacks of all threads at /debug/threads, and take another verbosity of the log (a PUT of "
+        "/debug/flags/v), for users who may do that. Go's profiles do not exist here.",
         configz="Generic.Debugging.enableProfiling",
     )
 

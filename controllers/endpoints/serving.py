@@ -26,16 +26,18 @@ from controllers.httpserver.certificates import (
     AuthoritySource,
     FileCA,
     FilePair,
+    FolderPair,
     MemoryPair,
     NoCA,
     PairSource,
-    folder_pair,
     names_for,
 )
+from controllers.httpserver.messages import Limits
+from controllers.httpserver.pairs import Expiry
 from controllers.httpserver.tls import ServerTLS, trust
 from controllers.program import PROGRAM
 from controllers.registration.entry import Rule
-from controllers.runtime.api import ClientBuilder, ClientConfigError, RestClient
+from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings, RestClient
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
@@ -43,6 +45,8 @@ from controllers.runtime.metrics import Metrics
 log = logging.getLogger(__name__)
 
 _STOP: Final = 5.0  # seconds for both servers
+LIMITS: Final = Limits(max_body=64, all_bodies=64 * 256)
+"""Of HTTPS: the one body that is taken is a number."""
 
 
 def minimum_version(name: str) -> ssl.TLSVersion:
@@ -139,7 +143,8 @@ class Serving:
         guards = self._guards()
         minimum = minimum_version(options.tls_min_version)
         pair, lazily = self._pair()
-        self._tls = ServerTLS(pair, self._authorities(), minimum, options.tls_cipher_suites)
+        expiry = Expiry("secure", self._metrics, self._clock)
+        self._tls = ServerTLS(pair, self._authorities(), minimum, options.tls_cipher_suites, served=expiry.look)
         if not lazily:
             with refusing(f"HTTPS cannot be served with {pair.name}"):
                 self._tls.load()
@@ -150,12 +155,14 @@ class Serving:
             return pages.statusz(PROGRAM, started, self._clock.time(), endpoints.paths)
 
         served["/statusz"] = pages.text_page(status)
+        setters: dict[str, pages.Setter] = {}
         if options.profiling:
             served["/debug/threads"] = pages.text_page(pages.threads)
-        endpoints = Endpoints(self._checks, served)
+            setters["/debug/flags/v"] = pages.set_verbosity
+        endpoints = Endpoints(self._checks, served, setters)
         address = (options.bind_address, options.secure_port)
         shared = options.permit_port_sharing
-        return SecureServer(address, endpoints, self._tls, guards, load=lazily, share_port=shared)
+        return SecureServer(address, endpoints, self._tls, guards, load=lazily, share_port=shared, limits=LIMITS)
 
     def _pair(self) -> tuple[PairSource, bool]:
         """Where the certificate comes from, and whether the first one is made in the background:
@@ -166,7 +173,7 @@ class Serving:
         if not options.cert_dir:
             return MemoryPair(names_for(options.bind_address), clock=self._clock), True
         with refusing(f"--cert-dir={options.cert_dir}"):
-            return folder_pair(options.cert_dir, names_for(options.bind_address)), False
+            return FolderPair(options.cert_dir, names_for(options.bind_address), clock=self._clock), False
 
     def _authorities(self) -> AuthoritySource:
         options = self._options
@@ -203,7 +210,10 @@ class Serving:
         clients = self._own.get(kubeconfig) if kubeconfig else self._clients
         if clients is None:
             try:
-                clients = ClientBuilder.from_options(kubeconfig=kubeconfig, metrics=self._metrics, clock=self._clock)
+                settings = ClientSettings(over_http=self._clients.settings.over_http)
+                clients = ClientBuilder.from_options(
+                    kubeconfig, settings=settings, metrics=self._metrics, clock=self._clock
+                )
             except ClientConfigError as error:
                 raise ServingError(f"--{name}-kubeconfig={kubeconfig}: {error}") from error
             self._own[kubeconfig] = clients

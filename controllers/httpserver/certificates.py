@@ -2,38 +2,28 @@
 self-signed in memory.
 
 `tls.py` reads them again every few seconds, so that rotated files are noticed. As k8s.io/apiserver
-does (options/serving.go): a folder without the pair gets a self-signed one.
+does (options/serving.go): a folder without the pair gets a self-signed one. Unlike there, that one
+is renewed.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-import attrs
-
 from cloudprovider.internal.certificates import LIFETIME, self_signed
+from controllers.httpserver.pairs import Pair, inspect
 from controllers.program import PROGRAM
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
-_RENEW: Final = LIFETIME.total_seconds() * 2 / 3
+log = logging.getLogger(__name__)
 
-
-@attrs.frozen
-class Pair:
-    """A certificate chain and its key, in PEM."""
-
-    certificate: bytes
-    key: bytes = attrs.field(repr=False)
-
-    @classmethod
-    def of(cls, text: bytes) -> Pair:
-        """The pair in a text with the certificate and then its key."""
-        certificate, begin, key = text.partition(b"-----BEGIN PRIVATE KEY-----")
-        return cls(certificate, begin + key)
+_RENEW_BEFORE: Final = LIFETIME.total_seconds() / 3
+_TRY_AGAIN: Final = 86400.0  # seconds
 
 
 class PairSource(Protocol):
@@ -59,6 +49,57 @@ class FilePair:
         return Pair(certificate, key)
 
 
+class FolderPair(FilePair):
+    """The pair in a folder: whoever put it there, or a self-signed one of ours, made where there is
+    none and again after two thirds of its life. For one thread at a time."""
+
+    def __init__(
+        self,
+        folder: str,
+        names: Sequence[str],
+        *,
+        pair_name: str = PROGRAM,
+        maker: Callable[[str, list[str]], bytes] = self_signed,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Raises OSError."""
+        self._certificate, self._key = (os.path.join(folder, f"{pair_name}{suffix}") for suffix in (".crt", ".key"))
+        super().__init__(self._certificate, self._key)
+        self._names = list(names)
+        self._make = maker
+        self._clock = clock
+        self._pair: Pair | None = None
+        self._renew_at = 0.0
+        self.former = b""
+        """The certificate that was renewed last, in PEM, for those who trust it still."""
+        if not (os.path.exists(self._certificate) and os.path.exists(self._key)):
+            os.makedirs(folder, exist_ok=True)
+            self._write()
+
+    def read(self) -> Pair:
+        """The files' contents, unchecked; renews them when due. Raises OSError with the name of the
+        file."""
+        pair = super().read()
+        if pair != self._pair:
+            self._pair, self._renew_at = pair, _renewal(pair)
+        if self._clock.time() < self._renew_at:
+            return pair
+        self._renew_at = self._clock.time() + _TRY_AGAIN
+        try:
+            self._write()
+        except OSError as error:  # it may be mounted read-only, and holds for months
+            log.warning("the self-signed certificate %s is due and cannot be renewed: %s", self._certificate, error)
+            return pair
+        self.former = pair.certificate
+        log.info("the self-signed certificate %s was renewed", self._certificate)
+        return super().read()
+
+    def _write(self) -> None:
+        made = Pair.of(self._make(self._names[0], self._names))
+        _write(self._key, made.key, 0o600)
+        _write(self._certificate, made.certificate, 0o644)
+
+
 class MemoryPair:
     """A self-signed pair, made at the first `read` and again after two thirds of its life. For one
     thread at a time."""
@@ -80,7 +121,7 @@ class MemoryPair:
         now = self._clock.time()
         if self._pair is None or now >= self._renew_at:
             self._pair = Pair.of(self._make(self._names[0], self._names))
-            self._renew_at = now + _RENEW
+            self._renew_at = now + LIFETIME.total_seconds() - _RENEW_BEFORE
         return self._pair
 
 
@@ -115,15 +156,13 @@ class FileCA:
         return _contents(self.name)
 
 
-def folder_pair(folder: str, names: Sequence[str], *, pair_name: str = PROGRAM) -> FilePair:
-    """The pair in this folder; or a new self-signed one. Raises OSError."""
-    certificate, key = (os.path.join(folder, f"{pair_name}{suffix}") for suffix in (".crt", ".key"))
-    if not (os.path.exists(certificate) and os.path.exists(key)):
-        os.makedirs(folder, exist_ok=True)
-        made = Pair.of(self_signed(names[0], list(names)))
-        _write(key, made.key, 0o600)
-        _write(certificate, made.certificate, 0o644)
-    return FilePair(certificate, key)
+def _renewal(pair: Pair) -> float:
+    """When this pair is to be made again; infinite for what is not proved to be ours."""
+    try:
+        found = inspect(pair)
+    except OSError:
+        return float("inf")  # half written, say: whoever serves it tells
+    return found.ends - _RENEW_BEFORE if found.ours else float("inf")
 
 
 def names_for(bind_address: str) -> list[str]:

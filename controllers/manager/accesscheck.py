@@ -62,9 +62,8 @@ class AccessCheck:
         self._refused = 0  # times in a row that the question itself was
 
     def ask_about(self, rules: Sequence[Rule]) -> None:
-        """From now on look for these permissions, in place of those before; but for the optional
-        ones, whose users say themselves what follows."""
-        kept = list(dict.fromkeys(rule for rule in rules if not rule.optional))
+        """From now on look for these permissions, in place of those before."""
+        kept = list(dict.fromkeys(rules))
         if kept == self._rules:
             return
         self._samples = itertools.cycle([(rule, verb) for rule in kept for verb in rule.verbs])

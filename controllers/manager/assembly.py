@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import attrs
+
 from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.cloudcalls import CloudCallOptions, CloudCalls, DryRunBackend
 from controllers.endpoints.checks import HealthMetrics
@@ -60,6 +62,7 @@ class Assembly:
         self._clients = clients
         self._config = config
         conceal_config(config.data if config else None)
+        self._catalog = catalog
         self.entries = enabled(options.manager.controllers, catalog)
         if not self.entries:
             raise ManagerError("no controller is left to run: see --controllers")
@@ -97,9 +100,15 @@ class Assembly:
         informers = begun or earlylists.make(self._clients, self.entries, self.clock, once=once)
         self.groups.add("clients", Stoppable("clients", lambda _seconds: True, self._clients.close))
         self.health.watch_informers(informers)
-        server = ServerCheck(self._clients.rest(earlylists.IDENTITY), self.clock)
+        server = ServerCheck(
+            self._clients.rest(earlylists.IDENTITY),
+            self.clock,
+            needs_restart=lambda: self._clients.needs_restart,
+            end=lambda why: self.fail(ManagerError(why), None),
+        )
         self.groups.in_background("clients", "API server check", server.run)
         self.health.watch_notes(server.checks)
+        self.health.watch_liveness(server.liveness)
         self.groups.add("informers", Stoppable("informers", informers.stop))
         return informers
 
@@ -153,6 +162,7 @@ class Assembly:
             metrics=self.metrics,
             clock=self.clock,
             drain=self.drain - min(_AFTER_DRAIN, self.drain / 2),
+            controllers=frozenset(entry.name for entry in (*self.shares.main, *self.shares.migrated)),
         )
 
     def construct(self, context: Context) -> list[Built]:
@@ -172,7 +182,20 @@ class Assembly:
                 built.append((entry, controller))
         if entries and not built:
             raise ManagerError("no controller is left to run: the log lines above say why each one is off.")
-        return built
+        return [*built, *self._stand_ins(context, built)]
+
+    def _stand_ins(self, context: Context, built: Sequence[Built]) -> list[Built]:
+        """What runs in the place of controllers that are off, but for those that a leader migration
+        moves: another component may run them."""
+        running = {entry.name for entry, _ in built}
+        moved = {entry.name for entry in (*self.shares.migrated, *(one for one, _ in self.shares.elsewhere))}
+        found: list[Built] = []
+        for entry in self._catalog:
+            if entry.name not in running | moved:
+                stand_in = entry.stand_in(context, entry in self.entries)
+                if stand_in is not None:
+                    found.append((attrs.evolve(entry, name=f"{entry.name}-off", rules=()), stand_in))
+        return found
 
     def filled(
         self, informers: InformerFactory, ending: StopSignal, *, late: Callable[[], object] = lambda: None

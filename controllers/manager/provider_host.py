@@ -17,7 +17,7 @@ from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import home_of, raised_at
 from cloudprovider.loading.plugins import intruders
 from cloudprovider.threads import Task
-from controllers.cloudcalls import CallFailed, CloudCalls
+from controllers.cloudcalls import CloudCalls
 from controllers.options.declare import values_of
 from controllers.process import logs
 from controllers.runtime import cache
@@ -181,7 +181,7 @@ class ProviderHost:
         return self.cloud.close(min(seconds, _CANCELLED))
 
     def _not_initialised(self, error: BaseException) -> ProviderUnusable:
-        own = error.__cause__ if isinstance(error, CallFailed) and error.__cause__ is not None else error
+        own = error.__cause__ if error.__cause__ is not None else error
         # Of the cloud, mostly: its address helps. Only a factory quotes lines of the config.
         text, cause = safe_cause(own, self._secrets, secret_values)
         where = raised_at(own, home_of(type(self._provider).__module__))

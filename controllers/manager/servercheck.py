@@ -1,9 +1,11 @@
-"""Does the API server answer, and take our credentials? /healthz shows it, and a log line says what
-to look at."""
+"""Does the API server answer, and take our credentials? /healthz shows it, /livez where a restart
+may help, and a log line says what to look at. Where the kubeconfig names another server by now, the
+process ends once the former one is of no use."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from cloudprovider.host import StopSignal
@@ -19,6 +21,7 @@ _ASK_AGAIN: Final = 1.0  # seconds until the next question while it does not
 _TIMEOUT: Final = 4.0
 _PATIENCE: Final = 2.0  # seconds without an answer until it counts: one broken connection is nothing
 _REFUSED: Final = 10.0  # seconds for which our credentials fail until it counts: they rotate, and a server starts
+_LOST: Final = 60.0  # seconds after which a restart may help: who leads has lost the lease long before
 
 
 def advice(rest: RestClient, server: str) -> str:
@@ -39,9 +42,20 @@ class ServerCheck:
     nothing else is asked, or an answer never comes (a server that stands still, a network that
     swallows), the question from here does. `run` once in a thread; `checks` from any."""
 
-    def __init__(self, rest: RestClient, clock: Clock) -> None:
+    def __init__(
+        self,
+        rest: RestClient,
+        clock: Clock,
+        *,
+        needs_restart: Callable[[], str] = str,
+        end: Callable[[str], object] = lambda _why: None,
+    ) -> None:
+        """`needs_restart()` says what has changed that this process cannot use, or "";
+        `end(why)` ends the process."""
         self._rest = rest
         self._clock = clock
+        self._needs_restart = needs_restart
+        self._end = end
         self._refused: tuple[float, str] | None = None  # since when our credentials fail, and how
 
     def run(self, stop: StopSignal) -> None:
@@ -57,16 +71,35 @@ class ServerCheck:
                     self._refused = since, str(error)
                 elif not isinstance(error, Unreachable):  # no answer says nothing of them
                     self._refused = None
+            if (changed := self._needs_restart()) and (why := self._lost()):
+                self._end(f"{changed}, and {why}; only a restart takes that over")
+                return
             if stop.wait(ASK_SECONDS if self._rest.reachability.down_since is None else _ASK_AGAIN):
                 return
 
     def checks(self) -> list[Check]:
         """One check, `api-server`."""
         reachability = self._rest.reachability
-        since, error, refused = reachability.down_since, reachability.error, self._refused
-        now = self._clock.monotonic()
-        if since is not None and now - since >= _PATIENCE:
+        since, error, refused = reachability.down_since, reachability.error, self._refused_for(_REFUSED)
+        if since is not None and self._clock.monotonic() - since >= _PATIENCE:
             return [Check("api-server", False, f"no answer: {error}")]
-        if refused is not None and now - refused[0] >= _REFUSED:
-            return [Check("api-server", False, f"our credentials fail: {refused[1]}")]
-        return [Check("api-server", True)]
+        return [Check("api-server", not refused, refused)]
+
+    def liveness(self) -> list[Check]:
+        """One check, `credentials`: a new process reads everything again."""
+        refused = self._refused_for(_LOST)
+        return [Check("credentials", not refused, refused)]
+
+    def _lost(self) -> str:
+        """Why there is nothing left to wait for, or ""."""
+        since = self._rest.reachability.down_since
+        if since is not None and self._clock.monotonic() - since >= _LOST:
+            return f"the former server does not answer: {self._rest.reachability.error}"
+        return self._refused_for(_REFUSED)
+
+    def _refused_for(self, seconds: float) -> str:
+        """How our credentials have failed for so long, or ""."""
+        refused = self._refused
+        if refused is None or self._clock.monotonic() - refused[0] < seconds:
+            return ""
+        return f"our credentials fail: {refused[1]}"

@@ -1,8 +1,10 @@
-"""Stage 4: DECIDE. A node and the cloud's answer in, the patches out. Pure: no I/O, no clock.
+"""Stage 4: DECIDE. A node and the cloud's answer in, the patches out. Pure: no I/O, no clock. Which
+addresses it gets says `addresses.py`.
 
-Two patches at most, in this order: one for `status.addresses`, then one for the object (labels,
-provider ID, our record of labels, taint). So a node is never schedulable before its addresses are
-there. Neither is made when it would change nothing.
+Two patches at most, in this order: one for the status (addresses, and that there is no route yet),
+then one for the object (labels, provider ID, our record of labels, taint). So a node is never
+schedulable before its addresses and, where this process makes routes, its route are there. Neither
+is made when it would change nothing.
 
 Which labels are ours. The proof is `Known`: what the cloud asked for on this node while this
 process ran. The record, an annotation on the node for the next process, is only a hint: its kubelet
@@ -21,25 +23,32 @@ uninitialized taint, instance type, zone and region replace other values, as in 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from cloudprovider.checks.nodelabels import wanted_labels
-from cloudprovider.helpers.addresses import describe_addresses, preferred_addresses, provided_node_ip
-from cloudprovider.helpers.ips import parse_ip
+from cloudprovider.helpers.addresses import describe_addresses, provided_node_ip
+from cloudprovider.helpers.ips import parse_ip, parse_network
 from cloudprovider.helpers.labels import LABEL_PAIRS, is_kubernetes_label, missing_twins
-from cloudprovider.helpers.objects import addresses_of, annotations_of, labels_of
+from cloudprovider.helpers.objects import addresses_of, annotations_of, labels_of, pod_cidrs_of
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import needs_initialization, node_taints
-from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
-from controllers.runtime.write import Patch, addresses_replaced, combined, taints_changed
+from cloudprovider.helpers.taints import get_node_condition, node_taints
+from cloudprovider.wellknown import (
+    CONDITION_NETWORK_UNAVAILABLE,
+    REASON_NO_ROUTE_CREATED,
+    TAINT_EXTERNAL_CLOUD_PROVIDER,
+)
+from controllers.node.addresses import UNHEARD, Heard, NoIPAddress, Wanted, wanted
+from controllers.options.podnetwork import is_inside
+from controllers.runtime.write import Patch, addresses_replaced, combined, condition_set, taints_changed
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from cloudprovider import InstanceMetadata
+    from cloudprovider.helpers.ips import IPNetwork
 
 APPLIED_LABELS: Final = "kubernetes-cloud-provider/applied-labels"
 """Annotation on nodes: the labels that this controller wrote, as a JSON object. Never changes."""
@@ -76,6 +85,10 @@ class NodeChanges:
     """Additional labels of the provider that lie in namespaces reserved for Kubernetes."""
     known: Known | None = None
     """What is known of the labels once this is written; None where nothing new is."""
+    addresses: Wanted | None = None
+    """What the node's addresses should be; None where nobody looked."""
+    replaced: Mapping[str, tuple[str, str]] = field(factory=dict)
+    """Labels that somebody else gave to a new node: their value, and the cloud's."""
 
     def __bool__(self) -> bool:
         return bool(self.patches)
@@ -84,42 +97,83 @@ class NodeChanges:
 NOTHING: Final = NodeChanges()
 
 
-def initialization(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
+def initialization(
+    node: V1Node,
+    metadata: InstanceMetadata,
+    known: Known | None = None,
+    *,
+    ip_needed: bool = True,
+    routed: Sequence[IPNetwork] = (),
+    now: str = "",
+) -> NodeChanges:
     """Everything that a newly joined node gets from its cloud, the taint's removal last.
 
     `known` is what this process knew of the node before, None when it never compared it with the
-    cloud.
+    cloud. `routed`: the ranges to which this process makes routes. `now`: in RFC 3339.
 
     Raises:
         InstanceReplaced, NodeIPError: the node must stay tainted; the message is for users.
+        NoIPAddress: the same for a node without any IP address, if `ip_needed`.
     """
     _same_instance(node, metadata)
-    wanted, refused = wanted_labels(metadata)
+    addresses = wanted(node, metadata, UNHEARD)
+    if ip_needed and not addresses.has_ip:
+        raise NoIPAddress(metadata)
+    asked, refused = wanted_labels(metadata)
     labels, written = labels_of(node), _written(node, known)
     changed: dict[str, str | None] = {}
-    ours = {} if known is None else {key: value for key, value in written.items() if key not in wanted}
-    for key, value in wanted.items():
-        if key in PAIRED or labels.get(key) in (None, written.get(key)):
+    replaced = {}
+    ours = {} if known is None else {key: value for key, value in written.items() if key not in asked}
+    for key, value in asked.items():
+        present = labels.get(key)
+        if key in PAIRED or present in (None, written.get(key)):
             ours[key] = value
-            if labels.get(key) != value:
+            if present != value:
                 changed[key] = value
+                if present not in (None, written.get(key)):
+                    replaced[key] = (present, value)
     _pair_up(labels, changed)
     identity = Patch() if provider_id_of(node) else _identity(metadata)
     untainted = taints_changed(node_taints(node), remove=lambda taint: taint["key"] == TAINT_EXTERNAL_CLOUD_PROVIDER)
     rest = combined(_labels_patch(node, changed, ours), identity, untainted)
-    return _changes(_addresses_patch(node, metadata), rest, refused=refused, known=_known_after(ours, wanted, known))
+    status = combined(addresses_replaced(addresses_of(node), addresses.addresses), _unrouted(node, routed, now))
+    return NodeChanges(_made(status, rest), refused, _known_after(ours, asked, known), addresses, replaced)
 
 
-def refresh(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
+def _unrouted(node: V1Node, routed: Sequence[IPNetwork], now: str) -> Patch:
+    """What keeps pods away from a new node until the route controller has made its route, and
+    changed this. Nothing where somebody wrote the condition already."""
+    if get_node_condition(node, CONDITION_NETWORK_UNAVAILABLE) is not None:
+        return Patch()
+    if not any(is_inside(net, routed) for net in map(_network, pod_cidrs_of(node)) if net is not None):
+        return Patch()
+    condition = {
+        "type": CONDITION_NETWORK_UNAVAILABLE, "status": "True", "reason": REASON_NO_ROUTE_CREATED,
+        "message": "The node is new, and its route is not made yet", "lastHeartbeatTime": now,
+    }  # fmt: skip
+    return condition_set(None, condition, now=now)
+
+
+def _network(cidr: str) -> IPNetwork | None:
+    try:
+        return parse_network(cidr)
+    except ValueError:
+        return None  # the route controller says so
+
+
+def refresh(
+    node: V1Node, metadata: InstanceMetadata, known: Known | None = None, heard: Heard = UNHEARD
+) -> NodeChanges:
     """What has changed in the cloud since the node was initialised: addresses, and our labels.
 
-    `known` as in `initialization`, and it raises the same errors."""
+    `known` as in `initialization`; `heard` with this answer. Raises InstanceReplaced and
+    NodeIPError."""
     _same_instance(node, metadata)
-    wanted, refused = wanted_labels(metadata)
+    asked, refused = wanted_labels(metadata)
     labels, written = labels_of(node), _written(node, known)
     changed: dict[str, str | None] = {}
     ours: dict[str, str] = {}
-    for key, value in wanted.items():
+    for key, value in asked.items():
         present, last = labels.get(key), written.get(key)
         if present == value:
             if last is not None or key in PAIRED:
@@ -134,22 +188,25 @@ def refresh(node: V1Node, metadata: InstanceMetadata, known: Known | None = None
         elif last is not None:
             ours[key] = last  # another value is there; should it go, ours counts as removed
     for key, last in written.items():
-        if key in wanted:
+        if key in asked:
             continue
         if key in PAIRED or not metadata.additional_labels:
             ours[key] = last  # an empty answer erases nothing
         elif known is not None and key in known.added and labels.get(key) == last:
             changed[key] = None  # the cloud asked for it, asks no more, and it still is as we wrote it
     _pair_up(labels, changed)
-    return _changes(
-        _addresses_patch(node, metadata),
-        _labels_patch(node, changed, ours),
-        refused=refused,
-        known=_known_after(ours, wanted, known),
+    addresses = wanted(node, metadata, heard)
+    return NodeChanges(
+        _made(addresses_replaced(addresses_of(node), addresses.addresses), _labels_patch(node, changed, ours)),
+        refused,
+        _known_after(ours, asked, known),
+        addresses,
     )
 
 
-def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
+def adoption(
+    node: V1Node, metadata: InstanceMetadata, known: Known | None = None, heard: Heard = UNHEARD
+) -> NodeChanges:
     """An initialised node without a provider ID gets its name's instance's ID, and what `refresh`
     gives.
 
@@ -157,7 +214,7 @@ def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = Non
 
     Raises `NotAdopted`, with the reason for users, and what `refresh` raises."""
     if provider_id_of(node):
-        return refresh(node, metadata, known)  # another program was faster
+        return refresh(node, metadata, known, heard)  # another program was faster
     own = (node.status.addresses if node.status else None) or ()
     if not {parse_ip(a.address) for a in own} & {parse_ip(a.address) for a in metadata.node_addresses} - {None}:
         raise NotAdopted(
@@ -165,7 +222,7 @@ def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = Non
             f"the node has {describe_addresses(own) or 'none'}, the instance "
             f"{describe_addresses(metadata.node_addresses) or 'none'}"
         )
-    planned = refresh(node, metadata, known)
+    planned = refresh(node, metadata, known, heard)
     addresses = [patch for patch in planned.patches if patch.subresource]
     rest = [patch for patch in planned.patches if not patch.subresource]
     return evolve(planned, patches=(*addresses, combined(*rest, _identity(metadata))))
@@ -174,7 +231,7 @@ def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = Non
 def pairing(node: V1Node) -> NodeChanges:
     """Bring the deprecated labels in line with their GA labels, which win; without the cloud."""
     changed = missing_twins(labels_of(node))
-    return _changes(Patch({"metadata": {"labels": changed}}, versioned=True)) if changed else NOTHING
+    return NodeChanges((Patch({"metadata": {"labels": changed}}, versioned=True),)) if changed else NOTHING
 
 
 def recorded_labels(node: V1Node) -> dict[str, str]:
@@ -198,8 +255,9 @@ def _same_instance(node: V1Node, metadata: InstanceMetadata) -> None:
         )
 
 
-def inputs(node: V1Node, metadata: InstanceMetadata) -> int:
-    """The inputs of a plan, as a hash: the cloud's answer and the node's requested IP.
+def inputs(node: V1Node, metadata: InstanceMetadata, heard: Heard) -> int:
+    """The inputs of a plan, as a hash: the cloud's answer, what is believed of it, and the node's
+    requested IP.
 
     While they stay the same, whatever a plan writes was changed by another program.
     """
@@ -210,6 +268,8 @@ def inputs(node: V1Node, metadata: InstanceMetadata) -> int:
         metadata.region,
         frozenset(metadata.additional_labels.items()),
         frozenset((address.type, address.address) for address in metadata.node_addresses),
+        heard.doubted,
+        heard.settled,
         provided_node_ip(node),
     )
     return hash(facts)  # kept for every node, and only compared within this process
@@ -222,31 +282,17 @@ def _written(node: V1Node, known: Known | None) -> Mapping[str, str]:
     return {key: value for key, value in recorded_labels(node).items() if key in PAIRED or not is_kubernetes_label(key)}
 
 
-def _known_after(ours: Mapping[str, str], wanted: Mapping[str, str], known: Known | None) -> Known:
+def _known_after(ours: Mapping[str, str], asked: Mapping[str, str], known: Known | None) -> Known:
     before = known.added if known is not None else frozenset()
-    return Known(ours, frozenset(key for key in ours if key not in PAIRED and (key in wanted or key in before)))
+    return Known(ours, frozenset(key for key in ours if key not in PAIRED and (key in asked or key in before)))
 
 
 def _identity(metadata: InstanceMetadata) -> Patch:
     return Patch({"spec": {"providerID": metadata.provider_id}}, versioned=True) if metadata.provider_id else Patch()
 
 
-def _changes(*patches: Patch, refused: tuple[str, ...] = (), known: Known | None = None) -> NodeChanges:
-    return NodeChanges(tuple(patch for patch in patches if patch), refused, known)
-
-
-def _addresses_patch(node: V1Node, metadata: InstanceMetadata) -> Patch:
-    requested = provided_node_ip(node)
-    if not metadata.node_addresses and (requested is None or not needs_initialization(node)):
-        return Patch()  # an empty answer erases nothing; only a new node that requests an IP has to wait for it
-    current = addresses_of(node)
-    wanted = preferred_addresses(
-        metadata.node_addresses,
-        current=current,
-        provided_node_ip=requested,
-        keep_order=not needs_initialization(node),
-    )
-    return addresses_replaced(current, wanted)
+def _made(*patches: Patch) -> tuple[Patch, ...]:
+    return tuple(patch for patch in patches if patch)
 
 
 def _labels_patch(node: V1Node, changed: Mapping[str, str | None], ours: Mapping[str, str]) -> Patch:

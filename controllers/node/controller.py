@@ -7,17 +7,19 @@ Runs in the manager, or alone in a program of your own."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.addresses import NodeIPError
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from controllers.cloudcalls import CloudCallError, InvalidAnswer
+from controllers.node.addresses import NoIPAddress
 from controllers.node.changes import InstanceReplaced
 from controllers.node.memory import NodeMemory
 from controllers.node.metrics import NodeMetrics
 from controllers.node.options import CloudNodeOptions
-from controllers.node.reconcile import NodeReconciler
+from controllers.node.reconcile import OPEN_AFTER, NodeReconciler
 from controllers.node.triggers import NodeTriggers
 from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import NODES, InformerFactory
@@ -72,14 +74,16 @@ class CloudNodeController(ControllerBase):
         self._cloud = cloud
         self._memory = memory = NodeMemory(options.node_status_update_frequency)
         own_metrics = NodeMetrics(self._metrics, lister, memory, clock)
-        reconciler = NodeReconciler(self._rest, lister, cloud, self._recorder, own_metrics, clock, memory)
-        self._triggers = NodeTriggers(nodes, refreshes, lister, cloud, memory, clock, self._foreign)
+        reconciler = NodeReconciler(
+            self._rest, lister, cloud, self._recorder, own_metrics, clock, memory, options.routed
+        )
+        self._triggers = NodeTriggers(nodes, refreshes, lister, cloud, memory, clock, self._foreign, self._shared)
         self._watch(informer, self._triggers)
         self._every(options.node_status_update_frequency, "refresh", self._sweep)
         batching = cloud.batching(_BATCH_FETCHERS)
         failures = FailureHandling(
             on_error=self._failed,
-            expected=(CloudCallError, NodeIPError, InstanceReplaced),
+            expected=(CloudCallError, NodeIPError, InstanceReplaced, NoIPAddress),
             noun="node",
             controller=self.NAME,
             outage=cloud.outage,
@@ -110,6 +114,17 @@ class CloudNodeController(ControllerBase):
             "restart the kubelet",
         )
 
+    def _shared(self, node: V1Node, others: Sequence[str]) -> None:
+        """Report that a node's provider ID is on other Nodes, too."""
+        self._recorder.event(
+            node,
+            "Warning",
+            "ProviderIDOnTwoNodes",
+            f"The provider ID {provider_id_of(node)} is on another Node, too: {', '.join(others[:3])}. If the host "
+            "name of the machine was changed, delete the Node of the former name: it is not Ready any more, and "
+            "stays as long as the machine exists",
+        )
+
     def _failed(self, key: str, error: Exception) -> None:
         """Report why the node is not ready. The worker retries by itself."""
         node = self._lister.get(key)
@@ -122,9 +137,16 @@ class CloudNodeController(ControllerBase):
             reason = "ProviderIDMismatch"
         elif isinstance(error, Parked):
             reason = "CloudCallOverdue"
+        elif isinstance(error, NoIPAddress):
+            reason = "AddressesMissing"
         elif isinstance(error, InvalidAnswer):
             reason = "InvalidInstanceMetadata"
         else:
             reason = "FailedToInitializeNode" if new else "FailedToRefreshNode"
         consequence = "the node stays tainted until this succeeds" if new else "the node keeps what it has"
+        if isinstance(error, NoIPAddress):
+            taint = f"stays tainted meanwhile, for {OPEN_AFTER:.0f} s at most" if new else "is in use without one"
+            consequence = f"the cloud is asked until one comes; the node {taint}"
+        elif isinstance(error, InvalidAnswer) and error.usable is not None and not new:
+            consequence = "the node keeps what it has of these fields; the others are written"
         self._recorder.event(node, "Warning", reason, f"{error} ({consequence})")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field
 
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
+from controllers.node.addresses import UNHEARD, Heard
 from controllers.runtime.cache import key_of, uid_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ class Remembered:
     may be late."""
     unsure: bool = False
     """The last patch of its initialisation may have been applied."""
+    heard: Heard = UNHEARD
+    """What the cloud's answers said of its addresses."""
+    kept: frozenset[str] = frozenset()
+    """The types of address that it keeps although the cloud's last answer lacks them."""
+    without_ip_since: float | None = None
+    """It has no IP address, and waits for one since then: for its initialisation, or after it."""
     without_id: bool = False
     """It is initialised, has no provider ID, and cannot be adopted."""
     reported: frozenset[str] = frozenset()
@@ -66,10 +73,12 @@ class NodeMemory:
     so, and none of its fields depends on another."""
 
     def __init__(self, refresh_period: float) -> None:
+        self.period = refresh_period
         self.restoring = Backoff(base=refresh_period, cap=max(refresh_period, _LONGEST), quiet_delays=2.0)
         """How soon what we wrote before is put back again."""
         self._lock = threading.Lock()
         self._nodes: dict[str, Remembered] = {}
+        self._names: dict[str, tuple[str, ...]] = {}  # by provider ID
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -97,6 +106,31 @@ class NodeMemory:
         for key in list(self._nodes):
             if not exists(key):
                 self.forget(key)
+
+    def note_id(self, key: str, before: str, after: str) -> tuple[str, ...]:
+        """Note that the Node's provider ID was `before` and is `after` now; "": none.
+
+        Returns the other Nodes that have it too, if this one did not before."""
+        if before == after:
+            return ()
+        with self._lock:
+            left = tuple(name for name in self._names.pop(before, ()) if name != key)
+            if left:
+                self._names[before] = left
+            others = self._names.get(after, ())
+            if after:
+                self._names[after] = (*others, key)
+        return others
+
+    def sharing(self) -> int:
+        """How many Nodes carry a provider ID that another Node carries too."""
+        with self._lock:
+            return sum(len(names) for names in self._names.values() if len(names) > 1)
+
+    def lacking_addresses(self) -> int:
+        """How many nodes the cloud names fewer addresses for than they have, or no IP at all."""
+        with self._lock:
+            return sum(bool(entry.kept) or entry.without_ip_since is not None for entry in self._nodes.values())
 
     def without_id(self) -> int:
         """How many initialised nodes have no provider ID and could not be adopted."""

@@ -42,10 +42,21 @@ class NodeMetrics:
             "node_controller_nodes_without_provider_id",
             "Initialised nodes that have no provider ID and could not be adopted.",
         ).set_function(memory.without_id)
+        metrics.gauge(
+            "node_controller_nodes_lacking_addresses",
+            "Nodes without any IP address, or for which the cloud's last answer lacks addresses that they have.",
+        ).set_function(memory.lacking_addresses)
+        metrics.gauge(
+            "node_controller_nodes_sharing_provider_id",
+            "Nodes whose provider ID another Node carries too.",
+        ).set_function(memory.sharing)
         watch_waiting(
             metrics,
             ("node_controller_uninitialized_nodes", "Nodes that wait for their initialisation."),
-            ("node_controller_oldest_uninitialized_node_age_seconds", "Age of the oldest of them; 0 without one."),
+            (
+                "node_controller_oldest_uninitialized_node_age_seconds",
+                "Seconds that the first of them has waited; 0 without one.",
+            ),
             lister.list,
             needs_initialization,
             clock,

@@ -9,24 +9,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cloudprovider import InstanceMetadata, InstanceNotFound
+from cloudprovider.helpers.addresses import provided_node_ip
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, Answer, InvalidAnswer
-from controllers.node import changes
-from controllers.node.changes import NOTHING, Known, NodeChanges, NotAdopted
+from controllers.node import addresses, changes
+from controllers.node.addresses import NoIPAddress, Wanted
+from controllers.node.changes import NOTHING, NodeChanges, NotAdopted
 from controllers.node.memory import UNTAINTING, NodeMemory, Remembered
+from controllers.node.triggers import is_refreshed
 from controllers.runtime.api import ObjectNotFound, RestClient, ServerError, Unreachable
 from controllers.runtime.cache import NODES, Lister, key_of, uid_of
 from controllers.runtime.queue import Result, seconds_text
-from controllers.runtime.write import EventRecorder, ObjectReplaced, Patch, Puts, apply
+from controllers.runtime.write import EventRecorder, ObjectReplaced, Patch, apply, timestamp
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
+    from cloudprovider.helpers.ips import IPNetwork
     from controllers.cloudcalls import CloudCalls
     from controllers.node.metrics import NodeMetrics
     from controllers.runtime.clock import Clock
@@ -35,6 +39,9 @@ log = logging.getLogger(__name__)
 
 MetadataAnswer = Answer[InstanceMetadata] | Exception | None
 """What the cloud said of one node; None when it was not asked, an exception if that failed."""
+
+OPEN_AFTER: Final = 120.0
+"""Seconds for which a new node without any IP address waits with its taint at most."""
 
 _ATTEMPTS = 8
 
@@ -61,6 +68,7 @@ class NodeReconciler:
         metrics: NodeMetrics,
         clock: Clock,
         memory: NodeMemory,
+        routed: Sequence[IPNetwork] = (),
     ) -> None:
         self._rest = rest
         self._lister = lister
@@ -69,16 +77,16 @@ class NodeReconciler:
         self._metrics = metrics
         self._clock = clock
         self._memory = memory
+        self._routed = routed
         self._refused_before: set[str] = set()
-        self._puts = Puts(clock)
 
     def fetch_new(self, keys: Sequence[str], deliver: Callable[[str, MetadataAnswer], None]) -> None:
         """Ask the cloud about those of the nodes that carry the taint and may lose it now."""
         self._fetch(keys, deliver, lambda node: needs_initialization(node) and not self._too_early(node), PRIORITY_NEW)
 
     def fetch_known(self, keys: Sequence[str], deliver: Callable[[str, MetadataAnswer], None]) -> None:
-        """Ask the cloud about those of the nodes that are initialised."""
-        self._fetch(keys, deliver, lambda node: not needs_initialization(node), PRIORITY_SWEEP)
+        """Ask the cloud about those of the nodes that are initialised and stay."""
+        self._fetch(keys, deliver, is_refreshed, PRIORITY_SWEEP)
 
     def initialize(self, key: str, answer: MetadataAnswer) -> Result | None:
         """Make a tainted node ready for use, or fix the deprecated labels of an initialised one.
@@ -100,23 +108,46 @@ class NodeReconciler:
             self._pair(node, entry)
             return None
         metadata = answer.of(node)
+        now, since = self._clock.monotonic(), entry.without_ip_since
+        ip_needed = since is None or now - since < OPEN_AFTER
 
         def plan(fresh: V1Node) -> NodeChanges:
-            return changes.initialization(fresh, metadata, entry.known) if needs_initialization(fresh) else NOTHING
+            if not needs_initialization(fresh):
+                return NOTHING
+            written = timestamp(self._clock.time())
+            return changes.initialization(
+                fresh, metadata, entry.known, ip_needed=ip_needed, routed=self._routed, now=written
+            )
 
         try:
-            done, latest, planned = self._apply(node, plan, self._lister.kept(node))
+            done, latest, planned = self._apply(node, plan)
+        except NoIPAddress as error:
+            error.retry_after = self._next_question(entry, OPEN_AFTER)
+            raise
         except (Unreachable, ServerError):
             entry.unsure = True
             entry.known = None  # whatever was applied, the record says so
             raise
         if done is not None:
-            if planned.known is not None:
-                self._in_line(entry, done, metadata, planned.known, written=True)
-            self._finished(key, done, entry, metadata.provider_id or "")
+            entry.heard = addresses.hear(entry.heard, metadata, now=now, period=self._memory.period, new=True)
+            if planned.addresses is not None:
+                self._tell_addresses(entry, done, metadata, planned.addresses, written=True)
+                # Opened without one, it is asked about at 1, 2, 4 ... s again, as a refresh.
+                entry.without_ip_since = None if planned.addresses.has_ip else now
+            self._in_line(entry, done, metadata, planned, written=True)
+            self._finished(key, done, entry, metadata.provider_id or "", planned)
         else:
             self._report_late(key, latest, entry)
         return None
+
+    def _next_question(self, entry: Remembered, longest: float) -> float:
+        """Seconds until the cloud is asked again for an IP address: after 1, 2, 4 ... s of waiting,
+        and when `longest` is over."""
+        now = self._clock.monotonic()
+        if entry.without_ip_since is None:
+            entry.without_ip_since = now
+        waited = now - entry.without_ip_since
+        return max(1.0, min(waited, longest - waited if waited < longest else longest))
 
     def _is_foreign(self, node: V1Node) -> bool:
         # The triggers look at that, too, but another cloud's manager may give a node its ID later.
@@ -153,7 +184,9 @@ class NodeReconciler:
         if entry.unsure and entry.uid == uid_of(node) and not needs_initialization(node):
             self._finished(key, node, entry)
 
-    def _finished(self, key: str, done: V1Node, entry: Remembered, provider_id: str = "") -> None:
+    def _finished(
+        self, key: str, done: V1Node, entry: Remembered, provider_id: str = "", planned: NodeChanges = NOTHING
+    ) -> None:
         provider_id = provider_id or provider_id_of(done)
         entry.unsure = entry.tainted_again = False
         entry.untainted = UNTAINTING.next(entry.untainted, self._clock.monotonic())
@@ -162,8 +195,11 @@ class NodeReconciler:
         if created is not None:
             delay = max(0.0, self._clock.time() - created.timestamp())
             self._metrics.initialised(delay)
-        self._recorder.event(done, "Normal", "Synced", "Node synced successfully")
-        after = "" if delay is None else f", {seconds_text(delay)} after its creation"
+        replaced = "".join(
+            f"; the cloud's {name}={value} replaced {own}" for name, (own, value) in sorted(planned.replaced.items())
+        )
+        self._recorder.event(done, "Normal", "Synced", f"Node synced successfully{replaced}")
+        after = ("" if delay is None else f", {seconds_text(delay)} after its creation") + replaced
         fields = {"node": key, "provider": self._cloud.provider_name, "provider_id": provider_id, "duration": delay}
         log.info("initialised node %s: %s%s", key, provider_id or "no provider ID", after, extra=fields)
 
@@ -182,20 +218,30 @@ class NodeReconciler:
             raise answer
         entry = self._memory.of(node)
         nameless = not provider_id_of(node) and bool(self._cloud.provider_id_prefixes)
+        faults: InvalidAnswer | None = None
         try:
             metadata = answer.of(node)
         except (InstanceNotFound, InvalidAnswer) as error:
-            if not nameless:
+            if not nameless and isinstance(error, InvalidAnswer) and isinstance(error.usable, InstanceMetadata):
+                faults, metadata = error, error.usable
+            elif not nameless:
                 raise
-            # No error, or the worker would ask the cloud again long before the next refresh, and
-            # for ever.
-            unknown = isinstance(error, InstanceNotFound)
-            self._not_adopted(node, entry, "the cloud knows no instance of this name" if unknown else str(error))
-            return
+            else:
+                # No error, or the worker would ask the cloud again long before the next refresh,
+                # and for ever.
+                unknown = isinstance(error, InstanceNotFound)
+                self._not_adopted(node, entry, "the cloud knows no instance of this name" if unknown else str(error))
+                return
         made = changes.adoption if nameless and metadata.provider_id else changes.refresh
+        entry.heard = addresses.hear(
+            entry.heard, metadata, now=self._clock.monotonic(), period=self._memory.period, new=False
+        )
+        wanted: Wanted | None = None
 
         def plan(fresh: V1Node) -> NodeChanges:
-            planned = NOTHING if needs_initialization(fresh) else made(fresh, metadata, entry.known)
+            nonlocal wanted
+            planned = NOTHING if needs_initialization(fresh) else made(fresh, metadata, entry.known, entry.heard)
+            wanted = planned.addresses
             if planned and self._would_fight(entry, fresh, metadata):
                 planned = NOTHING
             if planned.known is not None:
@@ -213,22 +259,51 @@ class NodeReconciler:
         entry.without_id = False
         if done is not None and nameless and metadata.provider_id:
             log.info("adopted node %s: its provider ID is %s", key, metadata.provider_id)
-        if planned.known is not None:  # it did not go, was not recreated, and does not wait
-            self._in_line(entry, latest, metadata, planned.known, written=done is not None)
+        self._in_line(entry, latest, metadata, planned, written=done is not None)
+        if wanted is not None:
+            self._tell_addresses(
+                entry, latest, metadata, wanted, written=any(patch.subresource for patch in planned.patches)
+            )
+        if faults is not None:
+            raise faults  # told, and asked about again
+        if wanted is not None and not wanted.has_ip:
+            missing = NoIPAddress(metadata)
+            missing.retry_after = self._next_question(entry, self._memory.period)
+            raise missing
+        entry.without_ip_since = None
+
+    def _tell_addresses(
+        self, entry: Remembered, node: V1Node, metadata: InstanceMetadata, wanted: Wanted, *, written: bool
+    ) -> None:
+        """Tell what the cloud's answer lacks, and what --node-ip leaves out of it."""
+        before, entry.kept = entry.kept, wanted.kept
+        if wanted.kept - before:
+            text = addresses.missing_text(node, metadata, wanted.kept)
+            self._recorder.event(node, "Warning", "AddressesMissing", text)
+        requested = provided_node_ip(node)
+        if wanted.left_out and written and requested is not None and entry.report_once("AddressesLeftOut"):
+            text = addresses.left_out_text(requested, wanted.left_out)
+            self._recorder.event(node, "Normal", "AddressesLeftOut", text)
 
     def _would_fight(self, entry: Remembered, fresh: V1Node, metadata: InstanceMetadata) -> bool:
         """Whether another program changed the node since it agreed with this very answer, and it is
         too early to change it back."""
-        return entry.inputs == changes.inputs(fresh, metadata) and entry.restored.left(self._clock.monotonic()) > 0
+        inputs = changes.inputs(fresh, metadata, entry.heard)
+        return entry.inputs == inputs and entry.restored.left(self._clock.monotonic()) > 0
 
     def _in_line(
-        self, entry: Remembered, node: V1Node, metadata: InstanceMetadata, known: Known, *, written: bool
+        self, entry: Remembered, node: V1Node, metadata: InstanceMetadata, planned: NodeChanges, *, written: bool
     ) -> None:
         """Remember what the node agrees with now. If it did before, something was put back."""
-        entry.known = known
-        inputs = changes.inputs(node, metadata)
+        if planned.known is None or planned.addresses is None:
+            return  # it went, was recreated, or waits
+        entry.known = planned.known
+        inputs = changes.inputs(node, metadata, entry.heard)
         if written and entry.inputs == inputs:
             entry.restored = self._memory.restoring.next(entry.restored, self._clock.monotonic())
+            if entry.restored.count > 1 and any(patch.subresource for patch in planned.patches):
+                text = addresses.put_back_text(node, planned.addresses)
+                self._recorder.event(node, "Warning", "AddressesPutBack", text)
         entry.inputs = inputs
 
     def _not_adopted(self, node: V1Node, entry: Remembered, reason: str) -> None:
@@ -250,19 +325,22 @@ class NodeReconciler:
         wanted: Callable[[V1Node], bool],
         priority: int,
     ) -> None:
-        nodes = []
+        nodes: list[V1Node] = []
+        waiting: list[V1Node] = []
         for key in keys:
             node = self._lister.get(key)
             if node is not None and wanted(node) and not self._is_foreign(node):
-                nodes.append(node)
+                # What was answered a moment ago has no IP address, so it is of no use again.
+                (nodes if self._memory.of(node).without_ip_since is None else waiting).append(node)
             else:
                 deliver(key, None)
         if nodes:
             self._cloud.fetch_metadata(nodes, deliver, priority=priority)
+        if waiting:
+            self._cloud.fetch_metadata(waiting, deliver, fresh=True, priority=priority)
 
-    def _apply(self, node: V1Node, plan: Callable[[V1Node], NodeChanges], kept: bytes | None = None) -> _Applied:
-        """Write what `plan` makes of the node, or of a fresher one after a conflict. `kept`: what
-        the cache has of its bytes, for a PUT."""
+    def _apply(self, node: V1Node, plan: Callable[[V1Node], NodeChanges]) -> _Applied:
+        """Write what `plan` makes of the node, or of a fresher one after a conflict."""
         latest, planned = node, NOTHING
 
         def patches(fresh: V1Node) -> Sequence[Patch]:
@@ -273,16 +351,7 @@ class NodeReconciler:
             return planned.patches
 
         try:
-            done = apply(
-                self._rest,
-                NODES.key_path(key_of(node)),
-                node,
-                patches,
-                NODES.parse,
-                attempts=_ATTEMPTS,
-                puts=self._puts,
-                kept=kept,
-            )
+            done = apply(self._rest, NODES.key_path(key_of(node)), node, patches, NODES.parse, attempts=_ATTEMPTS)
         except (ObjectNotFound, ObjectReplaced):
             done = None  # deleted or recreated meanwhile: its own event brings the new one
         return _Applied(done, latest, planned)

@@ -5,13 +5,14 @@ and `NodeRefresh` (compare with the cloud). Decides whether there is work, never
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.addresses import provided_node_ip
-from cloudprovider.helpers.objects import labels_of
+from cloudprovider.helpers.objects import addresses_of, labels_of
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
+from controllers.node.addresses import has_ip
 from controllers.node.changes import PAIRED, pairing
 from controllers.runtime.cache import Lister, key_of
 
@@ -30,7 +31,8 @@ NEW_NODE = 10
 class NodeTriggers:
     """The informer's handler and the sweep. Called from the informer's and the ticker's threads.
 
-    `on_foreign(node)` is called for every node that waits with another provider's ID."""
+    `on_foreign(node)` is called for every node that waits with another provider's ID, and
+    `on_shared(node, others)` for one whose provider ID other Nodes carry too."""
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class NodeTriggers:
         memory: NodeMemory,
         clock: Clock,
         on_foreign: Callable[[V1Node], None],
+        on_shared: Callable[[V1Node, Sequence[str]], None],
     ) -> None:
         self._nodes = nodes
         self._refreshes = refreshes
@@ -49,9 +52,11 @@ class NodeTriggers:
         self._memory = memory
         self._clock = clock
         self._on_foreign = on_foreign
+        self._on_shared = on_shared
 
     def on_add(self, node: V1Node, initial: bool) -> None:
         self._look_at(node)
+        self._note_id(None, node)
 
     def on_update(self, old: V1Node, new: V1Node) -> None:
         # A failing node's heartbeats must not bypass its back-off, so only what our work depends on
@@ -62,6 +67,10 @@ class NodeTriggers:
         relabeled = labels_of(old) != labels_of(new) and _paired_labels(old) != _paired_labels(new)
         if moved or relabeled:
             self._look_at(new)
+        if moved:
+            self._note_id(old, new)
+            if needs_initialization(old) and not needs_initialization(new) and not has_ip(addresses_of(new)):
+                self._refreshes.add(key_of(new))  # opened without an IP address: the next sweep is far
         if needs_initialization(new) or needs_initialization(old) or not self.owned(new):
             return
         if moved or (relabeled and self._undone(old, new)):
@@ -71,12 +80,14 @@ class NodeTriggers:
         self._nodes.forget(key_of(node))
         self._refreshes.forget(key_of(node))
         self._memory.forget(key_of(node))
+        self._memory.note_id(key_of(node), provider_id_of(node), "")
         self._cloud.forget_node(key_of(node))
 
     def sweep(self) -> int:
-        """Ask for a refresh of every initialised node of this provider; returns how many."""
+        """Ask for a refresh of every initialised node of this provider that is not being deleted;
+        returns how many."""
         self._memory.forget_gone(lambda key: self._lister.get(key) is not None)
-        due = [key_of(node) for node in self._lister.list() if not needs_initialization(node) and self.owned(node)]
+        due = [key_of(node) for node in self._lister.list() if is_refreshed(node) and self.owned(node)]
         for name in due:
             self._refreshes.add(name)
         return len(due)
@@ -84,6 +95,18 @@ class NodeTriggers:
     def owned(self, node: V1Node) -> bool:
         """Whether the node is this provider's: its provider ID is ours, or still to be given."""
         return ownership(provider_id_of(node), self._cloud.provider_id_prefixes) is not Ownership.FOREIGN
+
+    def _note_id(self, old: V1Node | None, new: V1Node) -> None:
+        """Tell both if the node has the provider ID of another one. Of those that have it already,
+        only a single one was not told before."""
+        if not self.owned(new):
+            return
+        others = self._memory.note_id(key_of(new), provider_id_of(old) if old else "", provider_id_of(new))
+        if others:
+            self._on_shared(new, others)
+            other = self._lister.get(others[0])
+            if len(others) == 1 and other is not None:
+                self._on_shared(other, (key_of(new),))
 
     def _undone(self, old: V1Node, new: V1Node) -> bool:
         """Whether a type, zone or region that we wrote was changed, and may be put back now."""
@@ -108,6 +131,11 @@ class NodeTriggers:
             self._nodes.add(key_of(node), NEW_NODE)
         elif pairing(node):
             self._nodes.add(key_of(node))
+
+
+def is_refreshed(node: V1Node) -> bool:
+    """Whether it is initialised, and not being deleted: then its instance is often gone already."""
+    return not needs_initialization(node) and (node.metadata is None or node.metadata.deletion_timestamp is None)
 
 
 def _relevant(node: V1Node) -> tuple[object, ...]:

@@ -4,7 +4,7 @@ a node is gone, and the write."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from controllers.nodeipam.metrics import NodeIPAMMetrics
     from controllers.nodeipam.startup_barrier import StartupBarrier
     from controllers.nodeipam.triggers import PendingNodes
+    from controllers.runtime.clock import Clock
     from controllers.runtime.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
+REST = 10.0
+"""Seconds after a Node's deletion until its ranges can go to others: its machine and pods may still
+use them, and its route may still be there. Where the cloud chooses, it may give them to another
+machine at once."""
 
 
 @define(eq=False)
@@ -42,6 +47,11 @@ class Assigner:
     detector: ConflictDetector
     recorder: EventRecorder
     metrics: NodeIPAMMetrics
+    clock: Clock
+    rests: float
+    """Seconds for which the ranges of a node rest that is not to be seen any more."""
+    look_again: Callable[[str, float], object]
+    """Brings this name back after so many seconds."""
     _seals: bool = field(default=False, init=False)
     _lacked: dict[str, str] = field(factory=dict, init=False)
     """By name, the UIDs of nodes that were seen without ranges."""
@@ -64,8 +74,16 @@ class Assigner:
                 self._report_too_wide(node.name, baseless[node.name])
             elif others := [name for name in overlaps[node.name] if name not in baseless]:
                 self._report_overlap(node.name, others)
+            self._report_lacking_family(node)
         self.barrier.begin(lacking if seals else ())
         log.info("%d nodes have pod CIDRs, %d wait for theirs", len(overlaps), len(lacking))
+        if half := self.ledger.lacking_family():
+            log.warning(
+                "%d nodes have pod CIDRs of one family only, and keep them; each has to be replaced, or deleted and "
+                "registered again, to get both: %s",
+                len(half),
+                ", ".join(half[:10]),
+            )
 
     def lacks(self, node: V1Node) -> None:
         """The cache shows this node without ranges. To be called for each version, before its key
@@ -91,7 +109,11 @@ class Assigner:
         facts = None if node is None else facts_of(node)
         for held in self.ledger.named(name):
             if facts is None or held.uid != facts.uid:
-                self._check(held)
+                now = self.clock.monotonic()
+                if (left := self.ledger.rest(held.uid, now + self.rests) - now) > 0:
+                    self.look_again(name, left)
+                else:
+                    self._check(held)
         if facts is None:
             self._drop(name)
             return None
@@ -115,7 +137,7 @@ class Assigner:
     def saw(self, facts: NodeFacts, raw: Mapping[str, Any] | None = None) -> None:
         """A node has ranges on the API server. `raw` is that node, where it is at hand."""
         held = self.ledger.get(facts.uid)
-        if held is not None and held.written and held.ranges == facts.ranges:
+        if held is not None and held.written and held.ranges == facts.ranges and held.free_from is None:
             return
         foreign = held is None or not set(facts.ranges) <= set(held.kept)
         before_us = not (self._seals and self.barrier.over)
@@ -127,6 +149,7 @@ class Assigner:
         counts = not (wide or (made_with and not self.ledger.pools))  # the cloud decides, not the Node's creator
         others = self.ledger.saw(facts.name, facts.uid, facts.ranges, counts=counts)
         self._drop(facts.name)
+        self._report_lacking_family(facts)
         if wide:
             self._report_too_wide(facts.name, wide)
         if others:
@@ -253,6 +276,16 @@ class Assigner:
             "changed. Fix: drain one of them, delete its Node object and restart its kubelet, so that it gets others"
         )
         self._conflict("overlap", "PodCIDRConflict", name, text)
+
+    def _report_lacking_family(self, facts: NodeFacts) -> None:
+        families = " and ".join(f"IPv{version}" for version in self.ledger.lacked(facts.ranges))
+        node = self.lister.get(facts.name)
+        if families and node is not None and uid_of(node) == facts.uid:
+            text = (
+                f"It has no pod CIDR of {families}, of which the cluster has some, and what it has cannot be changed. "
+                "Fix: drain it, delete its Node object and restart its kubelet, so that it gets both"
+            )
+            self.recorder.event(node, "Warning", "PodCIDRFamilyMissing", text)
 
     def _conflict(self, kind: str, reason: str, name: str, text: str) -> None:
         self.metrics.conflict(kind)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
-from controllers.nodeipam.assigner import Assigner
+from controllers.nodeipam.assigner import REST, Assigner
 from controllers.nodeipam.changes import facts_of
 from controllers.nodeipam.cidr_set import CIDRSet
 from controllers.nodeipam.conflict_detector import ConflictDetector
@@ -17,7 +17,7 @@ from controllers.nodeipam.ledger import Ledger
 from controllers.nodeipam.metrics import NodeIPAMMetrics
 from controllers.nodeipam.reconcile import CloudReconciler, NoRangeLeft, NotChosenYet, RangeReconciler, RangesOverlap
 from controllers.nodeipam.startup_barrier import StartupBarrier
-from controllers.nodeipam.triggers import PAUSE, START, WAITING, NodeTriggers, PendingNodes
+from controllers.nodeipam.triggers import START, WAITING, NodeTriggers, PendingNodes
 from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -82,12 +82,22 @@ class NodeIPAMController(ControllerBase):
         ledger = Ledger(pools, options.service_cidrs, own.changed, own.searched)
         for pool in pools:
             own.pool(pool)
+        own.lacking_family(ledger.lacking_family)
         self._began = clock.monotonic()
         self._assigner = Assigner(
-            self._rest, informer.lister, ledger, self._barrier, pending, self._detector, self._recorder, own
+            self._rest,
+            informer.lister,
+            ledger,
+            self._barrier,
+            pending,
+            self._detector,
+            self._recorder,
+            own,
+            clock,
+            rests=0.0 if options.cloud_chooses else REST,
+            look_again=lambda name, seconds: queue.add_after(name, seconds, WAITING),
         )
-        pause = 0.0 if options.cloud_chooses else PAUSE
-        self._watch(informer, NodeTriggers(queue, self._assigner.lacks, pause=pause))
+        self._watch(informer, NodeTriggers(queue, self._assigner.lacks))
         self._every(_SWEEP, "sweep", lambda: self._assigner.sweep(queue))
         self._reconciler: CloudReconciler | RangeReconciler
         if options.cloud_chooses:

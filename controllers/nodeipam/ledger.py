@@ -32,6 +32,8 @@ class Holding:
     """What it was given before that, and may still get: a write of it may be under way too."""
     counts: bool = True
     """Whether its ranges are kept from other nodes. Not those that no allocator can have given."""
+    free_from: float | None = None
+    """When others may get its ranges, as its node was not to be seen any more."""
 
     @property
     def kept(self) -> Ranges:
@@ -118,7 +120,7 @@ class Ledger:
         with self._lock:
             held = self._holdings.get(uid)
             if held is not None and (held.ranges, held.counts) == (ranges, counts) and not held.doubted:
-                self._holdings[uid] = evolve(held, written=True)
+                self._holdings[uid] = evolve(held, written=True, free_from=None)
             else:
                 self._drop(uid)
                 self._put(Holding(name, uid, ranges, written=True, counts=counts))
@@ -153,12 +155,34 @@ class Ledger:
         wide = sorted((one for one in taking if one[0] > 1), key=lambda one: -one[0])
         return [f"{net} of node {name} takes {blocks} blocks" for blocks, net, name in wide[:3]]
 
+    def lacking_family(self) -> list[str]:
+        """The names of nodes that have ranges, and none of one of the pools' families."""
+        with self._lock:
+            return [held.name for held in self._holdings.values() if held.written and self.lacked(held.ranges)]
+
+    def lacked(self, ranges: Ranges) -> list[int]:
+        """The pools' families (4, 6) of which these have none."""
+        return [
+            pool.cluster.version for pool in self.pools if all(net.version != pool.cluster.version for net in ranges)
+        ]
+
     def doubt(self, uid: str) -> None:
         """Whether the API server has what the node was given is not known any more."""
         with self._lock:
             held = self._holdings.get(uid)
             if held is not None:
                 self._holdings[uid] = evolve(held, written=False)
+
+    def rest(self, uid: str, until: float) -> float:
+        """The node is not to be seen any more; returns when others may get its ranges: then, or
+        what was said before. 0.0 for those that no node can use yet."""
+        with self._lock:
+            held = self._holdings.get(uid)
+            if held is None or not held.written or not held.counts:
+                return 0.0
+            if held.free_from is None:
+                self._holdings[uid] = held = evolve(held, free_from=until)
+            return held.free_from or 0.0
 
     def release(self, uid: str) -> bool:
         """The node is proved gone: its ranges are free again. False when it had none."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from controllers.runtime.metrics import FINE_BUCKETS, Metrics, exponential_buckets, watch_waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sized
 
     from kubernetes.client.models.v1_node import V1Node
 
@@ -26,6 +26,7 @@ class NodeIPAMMetrics:
 
     def __init__(self, metrics: Metrics, lister: Lister[V1Node], waits: Callable[[V1Node], bool], clock: Clock) -> None:
         self._clock = clock
+        self._metrics = metrics
         self._allocations = metrics.counter(
             "node_ipam_controller_cidrset_cidrs_allocations_total", "Pod CIDRs that were taken.", _CLUSTER
         )
@@ -64,11 +65,20 @@ class NodeIPAMMetrics:
         watch_waiting(
             metrics,
             ("node_ipam_controller_nodes_without_cidrs", "Nodes that wait for their pod CIDRs."),
-            ("node_ipam_controller_oldest_node_without_cidrs_age_seconds", "Age of the oldest of them; 0 without one."),
+            (
+                "node_ipam_controller_oldest_node_without_cidrs_age_seconds",
+                "Seconds that the first of them has waited; 0 without one.",
+            ),
             lister.list,
             waits,
             clock,
         )
+
+    def lacking_family(self, nodes: Callable[[], Sized]) -> None:
+        """Who has ranges of one family, in a cluster of two."""
+        self._metrics.gauge(
+            "node_ipam_controller_nodes_without_family", "Nodes whose pod CIDRs lack a family that the cluster has."
+        ).set_function(lambda: len(nodes()))
 
     def pool(self, pool: CIDRSet) -> None:
         """A cluster CIDR is there."""

@@ -20,23 +20,18 @@ if TYPE_CHECKING:
 START: Final = "*"
 WAITING: Final = 10
 """Priority of a node that lacks ranges, above those that only have to be known."""
-PAUSE: Final = 10.0
-"""Seconds after a Node's deletion until its ranges can go to others: it may be created anew with
-them, as cloud-node-lifecycle-controller does, and then no quorum read must fall in between. Where
-the cloud chooses, ranges are not kept, and it may give them to another machine at once."""
 
 
 class NodeTriggers:
     """The informer's handler. Called from the informer's thread.
 
     `on_lacking` is called with each node that came without ranges: when its key is worked on, it
-    may have some already. `pause`: seconds for which a deleted Node's ranges rest.
+    may have some already.
     """
 
-    def __init__(self, queue: WorkQueue[str], on_lacking: Callable[[V1Node], object], *, pause: float) -> None:
+    def __init__(self, queue: WorkQueue[str], on_lacking: Callable[[V1Node], object]) -> None:
         self._queue = queue
         self._on_lacking = on_lacking
-        self._pause = pause
 
     def on_add(self, node: V1Node, initial: bool) -> None:
         self._add(node)
@@ -47,8 +42,7 @@ class NodeTriggers:
             self._add(new)
 
     def on_delete(self, node: V1Node) -> None:
-        # Others may wait for its ranges.
-        self._queue.add_after(key_of(node), self._pause if pod_cidrs_of(node) else 0.0, WAITING)
+        self._queue.add(key_of(node), WAITING)  # others may wait for its ranges
 
     def _add(self, node: V1Node) -> None:
         lacking = not pod_cidrs_of(node)

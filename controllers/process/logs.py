@@ -132,7 +132,7 @@ class _Handler(logging.Handler):
 
     def last_words(self, texts: Sequence[str]) -> tuple[int, bytes]:
         """See the function of this name."""
-        before = self._writer.waiting() if self._writer is not None else ""
+        before = self._writer.take() if self._writer is not None else ""
         lines = [self._line(logging.ERROR, "%s", text) for text in texts]
         text = "".join([before, *lines])
         return self._stream.fileno() if self._writer is not None else 2, text.encode(errors="replace")
@@ -169,6 +169,15 @@ def setup(
     _handler = _Handler(stream if stream is not None else sys.stderr, formatter, verbosity)
     _take(_handler)
     return _handler
+
+
+def set_verbosity(verbosity: int) -> bool:
+    """Log at this verbosity from now on; False in a program with a log of its own. Thread-safe."""
+    if _handler is None:
+        return False
+    _handler.verbosity = verbosity
+    _take(_handler)
+    return True
 
 
 def keep(whose: str) -> None:

@@ -6,11 +6,11 @@ the process when it is lost."""
 
 from __future__ import annotations
 
+import os
 import threading
-import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import IO, Final
 
 MOST_CHARACTERS: Final = 4_000_000
@@ -29,71 +29,97 @@ class LineWriter:
         self._stream = stream
         self._lost_line = lost
         self._most = most
-        self._news = threading.Condition(threading.Lock())
-        self._lines: deque[str] = deque()
-        self._characters = 0
-        self._writing = 0
+        # Lines, and what is to be set once those before it are written. Whoever logs takes no lock:
+        # a finalizer that logs runs in the middle of any step, in the same thread.
+        self._queue: SimpleQueue[str | threading.Event] = SimpleQueue()
+        self._characters = 0  # about: it and the next are changed without a lock
         self._lost = 0
-        self._idle = False
-        self._flushing = 0  # threads that wait for the end of all lines
-        self._thread: threading.Thread | None = None
+        self._hurry = threading.Event()  # ends a pause
+        self._process = 0  # the one that the thread belongs to
+        self._starting = threading.Lock()  # never waited for
 
     def write(self, line: str) -> None:
         """Have this line written, or count it where too many wait."""
-        with self._news:
-            if self._characters + len(line) > self._most:
-                self._lost += 1
-                return
-            self._lines.append(line)
-            self._characters += len(line)
-            if self._thread is None or not self._thread.is_alive():  # the first line, also of a forked process
-                thread = threading.Thread(target=self._run, name="log", daemon=True)
-                with suppress(RuntimeError):  # the system has no thread left: the next line tries again
-                    thread.start()
-                    self._thread = thread
-            if self._idle:
-                self._idle = False
-                self._news.notify_all()
+        length = len(line)
+        if self._characters + length > self._most:
+            self._lost += 1
+            return
+        self._characters += length
+        self._queue.put(line)
+        if self._process != os.getpid():  # the first line, also of a forked process
+            self._start()
 
     def flush(self, seconds: float) -> bool:
         """Wait until all lines are written; False when that takes longer."""
-        until = time.monotonic() + seconds
-        with self._news:
-            self._flushing += 1
-            self._news.notify_all()
-            try:
-                return self._news.wait_for(lambda: not self._lines and not self._writing, until - time.monotonic())
-            finally:
-                self._flushing -= 1
+        if self._process != os.getpid():
+            if self._queue.empty():
+                return True
+            self._start()
+        written = threading.Event()
+        self._queue.put(written)
+        self._hurry.set()
+        return written.wait(seconds)
 
-    def waiting(self) -> str:
-        """What is not written yet, as far as that is known without waiting."""
-        if not self._news.acquire(timeout=0.01):
-            return ""
+    def take(self) -> str:
+        """What is not written yet, for the caller to write; a flush that waits goes on."""
+        lines = []
+        with suppress(Empty):
+            while True:
+                item = self._queue.get_nowait()
+                if isinstance(item, str):
+                    lines.append(item)
+                else:
+                    item.set()
+        return "".join(lines)
+
+    def _start(self) -> None:
+        if not self._starting.acquire(blocking=False):
+            return  # by another thread, or by this one, in which a finalizer logs
         try:
-            return "".join(self._lines)
+            if self._process != os.getpid():
+                with suppress(RuntimeError):  # the system has no thread left: the next line tries again
+                    threading.Thread(target=self._run, name="log", daemon=True).start()
+                    self._process = os.getpid()
         finally:
-            self._news.release()
+            self._starting.release()
 
     def _run(self) -> None:
-        pause = 0.0
-        while True:
-            with self._news:
-                self._writing = 0
-                self._news.notify_all()
-                self._news.wait_for(lambda: self._flushing > 0 or len(self._lines) >= _AT_ONCE, pause)
-                self._idle = not self._lines
-                self._news.wait_for(lambda: bool(self._lines))
-                pause = _PAUSE
-                some = [self._lines.popleft() for _ in range(min(_AT_ONCE, len(self._lines)))]
-                self._characters -= sum(map(len, some))
-                self._writing = len(some)
-            self._put("".join(some))
-            with self._news:  # looked at with the lock held: else the line comes before what was kept
-                lost = 0 if self._lines else self._lost
-                self._lost -= lost
-            if lost:
-                self._put(self._lost_line(lost))
+        try:
+            while True:
+                self._write_some()
+        finally:
+            self._process = 0
+
+    def _write_some(self) -> None:
+        lines, written = self._next()
+        text = "".join(lines)
+        if text:
+            self._put(text)
+        self._characters -= len(text)
+        lost = self._lost
+        if lost and self._queue.empty():  # in this order: what was kept before them is written
+            self._lost -= lost
+            self._put(self._lost_line(lost))
+        if written is not None:
+            written.set()
+        elif self._queue.empty():
+            self._characters = 0  # so that what two threads counted at once does not add up
+            self._hurry.wait(_PAUSE)
+        self._hurry.clear()
+
+    def _next(self) -> tuple[list[str], threading.Event | None]:
+        """The lines for one write, and who waits for them. Waits until there is something."""
+        lines: list[str] = []
+        item = self._queue.get()
+        with suppress(Empty):
+            while isinstance(item, str):
+                lines.append(item)
+                if len(lines) == _AT_ONCE:
+                    break
+                item = self._queue.get_nowait()
+            else:
+                return lines, item
+        return lines, None
 
     def _put(self, text: str) -> None:
         try:

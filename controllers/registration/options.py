@@ -120,7 +120,6 @@ class LeaderElectionOptions:
         "leader-elect-resource-lock",
         "generic",
         "Kind of the object that is used as the lock. Only leases are supported, as in Go.",
-        check=one_of("leases"),
         configz="Generic.LeaderElection.resourceLock",
     )
     resource_name: str = option(
@@ -261,8 +260,7 @@ class ManagerOptions:
         "kube-api-content-type",
         "generic",
         "How the API server is asked for what is large and comes often: lists and watches of nodes, services and "
-        "persistent volumes; and how new nodes are written. application/json: as everything else. Whatever the server "
-        "answers is read.",
+        "persistent volumes. application/json: as everything else. Whatever the server answers is read.",
         check=one_of("application/json", "application/vnd.kubernetes.protobuf"),
         configz="Generic.ClientConnection.contentType",
     )
@@ -271,9 +269,8 @@ class ManagerOptions:
         FLOAT,
         "kube-api-qps",
         "generic",
-        "Limit of requests to the API server per second. 0: no limit; the server's 429 and Retry-After are obeyed"
-        " (Go's default of 20 makes large clusters slow).",
-        check=no_limit_at_zero,
+        "Limit of requests to the API server per second. 0 or less: no limit; the server's 429 and Retry-After are "
+        "obeyed (Go's default of 20 makes large clusters slow).",
         configz="Generic.ClientConnection.qps",
     )
     kube_api_burst: int = option(
@@ -336,6 +333,14 @@ class ManagerOptions:
         configz="Generic.ClientConnection.kubeconfig",
     )
     master: str = option("", URL, "master", "misc", "URL of the API server; overrides the kubeconfig's.", check=_master)
+    allow_credentials_over_http: bool = option(
+        False,
+        BOOL,
+        "allow-credentials-over-http",
+        "misc",
+        "Send the kubeconfig's token or password to an API server at http:// on another machine, too. Anyone on the "
+        "way can read and use it. Off: it goes over plain HTTP to this machine alone.",
+    )
     logging_format: str = option(
         "text",
         STRING,

@@ -17,14 +17,16 @@ from __future__ import annotations
 import enum
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from attrs import field, frozen
 
-from cloudprovider.helpers.ips import IPNetwork, parse_network
+from cloudprovider.helpers.ips import IPAddress, IPNetwork, parse_ip, parse_network
 from cloudprovider.helpers.objects import pod_cidrs_of
+from controllers.options.podnetwork import is_inside
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -54,6 +56,22 @@ class Entry:
     since: float = field(default=-math.inf, eq=False)
     """When the first of the listings began that have shown it without a break."""
 
+    @property
+    def identity(self) -> tuple[str, str, bool]:
+        """Which of the routes to its destination it is."""
+        return self.route.name, self.route.target_node, self.route.blackhole
+
+
+@frozen
+class Held:
+    """The node that had the last route to a pod CIDR of its own, and what we know of the route."""
+
+    name: str
+    made_for: frozenset[IPAddress] = frozenset()
+    """The node's addresses when the route was made, or first seen."""
+    remade_for: str = ""
+    """What was wrong with it when it was last deleted to be made again, as `why_outdated` says."""
+
 
 @frozen
 class Scope:
@@ -67,8 +85,9 @@ class Scope:
     """The same for routes deleted by their size alone: 24 and 64 where the flags say nothing."""
     known: Container[str]
     """The names of nodes seen by this process."""
-    own: Container[tuple[IPNetwork, str]] = ()
-    """Pod CIDRs of no such size, with the node that has or had them while this process ran."""
+    own: Container[IPNetwork] = ()
+    """Destinations of other sizes that are nodes' all the same: a node has or had them as pod CIDR
+    while this process ran, and not only its kubelet says so. See `planning.py`."""
     contested: Container[tuple[IPNetwork, str]] = ()
     """Destinations and targets of routes that we deleted of late: one that is back has another
     maker, or the provider names our node in another way. Either way it stays, for deleting it again
@@ -76,7 +95,7 @@ class Scope:
 
     def inside(self, net: IPNetwork) -> bool:
         """Whether all of it lies in one of the cluster CIDRs."""
-        return any(_within(net, cluster) for cluster in self.cluster_cidrs)
+        return is_inside(net, self.cluster_cidrs)
 
     def has_pod_cidr_size(self, net: IPNetwork) -> bool:
         """Whether it could be a node's pod CIDR: inside, and of that size; or not all there is."""
@@ -103,18 +122,28 @@ class Scope:
         return ""
 
     def removable(self, net: IPNetwork, route: Route) -> bool:
-        """Whether we may delete it, should nothing need it. What cannot be a node's name was no
-        node.
+        """Whether we may delete it, should nothing need it."""
+        return not self.why_kept(net, route)
 
-        Where the size says nothing, because it is not the flags' or there are none, only the node
-        that had this pod CIDR, or the provider's word, shows that the route was made for a node."""
-        if route.owned is False or not self.inside(net) or (net, route.target_node) in self.contested:
-            return False
-        if net.prefixlen != self.usual_sizes.get(net.version) and not (
-            route.owned is True and self.has_pod_cidr_size(net)
-        ):
-            return not route.blackhole and (net, route.target_node) in self.own
-        return route.blackhole or could_be_node(route.target_node)
+    def why_kept(self, net: IPNetwork, route: Route) -> str:
+        """Why we may not delete it, for people; "" if we may."""
+        if route.owned is False:
+            return "another program made it, the provider says"
+        if not self.inside(net):
+            return "outside --cluster-cidr"
+        if (net, route.target_node) in self.contested:
+            return "it came back after it was deleted"
+        if not (route.blackhole or could_be_node(route.target_node)):
+            return "what it leads to cannot be a node"
+        if net in self.own or net.prefixlen == self.usual_sizes.get(net.version):
+            return ""
+        # Where the size says nothing, only the provider's word shows that it was made for a node.
+        if route.owned is True and self.has_pod_cidr_size(net):
+            return ""
+        usual = self.usual_sizes.get(net.version)
+        of_nodes = f"the size of nodes' ranges, /{usual}" if usual else "a size that is known to be nodes'"
+        given = net.version in self.mask_sizes
+        return f"not of {of_nodes}{'' if given else f' (--node-cidr-mask-size-ipv{net.version} is not given)'}"
 
     def proven(self, route: Route) -> bool:
         """Whether more than its destination says that it was made for this cluster."""
@@ -134,9 +163,12 @@ class Step:
     """Another node with the same or an overlapping pod CIDR, which had its route first."""
     refused: str = ""
     """Why no route is made, for people."""
+    outdated: str = ""
+    """What is wrong with the node's own route, for people: it is made again, or where neither
+    `delete` nor `create` says so, kept."""
 
     def __bool__(self) -> bool:
-        return bool(self.delete or self.create or self.rival or self.refused)
+        return bool(self.delete or self.create or self.rival or self.refused or self.outdated)
 
 
 def step(
@@ -147,18 +179,16 @@ def step(
     entries: Sequence[Entry],
     scope: Scope,
     *,
-    addresses_count: bool,
     claimed_by: Callable[[str], bool],
-    holder: str = "",
+    held: Held | None = None,
     overlapping: Callable[[], Iterable[str]] = tuple,
     kept_for_now: str = "",
     long_since: float = math.inf,
 ) -> Step:
     """What is to be done for the node `name` at `net`, which is its pod CIDR `cidr`, or not: "".
 
-    `addresses_count`: whether a change of addresses since our own creation matters (as far as is
-    known). `claimed_by(other)`: whether that node, as it is cached, has `net` as pod CIDR.
-    `holder`: the node that had the last route to `net`, while it had it as pod CIDR.
+    `claimed_by(other)`: whether that node, as it is cached, has `net` as pod CIDR.
+    `held`: about the node that had the last route to `net`, while it had it as pod CIDR.
     `overlapping()`: the nodes with routes to pod CIDRs of theirs that overlap with `net`.
     `kept_for_now`: why a blackhole is not replaced now; "" if it may be. `long_since`: a route that
     no node claims and whose destination alone says that it is ours goes only if it has been listed
@@ -170,18 +200,24 @@ def step(
     if not cidr or node is None:
         unwanted = [entry for entry in mine if is_leftover(net, entry, scope, long_since)]
         return Step(net, delete=(*blackholes, *unwanted))
-    current = node_addresses(node)
+    holder = held.name if held is not None else ""
     # Of another size than the flags say: what was made earlier, before the size was changed, is
     # kept in order.
     objection = "" if name == holder and scope.inside(net) else scope.objection(net, name)
-    may_replace = not objection
-    outdated = [
-        entry
-        for entry in mine
-        if may_replace and entry.route.owned is not False and _is_outdated(entry, current, addresses_count)
-    ]
-    if len(mine) > len(outdated):
-        return Step(net, cidr, tuple(blackholes))
+    own = held if name == holder else None
+    former: list[Entry] = []
+    why = told = ""
+    for entry in mine:
+        if objection or entry.route.owned is False:
+            continue
+        wrong = why_outdated(entry, net, node, own)
+        if entry.state is State.DOUBTFUL or (wrong and (own is None or wrong != own.remade_for)):
+            former.append(entry)
+            why = why or wrong
+        else:  # not twice in a row for one reason: the cloud would go on listing it so
+            told = told or wrong
+    if len(mine) > len(former):
+        return Step(net, cidr, tuple(blackholes), outdated=told)
     if objection:
         return Step(net, cidr, refused=objection)
     others = [entry for entry in alive if entry.route.target_node not in ("", name)]
@@ -192,7 +228,7 @@ def step(
     if blackholes and kept_for_now:
         return Step(net, cidr, refused=kept_for_now)
     stale = [entry for entry in others if scope.removable(net, entry.route)]
-    return Step(net, cidr, (*blackholes, *outdated, *stale), create=True)
+    return Step(net, cidr, (*blackholes, *former, *stale), create=True, outdated=why)
 
 
 def is_leftover(net: IPNetwork, entry: Entry, scope: Scope, long_since: float) -> bool:
@@ -233,6 +269,15 @@ def network(text: str) -> IPNetwork:
 _NETWORKS: Final[WeakValueDictionary[str, IPNetwork]] = WeakValueDictionary()
 
 
+def common_sizes(claims: Iterable[Iterable[IPNetwork]]) -> dict[int, int]:
+    """Prefix length by IP version that more than half of the nodes' pod CIDRs have, as given."""
+    counts = Counter((net.version, net.prefixlen) for nets in claims for net in nets)
+    of_version: Counter[int] = Counter()
+    for (version, _), count in counts.items():
+        of_version[version] += count
+    return {version: size for (version, size), count in counts.items() if 2 * count > of_version[version]}
+
+
 def could_be_node(name: str) -> bool:
     """Whether a Node could have this name."""
     return _NODE_NAME.fullmatch(name) is not None
@@ -243,26 +288,32 @@ def node_addresses(node: V1Node) -> tuple[V1NodeAddress, ...]:
     return tuple((node.status.addresses if node.status else None) or ())
 
 
-def same_addresses(one: Iterable[V1NodeAddress], other: Iterable[V1NodeAddress]) -> bool:
-    """Whether both hold the same addresses, in any order."""
-    return _comparable(one) == _comparable(other)
+def why_outdated(entry: Entry, net: IPNetwork, node: V1Node, held: Held | None) -> str:
+    """Why a node's own route leads elsewhere than to the node, for people; "" as far as is known.
+
+    What is compared are IP addresses alone. A cloud's route has one next hop, so the node has
+    others, too; and of a node that has none at all nothing is known."""
+    current = _ips(node_addresses(node))
+    listed = entry.route.target_node_addresses if entry.route.enable_node_addresses else ()
+    leads = _ips(listed) if entry.state is not State.CREATED else frozenset()
+    wrong = (leads or (held.made_for if held is not None else frozenset())) - current
+    if not (current and wrong):
+        return ""
+    return f"it leads to {_joined(wrong)}, and the node's addresses are {_joined(current)}"
 
 
-def _is_outdated(entry: Entry, current: Sequence[V1NodeAddress], addresses_count: bool) -> bool:
-    if entry.state is State.DOUBTFUL:
-        return True
-    relevant = addresses_count if entry.state is State.CREATED else entry.route.enable_node_addresses
-    return relevant and not same_addresses(entry.route.target_node_addresses, current)
+def next_hops(net: IPNetwork, node: V1Node) -> frozenset[IPAddress]:
+    """The addresses of a node that its route to this pod CIDR may lead to, where the cloud does not
+    list them."""
+    internal = _ips(address for address in node_addresses(node) if address.type == "InternalIP")
+    return frozenset(ip for ip in internal if ip.version == net.version)
 
 
-def _comparable(addresses: Iterable[V1NodeAddress]) -> list[tuple[str, str]]:
-    return sorted((str(address.type), str(address.address)) for address in addresses)
+def _ips(addresses: Iterable[V1NodeAddress]) -> frozenset[IPAddress]:
+    """Names of hosts are left out: a route has none, and a node's own name may be one."""
+    found = (parse_ip(str(address.address)) for address in addresses if str(address.type).endswith("IP"))
+    return frozenset(ip for ip in found if ip is not None)
 
 
-def _within(net: IPNetwork, cluster: IPNetwork) -> bool:
-    return (
-        net.version == cluster.version
-        and net.prefixlen >= cluster.prefixlen
-        and int(net.network_address) >> (net.max_prefixlen - cluster.prefixlen)
-        == int(cluster.network_address) >> (net.max_prefixlen - cluster.prefixlen)
-    )
+def _joined(addresses: Iterable[IPAddress]) -> str:
+    return ", ".join(sorted(map(str, addresses)))

@@ -52,6 +52,7 @@ class RouteListing:
         self._again = False  # `refresh` was called since the last listing began
         self._trigger = PERIODIC
         self._left_alone: frozenset[str] = frozenset()
+        self._advice = ""
         self.refused = ""
         """What is wrong with the provider's last listing; "" when nothing is. While there is
         something, nothing is created or deleted beside it: it may be any node's route."""
@@ -87,6 +88,9 @@ class RouteListing:
             if not self._queue.num_requeues(key):  # else it comes by itself, after its back-off
                 self._queue.add(key, priority)
         self._report_left_alone(found.left_alone)
+        if found.advice and found.advice != self._advice:
+            log.warning("%s", found.advice)
+        self._advice = found.advice
         if not found.keys:
             self._metrics.count("noop", trigger)
         pause = min(self._interval, self._period) if again else self._period

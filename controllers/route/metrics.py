@@ -27,7 +27,8 @@ class RouteMetrics:
         )
         self.left_alone = metrics.gauge(
             "route_controller_routes_left_alone",
-            "Listed routes inside the cluster CIDRs that lead to no node of the cluster and stay, for now or for good.",
+            "Listed routes inside the cluster CIDRs that lead to no node of the cluster and stay, for "
+            "now or for good. The log says why: --node-cidr-mask-size is not given, for example.",
         )
         self._periodic: set[str] = set()  # keys that the last periodic listings queued
         self._changed: set[str] = set()  # keys whose work under way has changed the cloud

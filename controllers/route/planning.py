@@ -6,15 +6,16 @@ From the cached nodes, the table of routes and what this process remembers of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.route import changes
-from controllers.route.changes import Entry, Scope, Step, valid_pod_cidrs
+from controllers.route.changes import Entry, Held, Scope, State, Step, valid_pod_cidrs
 from controllers.route.condition import CREATED, status_of
 from controllers.route.table import Holders, RouteTable
 from controllers.route.triggers import BLACKHOLE, NODE
@@ -57,50 +58,54 @@ class Comparison:
     """For people: routes that lead to no node, or that we would not make for theirs, and stay."""
     waits: bool = False
     """Whether some of them go if a later comparison still finds them."""
+    advice: str = ""
+    """For people: a flag that is missing."""
 
 
 def compare(
-    nodes: Mapping[str, V1Node],
+    claims: Mapping[str, Collection[IPNetwork]],
     routes: Iterable[tuple[IPNetwork, Entry]],
     scope: Scope,
     long_since: float,
-    needs_work: Callable[[str, V1Node], bool],
+    needs_work: Callable[[str], bool],
 ) -> Comparison:
-    """Who needs something, and what is left alone. Pure. `long_since`: see `changes.step`."""
-    claims = {name: valid_pod_cidrs(node) for name, node in nodes.items()}
+    """Who needs something, and what is left alone. Pure. `claims`: the pod CIDRs by node;
+    `long_since`: see `changes.step`."""
     claimed = {net for nets in claims.values() for net in nets}
-    keys: dict[str, int] = {}
-    for name, node in nodes.items():
-        if needs_work(name, node):
-            keys[name] = NODE
+    keys = {name: NODE for name in claims if needs_work(name)}
     left_alone = []
     waits = False
     for net, entry in routes:
-        target, leftover = entry.route.target_node, changes.is_leftover(net, entry, scope, long_since)
-        removable = scope.removable(net, entry.route)
-        if entry.route.blackhole:
-            if leftover and net not in claimed:
-                keys[f"{BLACKHOLE}{net}"] = 0
-            waits = waits or (removable and not leftover and net not in claimed)
-        elif target not in nodes:
-            if leftover:
+        route, target = entry.route, entry.route.target_node
+        why = scope.why_kept(net, route)
+        if not route.blackhole and net in claims.get(target, ()):
+            if not scope.has_pod_cidr_size(net):
+                why = "not of the size that the flags say" if scope.inside(net) else "outside --cluster-cidr"
+                left_alone.append(_shown(net, entry, f"its node's pod CIDR, {why}"))
+        elif changes.is_leftover(net, entry, scope, long_since):
+            if not route.blackhole:
                 keys.setdefault(target, 0)
-            elif removable:
-                waits = True
-                left_alone.append(_shown(net, entry, "deleted if the next comparison still finds it"))
-            elif scope.inside(net):
-                left_alone.append(_shown(net, entry))
-            elif entry.route.owned is not False and changes.could_be_node(target):
-                left_alone.append(_shown(net, entry, "outside --cluster-cidr"))
-        elif net in claims[target] and not scope.has_pod_cidr_size(net):
-            why = "not of the size that the flags say" if scope.inside(net) else "outside --cluster-cidr"
-            left_alone.append(_shown(net, entry, f"its node's pod CIDR, {why}"))
+            elif net not in claimed:  # else that node's key removes it
+                keys[f"{BLACKHOLE}{net}"] = 0
+        elif not why:
+            waits = True
+            left_alone.append(_shown(net, entry, "deleted if the next comparison still finds it"))
+        elif scope.inside(net) or _was_ours(entry, claims):
+            left_alone.append(_shown(net, entry, why))
     return Comparison(keys, tuple(left_alone), waits)
 
 
-def _shown(net: IPNetwork, entry: Entry, *more: str) -> str:
-    parts = (f"{net} to {entry.route.target_node or 'no node'}", *more)
-    return f"{entry.route.name or '(no name)'} ({', '.join(parts)})"
+def _was_ours(entry: Entry, nodes: Container[str]) -> bool:
+    """Whether an earlier version may have made it for whatever a Node said: such lie outside."""
+    route = entry.route
+    if route.blackhole or route.owned is False or route.target_node in nodes:
+        return False
+    return changes.could_be_node(route.target_node)
+
+
+def _shown(net: IPNetwork, entry: Entry, why: str) -> str:
+    target = "nowhere (a blackhole)" if entry.route.blackhole else entry.route.target_node or "no node"
+    return f"{entry.route.name or '(no name)'} ({net} to {target}, {why})"
 
 
 def _ready_since(node: V1Node) -> str:
@@ -118,8 +123,10 @@ class Planner:
         self._clock = clock
         self._period = options.route_reconciliation_period
         self._known: dict[str, str] = {}  # UID by name
-        self._own: set[tuple[IPNetwork, str]] = set()
+        self._own: set[IPNetwork] = set()
+        self._common: Mapping[int, int] = {}
         self._contested: dict[tuple[IPNetwork, str], float] = {}
+        self._lock = threading.Lock()  # a holder is changed by its node's key and by each listing
         self._holders = Holders()
         self._revivals: dict[IPNetwork, _Revival] = {}
         sizes, usual = options.mask_sizes(), options.usual_sizes()
@@ -127,7 +134,6 @@ class Planner:
 
     def step(self, net: IPNetwork, cidr: str, name: str, node: V1Node | None) -> Step:
         """What is to be done for the node `name` at `net`; see `changes.step`."""
-
         return changes.step(
             net,
             cidr,
@@ -135,9 +141,8 @@ class Planner:
             node,
             self.table.at(net),
             self._scope,
-            addresses_count=self.table.addresses_count,
             claimed_by=lambda other: self._claims(other, net),
-            holder=self._holders.get(net),
+            held=self._holders.get(net),
             overlapping=lambda: self._overlapping(net),
             kept_for_now=self._kept_for_now(net, node),
             long_since=self._long_since(),
@@ -149,36 +154,79 @@ class Planner:
 
     def _overlapping(self, net: IPNetwork) -> Iterator[str]:
         """The nodes with routes to other pod CIDRs of theirs that overlap with this one."""
-        return (name for other, name in self._holders.overlapping(net) if self._claims(name, other))
+        return (held.name for other, held in self._holders.overlapping(net) if self._claims(held.name, other))
 
     def compare(self) -> Comparison:
         """Compare all cached nodes with all listed routes."""
         nodes = {key_of(node): node for node in self.lister.list()}
+        claims = {name: valid_pod_cidrs(node) for name, node in nodes.items()}
+        self._common = changes.common_sizes(claims.values())
         for name, node in nodes.items():
             self.note_node(name, node)
-        self._forget(nodes)
+        self._forget(claims)
         routes = self.table.all()
         for net, entry in routes:
-            known = entry.route.blackhole or self._holders.get(net)
-            if not known and self._claims(entry.route.target_node, net):
-                self._holders.put(net, entry.route.target_node)
-        return compare(nodes, routes, self._scope, self._long_since(), self._needs_work)
+            target = entry.route.target_node
+            if not entry.route.blackhole and net in claims.get(target, ()):
+                self._listed(net, entry, nodes[target])
+        found = compare(claims, routes, self._scope, self._long_since(), lambda name: self._needs_work(nodes[name]))
+        return evolve(found, advice=self._advice())
 
-    def _forget(self, nodes: Mapping[str, V1Node]) -> None:
+    def _advice(self) -> str:
+        usual = self._scope.usual_sizes
+        odd = [pair for pair in sorted(self._common.items()) if usual.get(pair[0], pair[1]) != pair[1]]
+        if not odd:
+            return ""
+        sizes = " and ".join(f"/{size}" for _, size in odd)
+        flags = " ".join(f"--node-cidr-mask-size-ipv{version}={size}" for version, size in odd)
+        return (
+            f"most nodes have pod CIDRs of the size {sizes}, and the flags do not say so: a route of "
+            "that size to a node that is gone stays if no node had its range while this process ran "
+            "(route_controller_routes_left_alone counts them). Fix: give "
+            f"{flags}, as kube-controller-manager has it"
+        )
+
+    def _listed(self, net: IPNetwork, entry: Entry, node: V1Node) -> None:
+        """There is a route to this node, which has the range as pod CIDR."""
+        with self._lock:
+            held = self._holders.get(net)
+            if held is None or not self._claims(held.name, net):
+                held = Held(entry.route.target_node)
+            if held.name == entry.route.target_node:
+                if not held.made_for:
+                    held = evolve(held, made_for=changes.next_hops(net, node))
+                # A listing shows the route right: what was wrong is over.
+                fresh = held.remade_for and entry.state is State.LISTED
+                if fresh and not changes.why_outdated(entry, net, node, held):
+                    held = evolve(held, remade_for="")
+            self._hold(net, held)
+
+    def _hold(self, net: IPNetwork, held: Held) -> None:
+        self._holders.put(net, held)
+        # The only route there: more than a kubelet's word says that the destination is a node's.
+        others = (entry.route for entry in self.table.at(net) if entry.route.target_node != held.name)
+        if self._is_odd(net) and all(route.owned is False for route in others):
+            self._own.add(net)
+
+    def _is_odd(self, net: IPNetwork) -> bool:
+        """Whether the size alone does not say that it is a node's."""
+        return net.prefixlen != self._scope.usual_sizes.get(net.version) and self._scope.inside(net)
+
+    def _forget(self, claims: Mapping[str, Collection[IPNetwork]]) -> None:
         """Keep nothing about nodes that are gone and have no route."""
-        gone = self._known.keys() - nodes.keys() - set(self.table.targets())
-        for name in gone:
+        for name in self._known.keys() - claims.keys() - set(self.table.targets()):
             self._known.pop(name, None)
-        for pair in [pair for pair in list(self._own) if pair[1] in gone]:
-            self._own.discard(pair)
-        for net, name in self._holders.items():
-            if not self._claims(name, net):
+        claimed = {net for nets in claims.values() for net in nets}
+        for net in [net for net in list(self._own) if net not in claimed and not self.table.at(net)]:
+            self._own.discard(net)
+        for net, held in self._holders.items():
+            if not self._claims(held.name, net):
                 self._holders.drop(net)
         for net in [net for net in list(self._revivals) if not self._holders.get(net)]:
             self._revivals.pop(net, None)
 
-    def _needs_work(self, name: str, node: V1Node) -> bool:
-        wanted = valid_pod_cidrs(node)
+    def _needs_work(self, node: V1Node) -> bool:
+        name, wanted = key_of(node), valid_pod_cidrs(node)
         if any(self.step(net, cidr, name, node) for net, cidr in wanted.items()):
             return True
         if wanted and status_of(node) != CREATED[0]:
@@ -193,18 +241,36 @@ class Planner:
         """Remember that there is such a node, with these pod CIDRs."""
         self._known.setdefault(name, uid_of(node))
         for net in valid_pod_cidrs(node):
-            if net.prefixlen != self._scope.usual_sizes.get(net.version) and self._scope.inside(net):
-                self._own.add((net, name))
+            # Its size is most nodes': one kubelet's word alone must not make other people's routes
+            # deletable.
+            if self._is_odd(net) and self._scope.has_pod_cidr_size(net) and self._common_size(net) == net.prefixlen:
+                self._own.add(net)
+
+    def _common_size(self, net: IPNetwork) -> int:
+        if net.version not in self._common:
+            self._common = changes.common_sizes(valid_pod_cidrs(node) for node in self.lister.list())
+        return self._common.get(net.version, -1)
 
     def take_recreated(self, name: str, node: V1Node) -> bool:
         """Whether another Node had this name before; logged once."""
         before, self._known[name] = self._known.get(name), uid_of(node)
         return before not in (None, uid_of(node))
 
-    def created(self, net: IPNetwork, target: str) -> None:
-        """We made this route."""
-        self._contested.pop((net, target), None)
-        self._holders.put(net, target)
+    def created(self, net: IPNetwork, name: str, node: V1Node) -> None:
+        """We made this node's route."""
+        self._contested.pop((net, name), None)
+        with self._lock:
+            before = self._holders.get(net)
+            remade_for = before.remade_for if before is not None and before.name == name else ""
+            self._hold(net, Held(name, changes.next_hops(net, node), remade_for))
+
+    def outdated(self, net: IPNetwork, name: str, why: str) -> None:
+        """We deleted this node's route to make it again."""
+        with self._lock:
+            held = self._holders.get(net)
+            if held is None or held.name != name:
+                held = Held(name)
+            self._holders.put(net, evolve(held, remade_for=why))
 
     def revived(self, net: IPNetwork, node: V1Node) -> None:
         """We replaced a blackhole by this node's route."""
@@ -221,6 +287,12 @@ class Planner:
             "it was made anew and leads nowhere again: the machine seems to be gone or stopped. It is made again when "
             f"the node becomes Ready, or after {seconds_text(last.attempts.left(now))}"
         )
+
+    def in_the_way(self, net: IPNetwork, name: str) -> str:
+        """The routes at a node's destination that are not its own and stay, for people."""
+        entries = [entry for entry in self.table.at(net) if entry.route.blackhole or entry.route.target_node != name]
+        kept = [(entry, self._scope.why_kept(net, entry.route)) for entry in entries]
+        return ", ".join(_shown(net, entry, why) for entry, why in kept if why)
 
     def deleted(self, net: IPNetwork, target: str) -> None:
         """We deleted this route: one that comes back, to what is no node, has another maker."""

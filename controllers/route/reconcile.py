@@ -118,7 +118,7 @@ class RouteReconciler:
                     errors.append(error)
                     if node is not None and net in wanted:
                         missing = True
-                        self._report(node, wanted[net], error)
+                        self._report(node, net, wanted[net], error)
         if node is not None and (missing or (not unsure and (wanted or had))):
             try:
                 self._condition.report(node, bool(wanted) and not missing)
@@ -149,6 +149,16 @@ class RouteReconciler:
         if step.refused:
             raise RouteRefused(step.refused)
         net = step.destination
+        if step.outdated and not step.create and node is not None:
+            self._recorder.event(
+                node,
+                "Warning",
+                "RouteOutdated",
+                f"The route to {step.cidr} is kept, although {step.outdated}: it was deleted and made "
+                "again for this, and the cloud lists it so again. The node's pods may not be "
+                "reachable. Fix: see where the cloud's route leads. If it is right, the provider lists "
+                "another address than it routes to",
+            )
         if step.delete and not self._listing.serves(key, step.delete):
             return False
         for entry in step.delete:
@@ -159,6 +169,8 @@ class RouteReconciler:
                     raise RouteConflict(f"it leads to node {owner}, which the API server still has with this pod CIDR")
                 continue  # our cache is behind; the node's event comes
             self._delete(net, entry, key)
+            if replaces_own:
+                self._planner.outdated(net, key, step.outdated)
         if step.create and node is not None:
             self._create(net, key, node)
             if any(entry.route.blackhole for entry in step.delete):
@@ -200,12 +212,15 @@ class RouteReconciler:
         self._table.writing(net)
         self._routes.create(self._cluster_name, uid_of(node), route, priority=PRIORITY_NEW)
         self._table.created(net, route)
-        self._planner.created(net, name)
+        self._planner.created(net, name, node)
         self._metrics.changed(name)
         log.info("created route: %s to node %s", net, name)
 
-    def _report(self, node: V1Node, cidr: str, error: Exception) -> None:
+    def _report(self, node: V1Node, net: IPNetwork, cidr: str, error: Exception) -> None:
         message = f"Could not create route {uid_of(node)} {cidr} for node {key_of(node)}: {error}"
+        kept = self._planner.in_the_way(net, key_of(node))
+        if kept:
+            message = f"{message}. In its place is a route that is left alone: {kept}"
         self._recorder.event(node, "Warning", "FailedToCreateRoute", message)
 
 

@@ -13,29 +13,13 @@ from typing import Any
 
 import attrs
 
-from controllers.options import BOOL, option
-from controllers.options.podnetwork import allocate_node_cidrs_option
+from controllers.options.podnetwork import ROUTE_CONTROLLER, RouteSwitches
 from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, event_rule, informers, planned
 from controllers.route.options import RouteOptions
 
 log = logging.getLogger(__name__)
 
 _PLANNED = 1.0  # seconds between two comparisons of all routes in a dry run
-
-
-@attrs.frozen(kw_only=True)
-class RouteSwitches:
-    """Whether the manager runs the controller."""
-
-    allocate_node_cidrs: bool = allocate_node_cidrs_option()
-    configure_cloud_routes: bool = option(
-        True,
-        BOOL,
-        "configure-cloud-routes",
-        "generic",
-        "Whether routes in the cloud are created for the pod CIDRs of --allocate-node-cidrs.",
-        configz="KubeCloudShared.ConfigureCloudRoutes",
-    )
 
 
 def _off(values: Mapping[str, Any]) -> str:
@@ -48,9 +32,9 @@ def _off(values: Mapping[str, Any]) -> str:
 
 def _construct(context: Context) -> Controller | None:
     switches = context.options.of(RouteSwitches)
-    if not (switches.allocate_node_cidrs and switches.configure_cloud_routes):
+    if not switches.on:
         log.info("node-route-controller is off: it needs --allocate-node-cidrs and --configure-cloud-routes")
-        if switches.configure_cloud_routes and context.options.of(RouteOptions).cluster_cidrs and context.cloud.routes:
+        if switches.configure_cloud_routes and switches.cluster_cidrs and context.cloud.routes:
             log.warning(
                 "no routes are made, although --cluster-cidr is given: new nodes get none. Go's manager makes them "
                 "without --allocate-node-cidrs too. Fix: give --allocate-node-cidrs (nodes may still get their pod "
@@ -71,13 +55,42 @@ def _construct(context: Context) -> Controller | None:
     return context.build(RouteController, RouteOptions, route_reconciliation_period=period)
 
 
+def _stand_in(context: Context, enabled: bool) -> Controller | None:
+    if not enabled:  # another manager may run the routes
+        return None
+    from controllers.route.off import RoutesOff
+
+    switches, provider = context.options.of(RouteSwitches), context.cloud.provider_name
+    # Only the operator's word says that nobody makes routes: another manager may make them for the
+    # same nodes, as where a Go manager was kept for them.
+    removes = not switches.configure_cloud_routes
+    if removes:
+        why = "--configure-cloud-routes=false"
+    elif context.cloud.routes is None:
+        why = f"provider {provider} offers no routes"
+    else:
+        why = "--allocate-node-cidrs is not given"
+    options = attrs.evolve(context.options.of(RouteOptions), drain_timeout=context.drain)
+    return RoutesOff(
+        context.clients,
+        context.informers,
+        context.cloud,
+        options,
+        context.metrics,
+        context.clock,
+        why=why,
+        removes=removes,
+    )
+
+
 ENTRY = ControllerEntry(
-    name="node-route-controller",
+    name=ROUTE_CONTROLLER,
     aliases=("route",),
     client="route-controller",
     construct=_construct,
     planned_calls=planned("controllers.route.planned:planned_calls"),
     off=_off,
+    stand_in=_stand_in,
     module="controllers.route.controller",
     informers=informers("NODES"),
     options=(RouteSwitches, RouteOptions),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from controllers.route.changes import Entry, State, destination
+from controllers.route.changes import Entry, Held, State, destination
 
 if TYPE_CHECKING:
     from cloudprovider import Route
@@ -36,7 +36,6 @@ class RouteTable:
         self.listed_at = -math.inf
         """When the last listing began."""
         self._taken_in = -math.inf
-        self._with_addresses: bool | None = None
         self.version = 0
         """How many listings there were; 0 means that nothing is known."""
 
@@ -68,16 +67,12 @@ class RouteTable:
         one."""
         return self._clock.monotonic() - self._taken_in
 
-    @property
-    def addresses_count(self) -> bool:
-        """Whether the provider compares target addresses, by its listings; True before one."""
-        return self._with_addresses is not False
-
     # ---- changing it
 
     def install(self, routes: Sequence[Route], started: float) -> None:
         """Take in a listing that was begun at `started`. What we wrote since then stays."""
         fresh: dict[IPNetwork, list[Entry]] = {}
+        kept: dict[IPNetwork, list[Entry]] = {}
         for route in routes:
             net = destination(route)
             if net is not None:
@@ -89,16 +84,13 @@ class RouteTable:
                     continue
                 fresh.pop(net, None)
                 if net in self._entries:
-                    fresh[net] = self._entries[net]
-            for net, entries in fresh.items():
-                fresh[net] = [self._grown(net, entry) for entry in entries]
-            self._entries = fresh
+                    kept[net] = self._entries[net]
+            grown = {net: [self._grown(net, entry) for entry in entries] for net, entries in fresh.items()}
+            self._entries = fresh = {**grown, **kept}
             self._targets = {}
             for net, entries in fresh.items():
                 for entry in entries:
                     self._index(net, entry)
-            if routes:
-                self._with_addresses = any(route.enable_node_addresses for route in routes)
             self.listed_at, self._taken_in = started, self._clock.monotonic()
             self.version += 1
 
@@ -143,13 +135,14 @@ class RouteTable:
     def _grown(self, net: IPNetwork, entry: Entry) -> Entry:
         """A listed route with the time since when listings have shown it."""
         for known in self._entries.get(net, ()):
-            if known.state is State.LISTED and _identity(known) == _identity(entry):
+            if known.state is State.LISTED and known.identity == entry.identity:
                 return evolve(entry, since=min(known.since, entry.since))
         return entry
 
     def _replace(self, net: IPNetwork, entry: Entry, by: Entry | None) -> None:
         with self._lock:
-            entries = [by if known is entry else known for known in self._entries.get(net, ())]
+            # By what the route is: a listing may have been taken in since `entry` was looked up.
+            entries = [by if known.identity == entry.identity else known for known in self._entries.get(net, ())]
             left = [known for known in entries if known is not None]
             if left:
                 self._entries[net] = left
@@ -167,35 +160,31 @@ class RouteTable:
             self._targets.setdefault(entry.route.target_node, set()).add(net)
 
 
-def _identity(entry: Entry) -> tuple[str, str, bool]:
-    return entry.route.name, entry.route.target_node, entry.route.blackhole
-
-
 class Holders:
-    """Node names by pod CIDR. May be read by many threads while one changes it."""
+    """Who holds each pod CIDR. May be read by many threads while one changes it."""
 
     def __init__(self) -> None:
         # By size: among nodes of one size an overlap is found by a few look-ups, however many they
         # are.
-        self._by_size: dict[tuple[int, int], dict[IPNetwork, str]] = {}
+        self._by_size: dict[tuple[int, int], dict[IPNetwork, Held]] = {}
 
-    def get(self, net: IPNetwork) -> str:
-        """The node, "" if there is none."""
-        return self._by_size.get((net.version, net.prefixlen), {}).get(net, "")
+    def get(self, net: IPNetwork) -> Held | None:
+        """The node, None if there is none."""
+        return self._by_size.get((net.version, net.prefixlen), {}).get(net)
 
-    def put(self, net: IPNetwork, name: str) -> None:
+    def put(self, net: IPNetwork, held: Held) -> None:
         """This node has the route now."""
-        self._by_size.setdefault((net.version, net.prefixlen), {})[net] = name
+        self._by_size.setdefault((net.version, net.prefixlen), {})[net] = held
 
     def drop(self, net: IPNetwork) -> None:
         """No node has it any more. May be called again."""
         self._by_size.get((net.version, net.prefixlen), {}).pop(net, None)
 
-    def items(self) -> list[tuple[IPNetwork, str]]:
+    def items(self) -> list[tuple[IPNetwork, Held]]:
         """All of them, as they are now."""
         return [pair for group in list(self._by_size.values()) for pair in list(group.items())]
 
-    def overlapping(self, net: IPNetwork) -> Iterator[tuple[IPNetwork, str]]:
+    def overlapping(self, net: IPNetwork) -> Iterator[tuple[IPNetwork, Held]]:
         """Those of wider and narrower ranges that overlap with this one."""
         for (version, size), group in list(self._by_size.items()):
             if version != net.version or size == net.prefixlen:
@@ -205,4 +194,4 @@ class Holders:
                 if wider in group:
                     yield wider, group[wider]
             else:
-                yield from ((other, name) for other, name in list(group.items()) if other.overlaps(net))
+                yield from ((other, held) for other, held in list(group.items()) if other.overlaps(net))

@@ -12,6 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from cloudprovider.helpers.objects import uid_of
 from controllers.runtime.clock import Clock
 
 FINE_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -144,25 +145,37 @@ def watch_waiting(
     waits: Callable[[Any], bool],
     clock: Clock,
 ) -> None:
-    """Add two gauges, each (name, documentation): of the objects that wait to be served, and of the
-    oldest's age in seconds.
+    """Add two gauges, each (name, documentation): of the objects that wait to be served, and for
+    how many seconds the first of them has waited.
 
     Computed when /metrics is read, so that nothing has to be kept up to date between. Histograms
     count what was served; what never is, shows here.
     """
     lock = threading.Lock()
-    seen_at, seen = float("-inf"), (0, 0.0)
+    since: dict[str, float] | None = None  # by UID, of those that waited at the last look
+    looked_at = clock.monotonic()
 
-    def look() -> tuple[int, float]:
-        nonlocal seen_at, seen
+    def look() -> Iterable[float]:
+        nonlocal looked_at, since
         with lock:
             now = clock.monotonic()
-            if now - seen_at >= 1.0:  # the two gauges are read at one scrape
-                created = [obj.metadata.creation_timestamp for obj in objects() if waits(obj)]
-                births = [stamp.timestamp() for stamp in created if stamp is not None]
-                seen = len(created), max(0.0, clock.time() - min(births)) if births else 0.0
-                seen_at = now
-            return seen
+            if since is None or now - looked_at >= 1.0:  # the two gauges are read at one scrape
+                before = since or {}
+                # It may begin to wait long after its creation: then it counts from this look.
+                since = {
+                    uid: before[uid] if uid in before else now - _age(obj, clock, now - looked_at)
+                    for obj in objects()
+                    if waits(obj) and (uid := uid_of(obj))
+                }
+                looked_at = now
+            return since.values()
 
-    metrics.gauge(*count).set_function(lambda: look()[0])
-    metrics.gauge(*oldest).set_function(lambda: look()[1])
+    metrics.gauge(*count).set_function(lambda: len(tuple(look())))
+    metrics.gauge(*oldest).set_function(lambda: clock.monotonic() - min(look(), default=clock.monotonic()))
+
+
+def _age(obj: Any, clock: Clock, most: float) -> float:
+    """Seconds since the object's creation; 0.0 where those are more than `most`."""
+    created = obj.metadata.creation_timestamp
+    age = clock.time() - created.timestamp() if created is not None else 0.0
+    return age if 0.0 <= age <= most else 0.0

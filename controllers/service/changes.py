@@ -14,11 +14,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
+from kubernetes.client.models.v1_service_status import V1ServiceStatus
 
 from cloudprovider.helpers import (
     annotations_of,
@@ -44,8 +45,15 @@ _SPEC: Final = (
     "allocate_load_balancer_node_ports",
 )  # fmt: skip
 """The fields of the spec that load balancers depend on: those of Go's needsUpdate."""
-_NOTE: Final = re.compile(r"v2 uid=([!-~]{1,100}) spec=([0-9a-f]{16}|none) nodes=([0-9a-f]{16}|none)")
+_NOTE: Final = re.compile(
+    r"v2 uid=([!-~]{1,100}) spec=([0-9a-f]{16}|none) nodes=([0-9a-f]{16}|none)(?: annotations=(\[.*\]))?"
+)
 _NOTHING: Final = "none"
+_MOST_MARKS: Final = 2000  # characters; a provider whose names depend on more is not helped
+_OF_NO_PROVIDER: Final = frozenset({APPLIED, "kubectl.kubernetes.io/last-applied-configuration"})
+
+Marks: TypeAlias = "tuple[Mapping[str, str], ...]"
+"""Annotations that tell load balancers of one Service apart, by load balancer."""
 
 
 class Ownership(Enum):
@@ -68,6 +76,10 @@ class Scope:
     """The provider's word for how it builds."""
 
 
+def _worth_noting(marks: Marks) -> Marks:
+    return marks if any(marks) and len(_compact(marks)) <= _MOST_MARKS else ()
+
+
 @frozen
 class Note:
     """What the annotation says."""
@@ -78,9 +90,13 @@ class Note:
     """Fingerprint that the cloud confirmed; "none" while it is asked to build."""
     nodes: str = _NOTHING
     """Digest of the targets that the cloud confirmed."""
+    marks: Marks = field(default=(), converter=_worth_noting)
+    """With which annotations the cloud may have built one, the present ones last; only those that
+    the load balancer's name depends on. Empty: none of them, or an older note."""
 
     def __str__(self) -> str:
-        return f"v2 uid={self.uid} spec={self.spec} nodes={self.nodes}"
+        marks = f" annotations={_compact(self.marks)}" if self.marks else ""
+        return f"v2 uid={self.uid} spec={self.spec} nodes={self.nodes}{marks}"
 
 
 def wants_load_balancer_from_us(service: V1Service) -> bool:
@@ -96,8 +112,7 @@ def ownership(service: V1Service) -> Ownership:
         return Ownership.KEEP
     if metadata is None or not has_load_balancer_finalizer(service):
         return Ownership.NONE
-    note = note_of(service)
-    if wants_load_balancer(service) or (note is not None and note.uid == uid_of(service)):
+    if wants_load_balancer(service) or own_note(service) is not None:
         return Ownership.REMOVE
     # The controller of that class has the same finalizer, and may be deleting its load balancer
     # behind it.
@@ -110,21 +125,24 @@ def has_class(service: V1Service) -> bool:
     return spec is not None and spec.type == SERVICE_TYPE_LOAD_BALANCER and not wants_load_balancer(service)
 
 
-def fingerprint(service: V1Service, scope: Scope) -> str:
-    """A digest of everything of the Service that its load balancer depends on."""
+def fingerprint(service: V1Service, scope: Scope, depends_on: str = "") -> str:
+    """A digest of everything of the Service that its load balancer depends on, by the host's word
+    and the provider's."""
     spec = service.spec
-    content = {
+    content: dict[str, Any] = {
         "uid": uid_of(service),
         "scope": [scope.cluster_name, scope.kube_system_uid, scope.revision],
         "spec": {name: _plain(getattr(spec, name)) for name in _SPEC},
         "annotations": {key: value for key, value in annotations_of(service).items() if key != APPLIED},
     }
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    if depends_on:
+        content["provider"] = depends_on
+    return hashlib.sha256(_compact(content).encode()).hexdigest()[:16]
 
 
-def relevant(service: V1Service) -> tuple[object, ...]:
-    """Everything of the Service that may mean work; versions alike in it need no second look."""
+def relevant(service: V1Service, *, whole: bool = False) -> tuple[object, ...]:
+    """Everything of the Service that may mean work; versions alike in it need no second look.
+    `whole`: the provider may depend on all that its users write."""
     metadata, spec = service.metadata, service.spec
     wanted = wants_load_balancer(service)
     return (
@@ -135,6 +153,7 @@ def relevant(service: V1Service) -> tuple[object, ...]:
         ownership(service),
         *((getattr(spec, name) for name in _SPEC) if wanted else ()),
         metadata.annotations if metadata is not None and wanted else None,
+        (spec, metadata.labels) if whole and metadata is not None and wanted else None,
         # Another program may fill in a status, but it must not be missing.
         bool(ingress(status_of(service))) if wanted else None,
     )
@@ -143,7 +162,16 @@ def relevant(service: V1Service) -> tuple[object, ...]:
 def note_of(service: V1Service) -> Note | None:
     """What the annotation says was applied; None without one, and for one that cannot be read."""
     found = _NOTE.fullmatch(annotations_of(service).get(APPLIED, ""))
-    return None if found is None else Note(found[1], found[2], found[3])
+    try:
+        return None if found is None else Note(found[1], found[2], found[3], _marks(found[4]))
+    except ValueError:
+        return None
+
+
+def own_note(service: V1Service) -> Note | None:
+    """The note, if it was written for this very Service: one that was copied names another."""
+    note = note_of(service)
+    return note if note is not None and note.uid == uid_of(service) else None
 
 
 def trusted_note(service: V1Service, wanted: str) -> Note | None:
@@ -154,6 +182,52 @@ def trusted_note(service: V1Service, wanted: str) -> Note | None:
     if note is None or note.spec != wanted or not has_load_balancer_finalizer(service):
         return None
     return note if ingress(status_of(service)) else None
+
+
+def may_be_built(service: V1Service) -> bool:
+    """Whether a Service shows that another process, the Go manager too, may have built for it."""
+    return own_note(service) is not None or (has_load_balancer_finalizer(service) and bool(ingress(status_of(service))))
+
+
+def shows_built(service: V1Service, shown: V1LoadBalancerStatus | None) -> bool:
+    """Whether what the cloud shows is that load balancer: by our note, or as it has the address
+    that the Service has. Without any address it is half built."""
+    if not ingress(shown):
+        return False
+    return own_note(service) is not None or load_balancer_status_equal(shown, status_of(service))
+
+
+def as_built(service: V1Service, built: V1Service) -> V1Service:
+    """The Service as its load balancer was built: spec and annotations of then, the rest of now.
+    Providers find the load balancer by either."""
+    return annotated(service, annotations_of(built)).model_copy(update={"spec": built.spec})
+
+
+def annotated(service: V1Service, annotations: Mapping[str, str]) -> V1Service:
+    """The Service with these annotations in place of its own."""
+    metadata = service.metadata
+    assert metadata is not None, "it has a UID"
+    metadata = metadata.model_copy(update={"annotations": dict(annotations)})
+    return service.model_copy(update={"metadata": metadata})
+
+
+def with_status(service: V1Service, status: V1LoadBalancerStatus | None) -> V1Service:
+    """The Service with this status of its load balancer."""
+    return service.model_copy(update={"status": V1ServiceStatus(load_balancer=status)})
+
+
+def marks_of(service: V1Service) -> dict[str, str]:
+    """Its annotations, without those that no provider reads."""
+    return {key: value for key, value in annotations_of(service).items() if key not in _OF_NO_PROVIDER}
+
+
+def distinct(services: Iterable[V1Service], present: V1Service) -> tuple[V1Service, ...]:
+    """Those whose annotations are others than the present ones, and than each other's."""
+    found: list[V1Service] = []
+    for one in services:
+        if all(marks_of(one) != marks_of(other) for other in (present, *found)):
+            found.append(one)
+    return tuple(found)
 
 
 def status_of(service: V1Service) -> V1LoadBalancerStatus | None:
@@ -169,12 +243,12 @@ def ingress(status: V1LoadBalancerStatus | None) -> list[Any]:
 # ---- patches
 
 
-def claim_patch(service: V1Service, *, keep_note: bool) -> Patch:
+def claim_patch(service: V1Service, marks: Marks = (), *, keep_note: bool) -> Patch:
     """Before the cloud is asked to build: our finalizer is on; and, unless the note stays true
     whatever comes of it, it says that the load balancer is ours, and no longer what was applied."""
     metadata = service.metadata
     present = metadata.finalizers if metadata is not None else None
-    note = Patch() if keep_note else _annotation(service, Note(uid_of(service)))
+    note = Patch() if keep_note else _annotation(service, Note(uid_of(service), marks=marks))
     return combined(finalizer_added(present, LOAD_BALANCER_CLEANUP_FINALIZER), note)
 
 
@@ -211,6 +285,19 @@ def _annotation(service: V1Service, note: Note | None) -> Patch:
     after: Mapping[str, str] = {} if note is None else {APPLIED: str(note)}
     patch = changed({"metadata": {"annotations": before}}, {"metadata": {"annotations": after}})
     return Patch(patch.body, STRATEGIC_PATCH)
+
+
+def _compact(content: object) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def _marks(text: str | None) -> Marks:
+    """Raises ValueError."""
+    marks = json.loads(text) if text else []
+    for mark in marks:
+        if not isinstance(mark, dict) or not all(isinstance(value, str) for value in mark.values()):
+            raise ValueError(f"{mark!r} are no annotations")
+    return tuple(marks)
 
 
 def _plain(value: Any) -> Any:

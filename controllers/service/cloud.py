@@ -20,8 +20,9 @@ from cloudprovider import (
 )
 from controllers.cloudcalls import PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed, CloudCallError
 from controllers.runtime.api import ApiError
-from controllers.runtime.cache import uid_of
+from controllers.runtime.cache import key_of, uid_of
 from controllers.runtime.queue import Parked, retry_after_of
+from controllers.service import changes
 from controllers.service.decide import ObservedLoadBalancer
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ CLOUD_ERRORS: Final = (CloudProviderError, CloudCallError, Parked)
 """What a call to the cloud may raise."""
 PATIENT: Final = (RetryError, Throttled, Parked, CallsClosed)
 """Those that say "later", and nothing about what there is."""
+_MOST_ANNOTATIONS: Final = 50
+"""Of a Service with more it is not worked out which of them the load balancer's name depends on."""
 
 
 class TooEarly(Exception):
@@ -103,6 +106,55 @@ class ServiceCloud:
             )
             raise
         return ObservedLoadBalancer.NONE if found is None else found
+
+    def name(self, service: V1Service) -> str:
+        """The load balancer's name; "" where the provider fails to say, which harms no call."""
+        try:
+            return self.balancers.name(self.cluster, service)
+        except (Parked, CallsClosed):
+            raise
+        except CLOUD_ERRORS as error:
+            log.debug("the name of the load balancer of Service %s: %s", key_of(service), error)
+            return ""
+
+    def depends_on(self, service: V1Service) -> str:
+        """What else its load balancer depends on. When the provider fails to say, tells the
+        Service's owner and raises."""
+        try:
+            return self.balancers.depends_on(service)
+        except CLOUD_ERRORS as error:
+            what = "Error syncing load balancer: the provider failed to say what it depends on"
+            self.failed(service, "SyncLoadBalancerFailed", what, error)
+            raise
+
+    def mark(self, service: V1Service) -> dict[str, str]:
+        """The annotations that the load balancer's name depends on: without any other it has the
+        same name."""
+        mark = changes.marks_of(service)
+        name = self.name(service) if mark and len(mark) <= _MOST_ANNOTATIONS else ""
+        if not name or self.name(changes.annotated(service, {})) == name:
+            return {}
+        for key in sorted(mark):
+            others = {other: value for other, value in mark.items() if other != key}
+            if self.name(changes.annotated(service, others)) == name:
+                mark = others
+        return mark
+
+    def noted(self, service: V1Service) -> list[V1Service]:
+        """As which Services, by our note on this one, there may be load balancers of other names
+        than its present one. Without status: whose address it shows is not known."""
+        note, annotations = changes.own_note(service), changes.marks_of(service)
+        if note is None or not (annotations or note.marks):
+            return []
+        found: dict[str, V1Service] = {}
+        for mark in note.marks or ({},):
+            # The other annotations of now, too, unless they make another load balancer of it.
+            bare, whole = (changes.annotated(service, each) for each in (mark, {**annotations, **mark}))
+            name = self.name(bare)
+            found[name] = whole if self.name(whole) == name else bare
+        for name in ("", self.name(service)):
+            found.pop(name, None)
+        return [changes.with_status(one, None) for one in found.values()]
 
     def shows_none(self, service: V1Service) -> bool:
         """Whether the cloud says, after a failed deletion, that there is none. A look that fails

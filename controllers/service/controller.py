@@ -19,7 +19,7 @@ from controllers.service.changes import Scope
 from controllers.service.cloud import ServiceCloud
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
-from controllers.service.metrics import AddressWatch, ServiceMetrics
+from controllers.service.metrics import AddressWatch, ServiceMetrics, watch_targets
 from controllers.service.nodesync import Gathering, NodeSync
 from controllers.service.options import ServiceOptions
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport
@@ -28,6 +28,7 @@ from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
 from controllers.service.secondlook import SecondLook
 from controllers.service.targets import TargetSet
+from controllers.service.traits import NodeTraits
 from controllers.service.triggers import DELETED, NodeTriggers, ServiceTriggers
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class ServiceController(ControllerBase):
         self._services = queue
         self._records = records = Records()
         own_metrics = ServiceMetrics(self._metrics, records)
-        targets = TargetSet(nodes.lister, options.ready_nodes_only)
+        traits = NodeTraits(balancers, self._recorder).of if balancers.has_hook("target_traits") else None
+        targets = TargetSet(nodes.lister, options.ready_nodes_only, traits)
         sync = NodeSync(
             node_queue,
             queue,
@@ -93,8 +95,9 @@ class ServiceController(ControllerBase):
             latency=own_metrics.nodesync_latency,
             clock=clock,
         )
+        watch_targets(self._metrics, records, targets.latest, clock)
         self._watch(nodes, NodeTriggers(targets, sync))
-        self._watch(services, ServiceTriggers(queue, records))
+        self._watch(services, ServiceTriggers(queue, records, whole=balancers.has_hook("depends_on")))
         self._watch(services, AddressWatch(self._metrics, services.lister, clock))
         api = ServiceAPI(self._rest, options.ready_nodes_only, clock)
         side = ServiceCloud(balancers, records, self._recorder, options.cluster_name, clock)
@@ -107,6 +110,7 @@ class ServiceController(ControllerBase):
             Executor(api, side, sync.given, self._second_look.deleted, own_metrics, schedule, clock),
             sync,
             lambda: Scope(options.cluster_name, self._identity.get(), balancers.revision()),
+            side.depends_on,
             schedule,
             clock,
         )
@@ -123,6 +127,7 @@ class ServiceController(ControllerBase):
                 balancers,
                 self._recorder,
                 options.cluster_name,
+                records,
                 own_metrics,
                 min(period, _CONFIRM_AFTER),
             )

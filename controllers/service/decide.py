@@ -32,11 +32,15 @@ none, GONE,                                                       as UNSURE, and
 RELEASED
 any                 it changes again and again, which was not     WARN
                     reported
+CONFIRMED, WRITTEN, there may be load balancers under other       DELETE_OTHERS
+RETARGETING         names, and the present one has its address
 CONFIRMED           the cache shows our last write                WRITE, then it is WRITTEN
 UNSURE,             the same, it was built, and its address is    WRITE the address alone
 RETARGETING         not written yet
 any                 the cloud has none, or another spec is        ENSURE
                     wanted and its turn has come
+UNSURE              that failed, another process may have built   LOOK: built if the cloud shows it
+                    it, and the cloud was not asked
 all but UNSURE,     the time for a look has come                  LOOK; no more if as expected
 UNSEEN
 all but UNSURE,     the time to repair has come, or the look      ENSURE
@@ -105,6 +109,7 @@ class Action(Enum):
     UPDATE = "have the cloud take the present targets, and write what came of it"
     WRITE = "write what the cloud confirmed earlier"
     PUT_BACK = "put back what another program removed from the Service"
+    DELETE_OTHERS = "have the cloud delete what the Service had under other names"
     DELETE = "have the cloud delete"
     RELEASE = "take our note, status and finalizer off"
     REMOVE_FINALIZER = "take the finalizer off, and nothing else"
@@ -151,6 +156,8 @@ class ServiceView:
     record: Record | None
     scope: Scope | None = None
     """None until the cluster's identity is known."""
+    depends_on: str | None = ""
+    """The provider's word for what else the load balancer depends on; None: it failed to say."""
     gathering: bool = False
     """Whether changes of nodes are being gathered: then the targets are not compared."""
     found: Found = ObservedLoadBalancer.NOT_LOOKED
@@ -162,6 +169,18 @@ class ServiceView:
     """What the run was for is done."""
     resting: float = 0.0
     """Seconds until the turn of what failed in the run before; see `NodeSync.resting`."""
+
+    @property
+    def present(self) -> V1Service:
+        """The Service, in a step that is chosen only for one that is there."""
+        assert self.service is not None
+        return self.service
+
+    @property
+    def known(self) -> Record:
+        """The record, in a step that is chosen only with one."""
+        assert self.record is not None
+        return self.record
 
 
 def decide(view: ServiceView, targets: Targets | None, schedule: Schedule, now: float) -> Step:
@@ -208,7 +227,7 @@ def _remove(view: ServiceView, service: V1Service) -> Step:
             if isinstance(view.found, ObservedLoadBalancer) and not may_exist:
                 return Step(action=Action.REMOVE_FINALIZER if deleted else Action.KEEP_FINALIZER)
         record = Record.blank(service)
-    return Step(action=Action.DELETE, record=evolve(record, service=service))
+    return Step(action=Action.DELETE, record=record)
 
 
 def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedule: Schedule, now: float) -> Step:
@@ -216,21 +235,24 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
     if record is None or record.looking is not None:
         note = changes.trusted_note(service, fingerprint)
         if note is not None and found is ObservedLoadBalancer.NOT_LOOKED:
-            record = record or evolve(Record.blank(service), looking=now)
+            record = record or evolve(Record.inherited(service), looking=now)
             if record.looking is None or now - record.looking < pacing.LOOKING:
                 return Step(action=Action.LOOK, record=record)
         record = _recalled(service, note, found, schedule, now)
     elif record.state.deleted:  # what the cloud still shows, or a note says, does not count
         record = Record.blank(service)
+    record = _taken_over(record, found)
     view = evolve(view, record=record)
     waits = _waits(record, fingerprint, now)
     if waits and not record.warned:
         return Step(action=Action.WARN, record=evolve(record, warned=True))
+    if record.others and Action.DELETE_OTHERS not in view.tried and _stands(record, fingerprint, schedule):
+        return Step(action=Action.DELETE_OTHERS, record=record)
     if Action.WRITE not in view.tried and _is_unwritten(record) and _shows_our_write(view):
         return Step(action=Action.WRITE, record=record)
     certain = record.state not in (State.UNSURE, State.UNSEEN)
     ensure: Step | None = None
-    if found is ObservedLoadBalancer.NONE or (record.spec != fingerprint and not waits):
+    if fingerprint and (found is ObservedLoadBalancer.NONE or (record.spec != fingerprint and not waits)):
         ensure = Step(action=Action.ENSURE, record=record)
     elif certain and not waits and min(record.due, record.ensure_due) <= now:
         looks = record.state is not State.ELSEWHERE
@@ -247,6 +269,8 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
             view = evolve(view, record=record)
     if ensure is not None and Action.ENSURE not in view.tried:
         return ensure
+    if record.found is not None and Action.LOOK not in view.tried:
+        return Step(action=Action.LOOK, record=record)
     missing = found is ObservedLoadBalancer.NONE or record.built is None
     if not (missing or targets is None or targets.cover(record.nodes)):
         action = Action.UPDATE if view.updates else Action.ENSURE
@@ -261,9 +285,20 @@ _PUT_BACK: Final = (State.WRITTEN, State.UNSURE, State.RETARGETING)
 
 
 def _is_unwritten(record: Record) -> bool:
-    """Whether something that the cloud confirmed is to be written on the Service."""
+    """Whether something that the cloud confirmed is to be written on the Service. While there may
+    be others, the note says so."""
+    confirmed = record.state is State.CONFIRMED
+    if confirmed and not record.others:
+        return True
     address = record.new_status and record.built is not None
-    return record.state is State.CONFIRMED or (address and record.state in (State.UNSURE, State.RETARGETING))
+    return address and (confirmed or record.state in (State.UNSURE, State.RETARGETING))
+
+
+def _stands(record: Record, fingerprint: str, schedule: Schedule) -> bool:
+    """Whether the load balancer is there as the Service asks for it, with an address if one may be
+    about to come: no other one is needed."""
+    certain = record.state in (State.CONFIRMED, State.WRITTEN, State.RETARGETING)
+    return certain and record.spec == fingerprint and not schedule.is_unfinished(record.empty)
 
 
 def _shows_our_write(view: ServiceView) -> bool:
@@ -274,17 +309,19 @@ def _shows_our_write(view: ServiceView) -> bool:
 
 
 def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Schedule, now: float) -> Record:
-    """What a former process applied, if its note and the cloud agree about it; else a blank one."""
-    blank = Record.blank(service)
+    """What a former process applied, if its note and the cloud agree about it; else nothing."""
+    blank = Record.inherited(service)
     if note is None or isinstance(found, ObservedLoadBalancer):
         return blank
     if not load_balancer_status_equal(found, changes.status_of(service)):
         return blank
     return evolve(
         blank,
+        found=None,
         state=State.WRITTEN,
         spec=note.spec,
         tried=note.spec,
+        marks=note.marks,
         nodes=note.nodes,
         status=found,
         built=service,
@@ -293,13 +330,22 @@ def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Sch
     )
 
 
+def _taken_over(record: Record, found: Found) -> Record:
+    """With what the cloud said of a load balancer that another process may have built."""
+    if record.found is None or found is ObservedLoadBalancer.NOT_LOOKED:
+        return record
+    if found is ObservedLoadBalancer.UNKNOWN:  # nothing better than what the Service shows
+        return record.taking_over(changes.status_of(record.found))
+    return record.taking_over(None if isinstance(found, ObservedLoadBalancer) else found)
+
+
 def _put_back(view: ServiceView, service: V1Service, record: Record, now: float) -> Step:
     """Finalizer and address at once, but ever more slowly if they are removed again and again; the
     note later, and once: a program that insists is not fought."""
     missing = _stripped(service, record)
     if missing and record.restores.left(now):
         missing = OwnedField.NOTHING
-    noted = changes.note_of(service) == Note(record.uid, record.spec, record.nodes)
+    noted = changes.note_of(service) == record.note
     if record.state is State.WRITTEN and record.restore_at < math.inf:
         if noted:
             record = evolve(record, restore_at=0.0)
@@ -334,8 +380,13 @@ def _rest(view: ServiceView, now: float) -> Step:
 
 
 def wanted(view: ServiceView) -> str:
-    """Fingerprint of the Service; "" while it is not known what all depends on."""
-    return changes.fingerprint(view.service, view.scope) if view.service is not None and view.scope is not None else ""
+    """Fingerprint of the Service; "" while it is not known what all depends on. Where the provider
+    fails to say what this one does, it counts as unchanged, so that its targets follow the nodes."""
+    if view.service is None or view.scope is None:
+        return ""
+    if view.depends_on is None:
+        return view.record.tried if view.record is not None else ""
+    return changes.fingerprint(view.service, view.scope, view.depends_on)
 
 
 def _waits(record: Record, fingerprint: str, now: float) -> float:

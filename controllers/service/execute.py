@@ -17,12 +17,13 @@ from attrs import evolve
 from cloudprovider import ImplementedElsewhere, NotImplementedByProvider
 from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
-from controllers.runtime.cache import uid_of, version_of
+from controllers.runtime.cache import version_of
 from controllers.service import changes, pacing
-from controllers.service.changes import Note
+from controllers.service.changes import as_built
 from controllers.service.cloud import CLOUD_ERRORS, PATIENT, ServiceCloud, TooEarly
 from controllers.service.decide import Action, ObservedLoadBalancer, OwnedField, ServiceView, Step, wanted
-from controllers.service.records import Asked, Record, State
+from controllers.service.records import Record, State
+from controllers.service.remove import Remover
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
@@ -58,24 +59,25 @@ class Executor:
         self._api = api
         self._cloud = cloud
         self._targets = targets
-        self._deleted = deleted
         self._records = cloud.records
         self._recorder = cloud.recorder
         self._metrics = metrics
         self._schedule = schedule
         self._clock = clock
+        remover = Remover(api, cloud, deleted)
         self._steps: dict[Action, Callable[[str, ServiceView, Step], ServiceView]] = {
-            Action.FORGET: self._forget,
+            Action.FORGET: remover.forget,
             Action.LOOK: self._look,
             Action.WARN: self._warn,
             Action.ENSURE: self._ensure,
             Action.UPDATE: self._update,
             Action.WRITE: self._write,
             Action.PUT_BACK: self._put_back,
-            Action.DELETE: self._delete,
-            Action.RELEASE: self._remove_finalizer,
-            Action.REMOVE_FINALIZER: self._remove_finalizer,
-            Action.KEEP_FINALIZER: self._keep_finalizer,
+            Action.DELETE_OTHERS: remover.delete_others,
+            Action.DELETE: remover.delete,
+            Action.RELEASE: remover.remove_finalizer,
+            Action.REMOVE_FINALIZER: remover.remove_finalizer,
+            Action.KEEP_FINALIZER: remover.keep_finalizer,
         }
 
     def carry_out(self, key: str, view: ServiceView, step: Step) -> ServiceView:
@@ -88,21 +90,28 @@ class Executor:
     def _look(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         if step.sweep and view.resting:
             raise TooEarly(view.resting)
-        return evolve(view, found=self._cloud.look(_service(view), sweep=step.sweep))
+        record = view.record
+        if record is not None and record.found is not None and Action.ENSURE in view.tried:
+            for other in self._cloud.noted(record.found):  # it has another name since it was built
+                found = self._cloud.look(other)
+                if changes.ingress(None if isinstance(found, ObservedLoadBalancer) else found):
+                    record = evolve(record, found=None, built=other)
+                    return evolve(view, record=self._records.put(key, record), found=found)
+        return evolve(view, found=self._cloud.look(view.present, sweep=step.sweep))
 
     def _warn(self, key: str, view: ServiceView, step: Step) -> ServiceView:
-        recent = _record(view).changes
+        recent = view.known.changes
         message = (
             f"The Service was changed {recent.count} times within a short time, so its load balancer gets the latest "
             f"change in {recent.left(self._clock.monotonic()):.0f} s. Look for two writers that disagree "
             "about its spec or annotations"
         )
         log.warning("Service %s: %s", key, message)
-        self._recorder.event(_service(view), "Warning", "LoadBalancerChangesDelayed", message)
+        self._recorder.event(view.present, "Warning", "LoadBalancerChangesDelayed", message)
         return view
 
     def _ensure(self, key: str, view: ServiceView, step: Step) -> ServiceView:
-        service, former = _service(view), _record(view)
+        service, former = view.present, view.known
         missing = view.found is ObservedLoadBalancer.NONE or (former.status is not None and former.built is None)
         if missing and former.status is not None:
             log.warning("the load balancer of Service %s is missing in the cloud; rebuilding it", key)
@@ -110,14 +119,21 @@ class Executor:
         new = missing or not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
         keep_note = step.sweep and former.nodes == targets.digest
-        claim = changes.claim_patch(service, keep_note=keep_note)
+        former = self._named(former, service, wanted(view))
+        claim = changes.claim_patch(service, former.marks, keep_note=keep_note)
         with self._cloud.reporting(service, "failed to add load balancer cleanup finalizer"):
             if not (claim or former.version):
                 # A former process said so: no answer to a write shows if our cache is behind.
                 service = self._api.newest(key, service)
-                claim = changes.claim_patch(service, keep_note=keep_note)
+                claim = changes.claim_patch(service, former.marks, keep_note=keep_note)
             service = self._api.write(key, service, claim)
-        view = evolve(view, service=service)
+            before, view = wanted(view), evolve(view, service=service)
+            if wanted(view) != before and changes.wants_load_balancer_from_us(service):
+                # Its owner changed it meanwhile; the claim must name what is built.
+                former = self._named(former, service, wanted(view))
+                claim = changes.claim_patch(service, former.marks, keep_note=keep_note)
+                service = self._api.write(key, service, claim)
+                view = evolve(view, service=service)
         if not changes.wants_load_balancer_from_us(service):
             # Changed on the server meanwhile. Until its event comes, what we wrote counts.
             return evolve(view, record=self._records.put(key, former.after(service)), over=True)
@@ -126,7 +142,7 @@ class Executor:
         if not step.sweep:
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if not targets.nodes:
-            self._warn_no_targets(service)
+            self._warn_no_targets(service, targets)
         self._metrics.syncs.inc()
         priority = PRIORITY_SWEEP if step.sweep else PRIORITY_NEW if new else PRIORITY_NORMAL
         try:
@@ -148,6 +164,7 @@ class Executor:
             nodes=targets.digest,
             status=status,
             built=service,
+            found=None,
             new_status=record.new_status or not same or not changes.ingress(changes.status_of(service)),
             seen=step.seen,
             empty=empty,
@@ -161,6 +178,22 @@ class Executor:
             key, evolve(view, gathering=True), record
         )  # it set the targets, so what comes now is gathered
 
+    def _named(self, former: Record, service: V1Service, fingerprint: str) -> Record:
+        """Before another Service than the last one is built: should its load balancer have another
+        name, those that there may be under former names are to go once it stands."""
+        before = changes.distinct(filter(None, (former.last_built, former.last_asked)), service)
+        if former.tried and (former.tried == fingerprint or not before):
+            return former
+        others: dict[str, V1Service] = {}
+        noted = [] if former.tried else self._cloud.noted(service)
+        for one in (*former.others, *noted, *before):
+            others.setdefault(self._cloud.name(one), one)
+        if others:
+            for name in ("", self._cloud.name(service)):
+                others.pop(name, None)
+        marks = *map(self._cloud.mark, others.values()), self._cloud.mark(service)
+        return evolve(former, others=tuple(others.values()), marks=marks)
+
     def _begun(self, service: V1Service, former: Record, fingerprint: str, targets: str) -> Record:
         """Before the cloud is called: nothing is certain any more, as it may begin to build."""
         changed = former.tried not in ("", fingerprint)
@@ -169,6 +202,9 @@ class Executor:
             nodes=former.nodes if former.nodes == targets else "",  # the same targets make no difference
             status=former.status,
             built=former.built,
+            others=former.others,
+            marks=former.marks,
+            found=former.found,
             new_status=former.new_status,
             empty=former.empty if former.tried == fingerprint else 0,
             version=version_of(service),
@@ -181,7 +217,7 @@ class Executor:
         )
 
     def _update(self, key: str, view: ServiceView, step: Step) -> ServiceView:
-        service, record = _service(view), _record(view)
+        service, record = view.present, view.known
         targets = self._api.confirmed(self._targets(), may_be_empty=False)
         self._cloud.not_too_early(record, "update", targets.digest)
         certain = record.state is not State.UNSURE
@@ -207,66 +243,69 @@ class Executor:
                 service, "UpdateLoadBalancerFailed", "Error updating load balancer with new hosts", error
             )
             if not isinstance(error, CallsClosed):
-                self._update_failed(key, service, certain=certain, later=isinstance(error, PATIENT))
+                self._update_failed(key, view, certain=certain, later=isinstance(error, PATIENT))
             raise
         else:
             if targets.nodes:
                 self._recorder.event(service, "Normal", "UpdatedLoadBalancer", "Updated load balancer with new hosts")
             else:
-                self._warn_no_targets(service)
+                self._warn_no_targets(service, targets)
         finally:
             self._metrics.update_latency.observe(self._clock.monotonic() - began)
         state = State.CONFIRMED if certain else State.UNSURE
         record = self._records.put(key, evolve(record, state=state, nodes=targets.digest))
         return self._note(key, view, record) if certain else evolve(view, record=record)
 
-    def _update_failed(self, key: str, service: V1Service, *, certain: bool, later: bool) -> None:
+    def _update_failed(self, key: str, view: ServiceView, *, certain: bool, later: bool) -> None:
         """Half of it may be done, so the note is true no longer. Unless the cloud said "later",
         only `ensure` repairs what may be missing: at once, as in Go."""
         record = self._records.get(key)
         assert record is not None, "it was remembered before the call"
         if certain and not later:
             record = self._records.put(key, evolve(record, state=State.UNSURE, spec=""))
-        service, record = self._claimed(key, service, record, keep_note=False)
-        if certain and not later and self._cloud.look(service) is ObservedLoadBalancer.NONE:
+        service, record = self._claimed(key, view.present, record, keep_note=False)
+        view = evolve(view, service=service)
+        if certain and not later and self._cloud.look(_as_built(view)) is ObservedLoadBalancer.NONE:
             self._records.put(key, evolve(record, built=None))
 
     def _elsewhere(self, key: str, view: ServiceView, record: Record) -> ServiceView:
         due = self._schedule.next_ensure(self._clock.monotonic())
         # What was ours before counts no more: neither as missing, nor as written on the Service.
-        record = evolve(record, state=State.ELSEWHERE, status=None, built=None, due=math.inf, ensure_due=due)
+        record = evolve(
+            record, state=State.ELSEWHERE, status=None, built=None, found=None, due=math.inf, ensure_due=due
+        )
         return evolve(view, record=self._records.put(key, record), over=True)
 
-    def _warn_no_targets(self, service: V1Service) -> None:
-        message = "There are no available nodes for LoadBalancer"
+    def _warn_no_targets(self, service: V1Service, targets: Targets) -> None:
+        message = f"There are no available nodes for LoadBalancer: {targets.why_none}"
         self._recorder.event(service, "Warning", "UnAvailableLoadBalancer", message)
 
     # ---- what is written on the Service
 
     def _claimed(self, key: str, service: V1Service, record: Record, *, keep_note: bool) -> tuple[V1Service, Record]:
         """Finalizer and claim are written; what the API server answers counts from now on."""
-        service = self._api.write(key, service, changes.claim_patch(service, keep_note=keep_note))
+        service = self._api.write(key, service, changes.claim_patch(service, record.marks, keep_note=keep_note))
         return service, self._records.put(key, record.after(service))
 
     def _write(self, key: str, view: ServiceView, step: Step) -> ServiceView:
-        service, record = _service(view), _record(view)
+        service, record = view.present, view.known
         service, record = self._claimed(key, service, record, keep_note=record.state is State.CONFIRMED)
         return self._note(key, evolve(view, service=service), record)
 
     def _note(self, key: str, view: ServiceView, record: Record) -> ServiceView:
         """Put the note of what was applied on the Service, unless that is unsure, and the status if
         a call of ours changed it."""
-        service, state = _service(view), record.state
+        service, state = view.present, record.state
         status = record.status if record.new_status else None
-        note = Note(record.uid, record.spec, record.nodes) if state is State.CONFIRMED else None
+        note = record.note if state is State.CONFIRMED and not record.others else None
         with self._cloud.reporting(service, "failed to write its status"):
             service = self._api.write(key, service, changes.status_patch(service, status, note))
-        state = State.WRITTEN if state is State.CONFIRMED else state
+        state = State.WRITTEN if note is not None else state
         record = evolve(record.after(service), state=state, new_status=False, restore_at=0.0)
         return evolve(view, service=service, record=self._records.put(key, record))
 
     def _put_back(self, key: str, view: ServiceView, step: Step) -> ServiceView:
-        service, record = _service(view), _record(view)
+        service, record = view.present, view.known
         stripped = [one.name.lower() for one in step.missing & _VISIBLE if one.name]
         if stripped:
             log.warning("Service %s: another program removed its %s; added again", key, " and ".join(stripped))
@@ -276,82 +315,13 @@ class Executor:
             restores = pacing.RESTORED.next(record.restores, self._clock.monotonic())
             record = self._records.put(key, evolve(record.after(service), restores=restores))
         if OwnedField.NOTE in step.missing:
-            note = Note(record.uid, record.spec, record.nodes)
-            service = self._api.write(key, service, changes.status_patch(service, None, note))
+            service = self._api.write(key, service, changes.status_patch(service, None, record.note))
             record = self._records.put(key, evolve(record.after(service), restore_at=math.inf))
         return evolve(view, service=service, record=record, over=True)
-
-    # ---- a load balancer that is to go
-
-    def _delete(self, key: str, view: ServiceView, step: Step) -> ServiceView:
-        record = _record(view)
-        self._cloud.not_too_early(record, "delete")
-        failure = "SyncLoadBalancerFailed", "Error syncing load balancer: failed to delete load balancer"
-        if view.service is None or uid_of(view.service) != record.uid:
-            self._api.prove_gone(key, record.uid)
-            failure = "DeleteLoadBalancerFailed", "Error deleting load balancer"
-        else:
-            self._api.prove_unwanted(key, view.service)
-        service, unseen = record.service, record.state is State.UNSEEN
-        state = State.UNSEEN if unseen else State.UNSURE
-        asked = {"delete": Asked("")}  # should it be wanted again, that is another thing than before
-        record = evolve(record, state=state, spec="", nodes="", built=None, removing=True, looking=None, asked=asked)
-        self._records.put(key, record)
-        self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
-        try:
-            with self._cloud.delays(key, record, "delete"):
-                self._cloud.balancers.ensure_deleted(self._cloud.cluster, service)
-        except ImplementedElsewhere:
-            log.debug("Service %s: its load balancer is another controller's", key)
-        except CLOUD_ERRORS as error:
-            none = not isinstance(error, PATIENT) and self._cloud.shows_none(service)
-            if not (none and unseen):
-                state = State.UNSEEN if none else State.UNSURE
-                self._records.put(key, evolve(self._records.get(key) or record, state=state))
-                if not none:
-                    self._cloud.failed(service, *failure, error)
-                raise
-            log.info("Service %s: its deletion failed (%s), but the cloud has no load balancer any more", key, error)
-        self._recorder.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
-        self._deleted(service)
-        return evolve(view, record=self._records.put(key, evolve(record, state=State.GONE)))
-
-    def _forget(self, key: str, view: ServiceView, step: Step) -> ServiceView:
-        self._records.drop(key)
-        return evolve(view, record=None, tried=frozenset())  # what was done for the former one
-
-    def _remove_finalizer(self, key: str, view: ServiceView, step: Step) -> ServiceView:
-        service, record = _service(view), view.record
-        made = changes.release_patch if step.action is Action.RELEASE else changes.finalizer_removed_patch
-        with self._cloud.reporting(service, "failed to remove load balancer cleanup finalizer"):
-            service = self._api.write(key, service, made(service))
-        if step.action is Action.RELEASE:
-            record = evolve(_record(view).after(service), state=State.RELEASED)
-            self._records.put(key, record)
-        return evolve(view, service=service, record=record, over=True)
-
-    def _keep_finalizer(self, key: str, view: ServiceView, step: Step) -> ServiceView:
-        log.info(
-            "Service %s: the cloud has no load balancer for it; its finalizer stays, it may be another's",
-            key,
-        )
-        return evolve(view, over=True)
-
-
-def _service(view: ServiceView) -> V1Service:
-    assert view.service is not None, "decide() chooses this step only for a Service that is there"
-    return view.service
-
-
-def _record(view: ServiceView) -> Record:
-    assert view.record is not None, "decide() chooses this step only with a record"
-    return view.record
 
 
 def _as_built(view: ServiceView) -> V1Service:
     """The Service to set targets for: as it was last built, while a change of it waits or fails, as
     in Go."""
-    service, built = _service(view), _record(view).built
-    if built is None or view.scope is None or changes.fingerprint(built, view.scope) == wanted(view):
-        return service
-    return built
+    service, built = view.present, view.known.built
+    return service if built is None else as_built(service, built)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from controllers.runtime.cache import Lister, uid_of
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from controllers.runtime.clock import Clock
     from controllers.service.records import Records
+    from controllers.service.targets import Targets
 
 SECONDS = tuple(2.0**exponent for exponent in range(15))
 """Buckets of its histograms: 1 s to 4.5 h."""
@@ -51,33 +53,86 @@ class ServiceMetrics:
         )
 
 
+def watch_targets(metrics: Metrics, records: Records, targets: Callable[[], Targets | None], clock: Clock) -> None:
+    """Add two gauges: of the load balancers whose targets are not the present nodes, and for how
+    long. Worked out when /metrics is read. `targets` None: none were worked out yet."""
+
+    def count() -> int:
+        present = targets()
+        return 0 if present is None else records.lagging(present, clock.monotonic())[0]
+
+    def age() -> float:
+        present, now = targets(), clock.monotonic()
+        return 0.0 if present is None else now - records.lagging(present, now)[1]
+
+    metrics.gauge(
+        "service_controller_load_balancers_with_old_targets",
+        "Load balancers whose targets are not the present nodes.",
+    ).set_function(count)
+    metrics.gauge(
+        "service_controller_oldest_targets_lag_seconds",
+        "For how long one of them has waited for the present nodes; 0 without one.",
+    ).set_function(age)
+
+
+class UnservedMetrics:
+    """Gauges of a manager whose service controller is off."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.services = metrics.gauge(
+            "service_controller_unserved_services",
+            "Services with a load balancer of ours, while the service controller of this manager is off.",
+        )
+        self.deletions = metrics.gauge(
+            "service_controller_unserved_deletions",
+            "Deleted Services that wait for our finalizer, while the service controller of this manager is off.",
+        )
+
+
 class AddressWatch:
     """Services on their way to an address, as the cache shows them: who waits, and how long it
     took. Thread-safe."""
 
     def __init__(self, metrics: Metrics, lister: Lister[V1Service], clock: Clock) -> None:
         self._clock = clock
+        self._began: dict[str, float] = {}
+        """By UID, when a Service that was there already began to wait."""
         self._delay = metrics.histogram(
             "service_controller_load_balancer_address_delay_seconds",
-            "Seconds between a Service's creation and the first address of its load balancer.",
+            "Seconds from when a Service is to have a load balancer of ours until its first address.",
             buckets=FINE_BUCKETS,
         )
         watch_waiting(
             metrics,
             ("service_controller_services_without_address", "Services that wait for their load balancer's address."),
-            ("service_controller_oldest_service_without_address_age_seconds", "Age of the oldest; 0 without one."),
+            (
+                "service_controller_oldest_service_without_address_age_seconds",
+                "Seconds that the first of them has waited; 0 without one.",
+            ),
             lister.list,
             _waits,
             clock,
         )
 
     def on_update(self, old: V1Service, new: V1Service) -> None:
-        """A Service changed: does it have its first address now?"""
-        if uid_of(old) != uid_of(new) or not _waits(old) or _waits(new) or not changes.wants_load_balancer_from_us(new):
+        """A Service changed: does it begin to wait, or has it its first address?"""
+        uid = uid_of(new)
+        if _waits(new):
+            if not _waits(old):
+                self._began[uid] = self._clock.monotonic()
+            return
+        began = self._began.pop(uid, None)
+        if not _waits(old) or not changes.wants_load_balancer_from_us(new):
             return
         created = new.metadata.creation_timestamp if new.metadata is not None else None
-        if created is not None:
+        if began is not None:
+            self._delay.observe(self._clock.monotonic() - began)
+        elif created is not None:
             self._delay.observe(max(0.0, self._clock.time() - created.timestamp()))
+
+    def on_delete(self, service: V1Service) -> None:
+        """A Service is gone."""
+        self._began.pop(uid_of(service), None)
 
 
 def _waits(service: V1Service) -> bool:

@@ -97,7 +97,9 @@ class NodeSync:
             if left > 0:
                 return Result(requeue_after=left)
             self._first = self._given = None
-        behind = self._records.outdated(self.targets.current(), self.resting)
+        present = self.targets.current()
+        self._records.lagging(present, first)
+        behind = self._records.outdated(present, self.resting)
         with self._lock:
             if not self._waiting:
                 self._began = first

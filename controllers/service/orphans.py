@@ -1,5 +1,5 @@
 """Compares the load balancers that the cloud says this cluster owns with the Services, reports
-those without.
+those without, and those that a Service had under a former name.
 
 They are never deleted: another cluster with the same name and account may own them."""
 
@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 
 from cloudprovider import OwnedLoadBalancer
 from cloudprovider.helpers import wants_load_balancer
-from controllers.runtime.cache import Lister, uid_of
+from controllers.runtime.cache import Lister, key_of, uid_of
 from controllers.runtime.write import EventRecorder, Reference
-from controllers.service.changes import Ownership, ownership
+from controllers.service.changes import Ownership, ownership, wants_load_balancer_from_us
 from controllers.service.cloud import CLOUD_ERRORS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.cloudcalls.capabilities import LoadBalancerCalls
     from controllers.service.metrics import ServiceMetrics
+    from controllers.service.records import Records
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +43,12 @@ class OrphanReport:
         balancers: LoadBalancerCalls,
         recorder: EventRecorder,
         cluster_name: str,
+        records: Records,
         metrics: ServiceMetrics,
         confirm_after: float,
     ) -> None:
         self._lister = lister
+        self._records = records
         self._balancers = balancers
         self._recorder = recorder
         self._cluster = cluster_name
@@ -62,12 +65,11 @@ class OrphanReport:
         """
         try:
             owned = self._balancers.owned(self._cluster)
+            found = frozenset(orphans(owned, self._lister.list(), self._names))
         except CLOUD_ERRORS as error:
             self._metrics.orphan_errors.inc()
             log.warning("searching for load balancers without a Service failed: %s: %s", type(error).__name__, error)
             return self._confirm_after
-        services = self._lister.list()
-        found = frozenset(orphans(owned, services))
         confirmed = found & self._suspects
         self._suspects = found
         self._metrics.orphans.set(len(confirmed))
@@ -78,26 +80,54 @@ class OrphanReport:
         self._reported = confirmed
         return self._confirm_after if found - confirmed else None
 
+    def _names(self, service: V1Service) -> set[str] | None:
+        """The load balancer's present name, and the one under which it still serves while a change
+        waits or fails; None while this process does not know what serves."""
+        record = self._records.get(key_of(service))
+        if record is None or record.built is None:
+            return None
+        return {self._balancers.name(self._cluster, one) for one in (service, record.built)}
+
     def _report(self, confirmed: Sequence[OwnedLoadBalancer]) -> None:
         names = [
             f"{orphan.name} (Service {orphan.service or orphan.service_uid})" for orphan in confirmed[:_MOST_NAMED]
         ]
         rest = f" and {len(confirmed) - _MOST_NAMED} more" if len(confirmed) > _MOST_NAMED else ""
         message = (
-            f"{len(confirmed)} load balancers of cluster {self._cluster!r} in the cloud have no Service: "
+            f"{len(confirmed)} load balancers of cluster {self._cluster!r} in the cloud have no Service, or "
+            "one that has another load balancer: "
             f"{', '.join(names)}{rest}. Delete them in the cloud, unless another cluster of that name owns them"
         )
         log.warning("%s", message)
         self._recorder.event(KUBE_SYSTEM, "Warning", "OrphanedLoadBalancers", message)
 
 
-def orphans(owned: Sequence[OwnedLoadBalancer], services: Sequence[V1Service]) -> list[OwnedLoadBalancer]:
-    """Pure: those for which no Service asks, nor holds our finalizer. By UID, else by name."""
+def orphans(
+    owned: Sequence[OwnedLoadBalancer],
+    services: Sequence[V1Service],
+    names: Callable[[V1Service], Container[str] | None],
+) -> list[OwnedLoadBalancer]:
+    """Those for which no Service asks, nor holds our finalizer, and that were not kept on purpose.
+    By UID, else by name.
+
+    Where a Service that asks for one has several, those that are not among its `names`, too."""
     holders = [one for one in services if wants_load_balancer(one) or ownership(one) is not Ownership.NONE]
-    uids = {uid_of(service) for service in holders}
-    names = {f"{service.metadata.namespace}/{service.metadata.name}" for service in holders if service.metadata}
-    return [
-        balancer
-        for balancer in owned
-        if (balancer.service_uid not in uids if balancer.service_uid else balancer.service not in names)
-    ]
+    by_uid = {uid_of(service): service for service in holders}
+    by_key = {key_of(service): service for service in holders}
+    held: dict[str, list[OwnedLoadBalancer]] = {}
+    found = []
+    for balancer in owned:
+        if balancer.kept:
+            continue
+        uid = balancer.service_uid
+        holder = by_uid.get(uid) if uid else by_key.get(balancer.service)
+        if holder is None:
+            found.append(balancer)
+        else:
+            held.setdefault(key_of(holder), []).append(balancer)
+    for key, balancers in held.items():
+        if len(balancers) > 1 and wants_load_balancer_from_us(by_key[key]):
+            present = names(by_key[key])
+            if present is not None:
+                found += [balancer for balancer in balancers if balancer.name not in present]
+    return found

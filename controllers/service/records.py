@@ -14,6 +14,8 @@ from attrs import evolve, field, frozen
 
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts
 from controllers.runtime.cache import is_newer, uid_of, version_of
+from controllers.service import changes
+from controllers.service.changes import Note
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -71,6 +73,14 @@ class Record:
     built: V1Service | None = None
     """The Service as the cloud last built it, while its load balancer is there: what targets are
     set for while a change of it waits or fails. None: it was never built, or is missing."""
+    others: tuple[V1Service, ...] = ()
+    """With which annotations, besides the present ones, the cloud was asked to build another load
+    balancer that is still to go; each with spec and status of then."""
+    marks: changes.Marks = ()
+    """What the note says of `others`, and last of the present one; see `changes.Note`."""
+    found: V1Service | None = None
+    """The Service as this process first saw it, where it shows that another process may have built
+    its load balancer. None once the cloud said whether it has one."""
     seen: V1LoadBalancerStatus | None = None
     """What a look at the cloud showed that the call after it did not change."""
     empty: int = 0
@@ -103,6 +113,40 @@ class Record:
     def blank(cls, service: V1Service) -> Record:
         """Nothing is known of its load balancer."""
         return cls(service=service, uid=uid_of(service))
+
+    @classmethod
+    def inherited(cls, service: V1Service) -> Record:
+        """Nothing is known but what the Service shows: another process may have built for it."""
+        found = service if changes.may_be_built(service) else None
+        note = changes.own_note(service)
+        marks = () if note is None else note.marks
+        return cls(service=service, uid=uid_of(service), found=found, marks=marks)
+
+    def taking_over(self, shown: V1LoadBalancerStatus | None) -> Record:
+        """The record after the cloud said what it has of another process's load balancer (None:
+        nothing): one that is there counts as built, so that its targets follow the nodes."""
+        if self.found is None:
+            return self
+        built = self.found if changes.shows_built(self.found, shown) else self.built
+        return evolve(self, found=None, built=built)
+
+    @property
+    def note(self) -> Note:
+        """The note of what the cloud confirmed."""
+        return Note(self.uid, self.spec, self.nodes, self.marks)
+
+    @property
+    def last_built(self) -> V1Service | None:
+        """The Service as it was last built, with the status that this gave it."""
+        if self.built is None or self.status is None:
+            return self.built
+        return changes.with_status(self.built, self.status)
+
+    @property
+    def last_asked(self) -> V1Service | None:
+        """The Service as the cloud was last called for it, whatever came of it. Its status was
+        given by what is built."""
+        return changes.with_status(self.service, None) if self.asked else None
 
     @property
     def is_untouched(self) -> bool:
@@ -139,6 +183,8 @@ class Records:
         self._lock = threading.Lock()
         self._records: dict[str, Record] = {}
         self._rewound: set[str] = set()
+        self._lagging: dict[str, tuple[str, float]] = {}
+        """By key: the digest of the targets that it had, and since when it lacks others."""
 
     def get(self, key: str) -> Record | None:
         """The record of a Service."""
@@ -190,6 +236,22 @@ class Records:
                     targets.cover(record.nodes) or record.needs_no_targets or (record.built is None and resting(key))
                 )
             ]
+
+    def lagging(self, targets: Targets, now: float) -> tuple[int, float]:
+        """How many load balancers that are there have other targets than these, and since when the
+        first of them. `now` counts for those that were not known to lag.
+
+        Each load balancer that got targets since counts from the change after that."""
+        with self._lock:
+            former, self._lagging = self._lagging, {}
+            for key, record in self._records.items():
+                there = record.built is not None or record.found is not None
+                if there and not (record.needs_no_targets or targets.cover(record.nodes)):
+                    digest, since = former.get(key, (record.nodes, now))
+                    # "" is no success: what it has is unsure since a call that failed.
+                    served = record.nodes not in ("", digest)
+                    self._lagging[key] = (record.nodes, now) if served else (digest, since)
+            return len(self._lagging), min([since for _, since in self._lagging.values()], default=now)
 
     def vanished(self, services: Lister[V1Service]) -> list[str]:
         """The keys of load balancers that may be in the cloud, and whose Service is gone."""

@@ -6,8 +6,30 @@ k8s.io/cloud-provider's app/core.go).
 
 from __future__ import annotations
 
-from controllers.registration.entry import ControllerEntry, Rule, built, event_rule, informers, planned
+from attrs import evolve
+
+from controllers.registration.entry import (
+    Context,
+    Controller,
+    ControllerEntry,
+    Rule,
+    built,
+    event_rule,
+    informers,
+    planned,
+)
 from controllers.service.options import ServiceOptions
+
+_LACKING = "offers no load balancers, so Services of type LoadBalancer get none from it"
+
+
+def _stand_in(context: Context, enabled: bool) -> Controller:
+    from controllers.service.off import ServicesOff
+
+    why = f"provider {context.cloud.provider_name} {_LACKING}" if enabled else "--controllers leaves it out"
+    options = evolve(context.options.of(ServiceOptions), drain_timeout=context.drain)
+    return ServicesOff(context.clients, options, context.metrics, context.clock, why=why)
+
 
 ENTRY = ControllerEntry(
     name="service-lb-controller",
@@ -15,7 +37,8 @@ ENTRY = ControllerEntry(
     client="service-controller",
     construct=built("controllers.service.controller:ServiceController", ServiceOptions),
     needs=lambda cloud: cloud.load_balancers is not None,
-    lacking="offers no load balancers, so Services of type LoadBalancer get none from it",
+    lacking=_LACKING,
+    stand_in=_stand_in,
     planned_calls=planned("controllers.service.planned:planned_calls"),
     module="controllers.service.controller",
     informers=informers("NODES", "SERVICES"),

@@ -10,10 +10,12 @@ import copy
 import logging
 import math
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 
+from cloudprovider import LoadBalancerKept
 from controllers.runtime.cache import key_of, uid_of
 from controllers.runtime.queue import DONE, Result
 from controllers.service.decide import ObservedLoadBalancer
@@ -75,7 +77,8 @@ class SecondLook:
                         "before this one was carried out late; deleting it again",
                         key_of(service),
                     )
-                self._cloud.balancers.ensure_deleted(self._cloud.cluster, service)
+                with suppress(LoadBalancerKept):
+                    self._cloud.balancers.ensure_deleted(self._cloud.cluster, service)
         with self._lock:
             self._waiting.pop(uid, None)
         return DONE

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from controllers.testing.handles import Event, NodeHandle, ServiceHandle
     from controllers.testing.managerrun import ManagerRun, Program
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "controllers.testing.cluster": "Cluster",
+            "controllers.testing.handles": "Event NodeHandle ServiceHandle",
+            "controllers.testing.managerrun": "ManagerRun Program",
+        },
+    )
 
 __all__ = ["Cluster", "NodeHandle", "ServiceHandle", "Event", "ManagerRun", "Program"]

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from controllers.webhooks.review import AdmissionRequest, Answer, Handler, allow, change, deny
     from controllers.webhooks.webhook import MAX_BODY, Match, Webhook
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "controllers.webhooks.review": "AdmissionRequest Answer Handler allow change deny",
+            "controllers.webhooks.webhook": "MAX_BODY Match Webhook",
+        },
+    )
 
 __all__ = [
     "Webhook",

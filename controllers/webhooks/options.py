@@ -51,7 +51,7 @@ class WebhookOptions:
         "webhook-cert-dir",
         _SERVING,
         "Folder of cloud-controller-manager-webhook.crt and .key. If they are missing, a self-signed certificate is "
-        "made and written there. Empty: a self-signed certificate that all replicas share, in the Secret "
+        "made and written there, and renewed. Empty: a self-signed certificate that all replicas share, in the Secret "
         "kube-system/cloud-controller-manager-webhook. Not used with --webhook-tls-cert-file.",
     )
     tls_cert_file: str = option(

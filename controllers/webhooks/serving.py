@@ -14,14 +14,16 @@ from typing import Final
 from cloudprovider.host import StopSignal
 from controllers.endpoints.checks import Check
 from controllers.endpoints.serving import ServingError, client_ca, minimum_version, refusing
-from controllers.httpserver.certificates import FilePair, PairSource, folder_pair
+from controllers.httpserver.certificates import FilePair, FolderPair, PairSource
 from controllers.httpserver.messages import Limits
+from controllers.httpserver.pairs import Expiry, inspect
 from controllers.httpserver.server import Server
-from controllers.httpserver.tls import LOOK_SECONDS, ServerTLS, inspect
+from controllers.httpserver.tls import LOOK_SECONDS, ServerTLS
 from controllers.registration.entry import Rule
 from controllers.runtime.api import RestClient
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import seconds_text
 from controllers.webhooks.cabundle import CABundle
 from controllers.webhooks.options import WebhookOptions
@@ -64,6 +66,7 @@ class WebhookServing:
         rest: RestClient,
         *,
         leads: Callable[[], bool],
+        metrics: Metrics,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Raises ServingError where the given certificate or client CA cannot be used."""
@@ -78,7 +81,8 @@ class WebhookServing:
         minimum = minimum_version(options.tls_min_version)
         ca_file = options.client_ca_file
         authority = client_ca("--webhook-client-ca-file", ca_file) if ca_file else None
-        self._tls = ServerTLS(self._pairs(rest), authority, minimum, options.tls_cipher_suites)
+        expiry, pairs = Expiry("webhook", metrics, clock), self._pairs(rest)
+        self._tls = ServerTLS(pairs, authority, minimum, options.tls_cipher_suites, served=expiry.look)
         self._loaded = False
         address = (options.bind_address, options.secure_port)
         limits = limits_of(router.webhooks, certificates=authority is not None)
@@ -126,10 +130,11 @@ class WebhookServing:
     def _look(self) -> None:
         if not self._loaded:
             self._load()
-        if self._loaded:
-            self._tls.look()  # after the first load too: that asks for no client CA
-        if self._loaded and self._leads() and (bundle := self._authorities()):
-            self._bundle.look(bundle)
+        if not self._loaded:
+            return
+        if self._leads() and (bundle := self._authorities()):
+            self._bundle.look(bundle)  # first: a renewed certificate is trusted before it is served
+        self._tls.look()  # after the first load too: that asks for no client CA
 
     def _load(self) -> None:
         try:
@@ -145,8 +150,8 @@ class WebhookServing:
             return self._tried(FilePair(options.tls_cert_file, options.tls_private_key_file), "--webhook-tls-cert-file")
         if options.cert_dir:
             with refusing(f"--webhook-cert-dir={options.cert_dir}"):
-                pair = folder_pair(options.cert_dir, DNS_NAMES, pair_name=NAME)
-            self._authorities = lambda: _self_signed(pair)
+                pair = FolderPair(options.cert_dir, DNS_NAMES, pair_name=NAME, clock=self._clock)
+            self._authorities = lambda: _self_signed(pair) + pair.former
             self.rules = CONFIGURATION_RULES if _self_signed(pair) else ()
             return self._tried(pair, "--webhook-cert-dir")
         shared = SharedPair(rest, leads=self._leads, announce=self._bundle.ensure, clock=self._clock)

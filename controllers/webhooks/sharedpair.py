@@ -16,8 +16,8 @@ from typing import Any, Final
 import attrs
 
 from cloudprovider.internal.certificates import LIFETIME, self_signed
-from controllers.httpserver.certificates import MemoryPair, Pair
-from controllers.httpserver.tls import inspect
+from controllers.httpserver.certificates import MemoryPair
+from controllers.httpserver.pairs import Pair, inspect
 from controllers.runtime.api import MERGE_PATCH, ApiError, Conflict, Forbidden, NotFound, RestClient
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -121,7 +121,7 @@ class SharedPair:
         held = _held(secret)
         found = inspect(held.pair)
         self._held = held
-        if found.self_signed and self._leads() and found.ends - self._clock.time() < RENEW_BEFORE:
+        if found.ours and self._leads() and found.ends - self._clock.time() < RENEW_BEFORE:
             self._renew(held)
         self._logged = ""
 

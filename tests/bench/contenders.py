@@ -3,7 +3,6 @@ commands."""
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import sys
@@ -16,13 +15,10 @@ from attrs import field, frozen
 from kubernetes.client.models.v1_node import V1Node
 
 from controllers.node.changes import initialization
-from controllers.runtime.protobuf.replacing import kept, replacement
-from controllers.runtime.protobuf.schema import open_envelope
 from tests.bench.ccm import metadata_of
 from tests.bench.cluster import BenchCluster
 from tests.envtest.build import bench_program
 from tests.envtest.server import Identity
-from tests.support.wirefields import encoded
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -132,11 +128,8 @@ def _plan(cluster: BenchCluster) -> list[dict[str, object]]:
         assert node is not None
         name, meta = raw["metadata"]["name"], raw["metadata"]
         patches = {patch.subresource: patch.body for patch in initialization(node, metadata_of(name)).patches}
-        status = {"metadata": {"resourceVersion": meta["resourceVersion"]}, **patches["status"]}
-        body = replacement(kept(encoded("Node", raw)) or b"", patches[""], uid=meta["uid"], version="0")
-        if body is None:
-            raise ValueError(f"the manager would not send a PUT for {name}")
-        whole = base64.b64encode(open_envelope(body).raw).decode()
+        status = {"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}, **patches["status"]}
+        whole = {**patches[""], "metadata": {**patches[""]["metadata"], "uid": meta["uid"]}}
         plan.append({"name": name, "status": status, "object": whole, "event": _event(name, meta["uid"])})
     return plan
 

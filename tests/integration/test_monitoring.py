@@ -18,10 +18,10 @@ from cloudprovider.testing.fake import new_provider
 from cloudprovider.testing.waiting import eventually
 from controllers.app import Manager, ManagerOptions, Options
 from controllers.endpoints.options import ServingOptions
-from controllers.options.podnetwork import parse_cluster_cidrs
+from controllers.options.podnetwork import RouteSwitches, parse_cluster_cidrs
 from controllers.route.options import RouteOptions
-from controllers.route.registration import RouteSwitches
 from controllers.runtime.api import ClientBuilder
+from controllers.service.metrics import UnservedMetrics
 from tests.generate import ALERTS, ROOT, alerts_page
 
 DASHBOARD = ALERTS.with_name("dashboard.json")
@@ -58,6 +58,7 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
 @pytest.fixture(scope="module")
 def labels(manager: Manager) -> dict[str, set[str]]:
     """The labels of each series that it has, by the series' name."""
+    UnservedMetrics(manager.metrics)  # those of a manager without the service controller
     return _labels(manager)
 
 

@@ -56,7 +56,7 @@ def test_a_node_gets_everything_in_two_writes(api: Cluster, capabilities: list[s
         eventually(lambda: "Synced" in api.reasons("node-0001"))
         writes = [_count(running, method) for method in ("PATCH", "PUT")]
     node = _node(api, "node-0001")
-    assert writes == ([1, 1] if api.is_real else [2, 0]), "the embedded server has no Protobuf"
+    assert writes == [2, 0], "no object is ever sent whole"
     assert not is_tainted(node)
     assert OTHER["key"] in {taint["key"] for taint in node["spec"]["taints"]}
     assert node["spec"]["providerID"] == "fake://" + cloud_id(node)
@@ -110,6 +110,81 @@ def test_a_node_waits_for_the_ip_that_it_wishes_for_and_is_told(
         cloud.console.change_instance("node-0000", addresses=[("InternalIP", "10.0.0.9"), ("InternalIP", "10.99.0.1")])
         eventually(lambda: not is_tainted(_node(api)), timeout=60)
     assert _node(api)["status"]["addresses"][0] == {"type": "InternalIP", "address": "10.99.0.1"}
+
+
+@pytest.mark.row("N31")
+def test_half_an_answer_takes_no_ip_from_a_node(api: Cluster, cloud: FakeCloud) -> None:
+    inner, outer, name = ("InternalIP", "10.0.0.7"), ("ExternalIP", "192.0.2.7"), ("Hostname", "node-0000")
+    cloud.console.change_instance("node-0000", addresses=[inner, outer, name])
+    api.create(NODES, small_node("node-0000"))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN) as running:
+        eventually(lambda: not is_tainted(_node(api)))
+        cloud.console.change_instance("node-0000", addresses=[name])
+        message = eventually(lambda: api.event_messages("node-0000").get("AddressesMissing", ""))
+        assert "10.0.0.7" in message
+        _refreshes(cloud, 3)
+        assert _addresses(api) == [inner, outer, name]
+        assert running.metrics.value("node_controller_nodes_lacking_addresses") == 1
+        cloud.console.change_instance("node-0000", addresses=[outer, name])
+        eventually(lambda: _addresses(api) == [outer, name])
+        eventually(lambda: running.metrics.value("node_controller_nodes_lacking_addresses") == 0)
+
+
+@pytest.mark.row("N32")
+@pytest.mark.parametrize("known", [(), (("Hostname", "node-0000"),)], ids=["nothing", "hostname"])
+def test_a_new_node_waits_for_an_ip_address(api: Cluster, cloud: FakeCloud, known: tuple[tuple[str, str], ...]) -> None:
+    cloud.console.change_instance("node-0000", addresses=known)
+    api.create(NODES, small_node("node-0000"))
+    with node_controller(api.kubeconfig, cloud, options=NEVER) as running:
+        eventually(lambda: "AddressesMissing" in api.reasons("node-0000"))
+        assert is_tainted(_node(api))
+        assert running.metrics.value("node_controller_nodes_lacking_addresses") == 1
+        cloud.console.change_instance("node-0000", addresses=[("InternalIP", "10.0.0.7"), *known])
+        eventually(lambda: not is_tainted(_node(api)))
+        assert _addresses(api) == [("InternalIP", "10.0.0.7"), ("Hostname", "node-0000")]
+
+
+@pytest.mark.row("N33")
+def test_another_order_of_addresses_arrives(api: Cluster, cloud: FakeCloud) -> None:
+    six, four = ("ExternalIP", "2001:db8::7"), ("ExternalIP", "192.0.2.7")
+    cloud.console.change_instance("node-0000", addresses=[six, four])
+    api.create(NODES, small_node("node-0000"))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        eventually(lambda: not is_tainted(_node(api)))
+        cloud.console.change_instance("node-0000", addresses=[four, six])
+        eventually(lambda: _addresses(api)[:2] == [four, six])
+
+
+@pytest.mark.row("N34")
+def test_two_nodes_of_one_machine_are_told(api: Cluster, cloud: FakeCloud) -> None:
+    api.create(NODES, small_node("node-0000"))
+    with node_controller(api.kubeconfig, cloud, options=NEVER) as running:
+        eventually(lambda: not is_tainted(_node(api)))
+        api.create(NODES, small_node("renamed", taints=[], provider_id=_node(api)["spec"]["providerID"]))
+        eventually(lambda: "renamed" in api.event_messages("node-0000").get("ProviderIDOnTwoNodes", ""))
+        eventually(lambda: "node-0000" in api.event_messages("renamed").get("ProviderIDOnTwoNodes", ""))
+        assert running.metrics.value("node_controller_nodes_sharing_provider_id") == 2
+
+
+@pytest.mark.row("N35")
+def test_a_bad_zone_does_not_keep_a_new_address_away(api: Cluster, cloud: FakeCloud) -> None:
+    api.create(NODES, small_node("node-0000"))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        eventually(lambda: not is_tainted(_node(api)))
+        cloud.console.change_instance("node-0000", zone="Default Group", addresses=[("InternalIP", "10.0.0.22")])
+        eventually(lambda: ("InternalIP", "10.0.0.22") in _addresses(api))
+        assert _node(api)["metadata"]["labels"]["topology.kubernetes.io/zone"] == "zone-a"
+        eventually(lambda: "Default Group" in api.event_messages("node-0000").get("InvalidInstanceMetadata", ""))
+
+
+def _addresses(api: Cluster) -> list[tuple[str, str]]:
+    return [(one["type"], one["address"]) for one in _node(api)["status"]["addresses"]]
+
+
+def _refreshes(cloud: FakeCloud, times: int) -> None:
+    """Wait until the cloud was asked so many times more."""
+    asked = cloud.calls.count("instances_metadata")
+    eventually(lambda: cloud.calls.count("instances_metadata") >= asked + times)
 
 
 @pytest.mark.row("N19")

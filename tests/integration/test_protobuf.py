@@ -14,19 +14,18 @@ from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, ClientSettings, Gone, NotFound, RestClient, ServerError, Unauthorized
 from controllers.runtime.cache.encoding import Encoding
 from controllers.runtime.cache.informer import Informer
-from controllers.runtime.cache.keeping import WireObject
 from controllers.runtime.cache.listing import is_too_large
+from controllers.runtime.cache.parsing import WireObject
 from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, Resource
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import ACCEPT, CONTENT_TYPE, JSON, is_protobuf
-from controllers.runtime.protobuf.schema import seal
 from tests.integration.conftest import REAL, Cluster
 from tests.support.models import given_fields
 from tests.support.nodes import big_node
-from tests.support.protobuf import message_of
+from tests.support.protobuf import message_of, seal
 
 pytestmark = pytest.mark.parametrize("api", [REAL], indirect=True)
 

@@ -9,7 +9,6 @@ same.
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,8 +86,6 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
     eventually(lambda: ingress(api.get(f"{SERVICES}/web")), 90, lambda: process.log)
     eventually(lambda: {route.target_node for route in cloud.console.routes()} >= {"node-0000"}, 90)
     eventually(lambda: "stale" not in {route.name for route in cloud.console.routes()}, 90, lambda: process.log)
-    # A patch for certain: a Node is initialised by a PUT, and by a patch only while the first PUT
-    # of the process is not answered yet.
     cloud.console.set_shutdown("node-0001")
     eventually(lambda: TAINT_NODE_SHUTDOWN in json.dumps(api.get(f"{NODES}/node-0001")), 90, lambda: process.log)
     cloud.console.remove_instance("node-0001")
@@ -109,15 +106,6 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
     def used() -> set[Right]:
         return rights_used(audit.by(MANAGER_USER), named)
 
-    # A Node is initialised by a PUT, if the cache has its bytes: not of a version that the manager
-    # itself has just written (a route's condition), which a busy machine may make of all of them.
-    for number in range(3, 13):
-        if ("update", "nodes", "") in used():
-            break
-        name = f"late-{number}"
-        cloud.console.add_instance(name)
-        api.create(NODES, small_node(name, cidrs=[f"10.244.{number}.0/24"]))
-        eventually(partial(initialised, name), 90, lambda: process.log)
     eventually(lambda: used() >= wanted, 90, lambda: (wanted - used(), process.log))
     assert sorted(used() - wanted) == []
     assert [one.uri for one in audit.by(MANAGER_USER) if one.code == 403] == []

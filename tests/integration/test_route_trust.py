@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from cloudprovider import Route
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
@@ -117,6 +118,37 @@ def test_a_second_try_is_seen_although_the_cache_is_behind(api: Cluster, monkeyp
         eventually(lambda: cloud.calls.counts()["create_route"] == 3)
         eventually(lambda: _reason(api, "n1") == CREATED, timeout=5)
         lag[0] = 0.0
+
+
+# ---- R13
+
+
+class SlowToDelete(FakeRoutes):
+    """Knows a route by its destination alone, and is listed twice before a deletion ends."""
+
+    def delete_route(self, cluster_name: str, route: Route) -> None:
+        super().delete_route(cluster_name, evolve(route, name=""))
+        listed = self._gate.calls.counts()["list_routes"]
+        # The next listing begins when the one before it was taken in.
+        eventually(lambda: self._gate.calls.counts()["list_routes"] >= listed + 2)
+
+
+@pytest.mark.row("R13")
+def test_a_listing_during_a_deletion_costs_the_new_route_nothing(api: Cluster) -> None:
+    """The machine of a Node was replaced; its route is a blackhole, and is replaced."""
+    options = _options(route_reconciliation_period=PERIOD, list_interval=0.1)
+    _add_node(api, "n1", "10.244.1.0/24")
+    with _cloud() as cloud:
+        routes = cloud.routes()
+        assert routes is not None
+        routes.__class__ = SlowToDelete
+        cloud.console.add_route("old", "10.244.1.0/24", blackhole=True, cluster="kubernetes", foreign=False)
+        with _running(api.kubeconfig, cloud, options):
+            eventually(lambda: _table(cloud) == {"10.244.1.0/24": "n1"})
+            _periods(cloud)
+            assert _table(cloud) == {"10.244.1.0/24": "n1"}
+            assert cloud.calls.counts()["delete_route"] == 1
+            assert _reason(api, "n1") == CREATED
 
 
 # ---- R10, R11

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cloudprovider import Interface
-from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs
+from cloudprovider import Interface, InvalidService
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs, raises
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
 from controllers.service.controller import ServiceController
@@ -113,6 +113,36 @@ def test_a_restart_with_nothing_changed_makes_no_write_at_all(api: Cluster, clou
         eventually(lambda: _ingress(api, "late"))
     assert [call.keys[1] for call in cloud.calls.log(*CHANGING)] == ["default/late"]
     assert [api.get(f"{SERVICES}/{name}")["metadata"]["resourceVersion"] for name in names] == before
+
+
+@pytest.mark.row("S26")
+@pytest.mark.parametrize("built_by", ["this manager", "the Go manager"])
+def test_after_a_restart_new_nodes_reach_a_load_balancer_whose_service_has_a_mistake(
+    api: Cluster, cloud: FakeCloud, built_by: str
+) -> None:
+    for name in ("node-0", "node-1"):
+        _add_node(api, name)
+    api.create(SERVICES, lb_service("web"))
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _ingress(api, "web"))
+    note = {NOTE: None} if built_by == "the Go manager" else {}
+    api.patch(f"{SERVICES}/web", {"metadata": {"annotations": {"example.com/timeout": "5 minutes", **note}}})
+    cloud.faults.on("ensure_load_balancer", raises(InvalidService("example.com/timeout: no number")))
+    with _running(api.kubeconfig, cloud) as running:
+        eventually(lambda: "SyncLoadBalancerFailed" in api.reasons("web"))
+        for name in ("node-2", "node-3"):
+            _add_node(api, name)
+        for name in ("node-0", "node-1"):
+            api.delete(f"{NODES}/{name}")
+        eventually(lambda: _targets(cloud) == ["fake://node-2", "fake://node-3"])
+        eventually(lambda: running.metrics.value("service_controller_load_balancers_with_old_targets") == 0)
+        assert "UpdatedLoadBalancer" in api.reasons("web")
+    assert cloud.calls.count("update_load_balancer") >= 1
+
+
+def _targets(cloud: FakeCloud) -> list[str]:
+    [balancer] = cloud.console.load_balancers()
+    return sorted(balancer.backends)
 
 
 @pytest.mark.row("S12")

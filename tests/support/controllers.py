@@ -19,9 +19,7 @@ from cloudprovider.internal.patching import apply_patch
 from controllers.cloudcalls import Answer
 from controllers.runtime.api import MERGE_PATCH, Response, from_status
 from controllers.runtime.cache import NODES, key_of
-from controllers.runtime.protobuf.reading import read_enveloped
 from controllers.runtime.queue import WorkQueue
-from controllers.runtime.write import to_json
 
 Raw = dict[str, Any]
 T = TypeVar("T")
@@ -78,14 +76,9 @@ class Lister(Generic[T]):
     """Stands in for an informer's lister: what the cache shows."""
 
     objects: dict[str, T] = field(factory=dict)
-    bytes_of: Callable[[T], bytes | None] = lambda _: None
-    """What is kept of an object's bytes in Protobuf."""
 
     def get(self, key: str) -> T | None:
         return self.objects.get(key)
-
-    def kept(self, obj: T) -> bytes | None:
-        return self.bytes_of(obj)
 
     def list(self) -> list[T]:
         return list(self.objects.values())
@@ -148,10 +141,8 @@ class Server:
         """Path and query of each read."""
         self.patches: list[tuple[str, Raw]] = []
         """("name" or "name/status", body) of each PATCH, those without effect too."""
-        self.puts: list[str] = []
-        """The name of the Node of each PUT."""
         self.applied: list[tuple[str, Raw]] = []
-        """What was not refused of both; of a PUT the whole object."""
+        """Those that were not refused."""
         self.deletes: list[Raw] = []
         """Body of each DELETE."""
         self.deleted: list[str] = []
@@ -252,20 +243,16 @@ class Server:
             self.deletes.append(body)
             self.before(name, body)
             return self._delete(key, name, body, path)
-        assert method in ("PATCH", "PUT")
-        if method == "PUT":
-            body = _node_in(body)
-            self.puts.append(name)
+        assert method == "PATCH", "no object is ever sent whole"
         sent = (f"{name}/{subresource}" if subresource else name, clone(body))
-        if method == "PATCH":
-            self.patches.append(sent)
+        self.patches.append(sent)
         fault = self.faults.popleft() if self.faults else None
         if fault is not None and not fault.after:
             raise fault.error
         self.before(name, body)
         if self.refuses_status and subresource:
             raise self.refused(500, "InternalError", method, path, {})
-        answer = self.apply(path, body, content_type) if method == "PATCH" else self.replace(path, body)
+        answer = self.apply(path, body, content_type)
         self.applied.append(sent)
         self.after(name, body)
         if fault is not None:
@@ -292,21 +279,6 @@ class Server:
         if new != old:
             self._store(key, new)
         return self._kept(key).get(key) or new
-
-    def replace(self, path: str, new: Raw) -> Raw:
-        """A PUT of a Node arrives: another UID is a conflict, and its status is not taken."""
-        key, name, _ = _parsed(path)
-        old = self.nodes.get(key)
-        if old is None:
-            raise self.refused(404, "NotFound", "PUT", path, {"name": name})
-        given = new["metadata"]
-        if (given["uid"], given["resourceVersion"]) != (old["metadata"]["uid"], old["metadata"]["resourceVersion"]):
-            raise self.refused(409, "Conflict", "PUT", path, {"name": name})
-        new = {**clone(new), **({"status": old["status"]} if "status" in old else {})}
-        self.admit(path, old, new)
-        if new != old:
-            self._store(key, new)
-        return self.nodes[key]
 
     def admit(self, path: str, old: Raw, new: Raw) -> None:
         """Raise for what the API server would refuse in a PATCH of ours; may add to `new`."""
@@ -340,11 +312,6 @@ def _parsed(path: str) -> tuple[str, str, str]:
     key = f"{parts[1]}/{parts[3]}" if parts[0] == "namespaces" else parts[1]
     rest = parts[3:] if parts[0] == "namespaces" else parts[1:]
     return key, rest[0], rest[1] if len(rest) > 1 else ""
-
-
-def _node_in(body: bytes) -> Raw:
-    node = clone(to_json(NODES.parse(read_enveloped(body, "Node"))))
-    return {name: value for name, value in node.items() if name not in ("kind", "apiVersion")}
 
 
 def _answer(body: Raw) -> Response:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from controllers.runtime.protobuf.reading import INLINE, POINTERS
-from controllers.runtime.protobuf.schema import message_class, seal
+from controllers.runtime.protobuf.schema import MAGIC, message_class
 
 LISTED = "List"
 BEYOND_TIME = 10**14
@@ -45,6 +45,15 @@ def message_of(name: str, raw: dict[str, Any]) -> Any:
         elif value is not None or field.name not in pointers:
             setattr(message, field.name, field.default_value if value is None else value)
     return message
+
+
+def seal(api_version: str, kind: str, message: Any) -> bytes:
+    """The bytes of this message as an object of that kind, in its envelope."""
+    unknown = message_class("Unknown")(raw=message.SerializeToString())
+    unknown.typeMeta.apiVersion = api_version
+    unknown.typeMeta.kind = kind
+    sealed: bytes = MAGIC + unknown.SerializeToString()
+    return sealed
 
 
 def enveloped(raw: dict[str, Any], kind: str = "") -> bytes:

@@ -37,6 +37,9 @@ PATHS = {
     "RoleBinding": f"/apis/{GROUP}/v1/namespaces/{{namespace}}/rolebindings",
     "ValidatingAdmissionPolicy": f"{POLICIES}/validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": f"{POLICIES}/validatingadmissionpolicybindings",
+    "MutatingAdmissionPolicy": f"{POLICIES}/mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": f"{POLICIES}/mutatingadmissionpolicybindings",
+    "MutatingWebhookConfiguration": f"{POLICIES}/mutatingwebhookconfigurations",
 }
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 

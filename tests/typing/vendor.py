@@ -255,7 +255,9 @@ class AcmeLoadBalancer(LoadBalancer):
         assert_type(tags, dict[str, str])
         health = helpers.health_check_path_port(service)
         assert_type(health, tuple[str, int] | None)
-        for network in helpers.load_balancer_source_ranges(service):
+        ranges = helpers.load_balancer_source_ranges(service)
+        assert_type(helpers.allows_everyone(ranges), bool)
+        for network in ranges:
             if network.version == 6:
                 raise RetryError("the IPv6 address is not assigned yet", retry_after=5)
         current_call().pause(0.5)

@@ -29,7 +29,19 @@ if TYPE_CHECKING:
     from cloudprovider.testing.conformance.suite import ProviderConformance
     from cloudprovider.testing.conformance.trial import Trial
 else:
-    _load, __dir__ = lazy(__name__)
+    _load, __dir__ = lazy(
+        __name__,
+        {
+            "cloudprovider.testing.conformance.base": "ConformanceBase",
+            "cloudprovider.testing.conformance.endtoend": "EndToEndConformance",
+            "cloudprovider.testing.conformance.features": "Feature",
+            "cloudprovider.testing.conformance.httplab": "HTTPLab",
+            "cloudprovider.testing.conformance.lab": "BalancerFacts Lab new_node new_service",
+            "cloudprovider.testing.conformance.registry": "SCENARIOS Scenario scenario",
+            "cloudprovider.testing.conformance.suite": "ProviderConformance",
+            "cloudprovider.testing.conformance.trial": "Trial",
+        },
+    )
 
     def __getattr__(name: str) -> object:
         """All names are loaded when the first of them is used: the others' modules fill SCENARIOS.

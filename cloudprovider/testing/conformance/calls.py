@@ -19,6 +19,7 @@ from attrs import define
 from cloudprovider.call import Call
 from cloudprovider.checks.answers import WrongAnswer
 from cloudprovider.errors import InstanceNotFound
+from cloudprovider.internal.readonly import ReadOnlyObject
 from cloudprovider.threads import Task
 
 R = TypeVar("R")
@@ -54,6 +55,15 @@ def attempt(call: Callable[[], R]) -> Outcome[R]:
         return Outcome(value=call())
     except Exception as error:  # noqa: BLE001 - vendor boundary: the scenario judges whatever was raised
         return Outcome(error=error)
+
+
+@contextmanager
+def unchanged(what: str) -> Iterator[None]:
+    """AssertionError where the provider changes an argument, which is read-only, as the host's."""
+    try:
+        yield
+    except ReadOnlyObject as error:
+        raise AssertionError(f"{what} changes what it is given: {error}") from None
 
 
 def one_a_line(problems: Iterable[str]) -> str:

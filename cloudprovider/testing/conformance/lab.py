@@ -122,6 +122,11 @@ class Lab:
         """What the cloud knows of the load balancer of this name; None when it has none."""
         raise NotImplementedError
 
+    def kept_annotations(self) -> Mapping[str, str]:
+        """The annotations of a Service whose load balancer the provider keeps when the Service is
+        deleted (`LoadBalancerKept`)."""
+        raise NotImplementedError
+
     def local_machine(self) -> V1Node:
         """The Node, as its kubelet registers it, of the machine for which the test cloud's metadata
         service answers.

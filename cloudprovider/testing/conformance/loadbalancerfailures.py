@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import partial
 
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider.errors import ImplementedElsewhere, RetryError
+from cloudprovider.errors import ImplementedElsewhere, LoadBalancerKept, RetryError
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import Outcome, attempt, limited, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.loadbalancers import balancer_of
+from cloudprovider.testing.conformance.ownedloadbalancers import listed
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
 
@@ -56,6 +58,11 @@ def _check_kept(trial: Trial, service: V1Service, cluster_name: str, status: obj
         "after one cluster deleted its load balancer, that of the other cluster's Service of the same name has the "
         f"status {found!r}; it was {status!r}"
     )
+
+
+def _check_listed_as_kept(trial: Trial, service: V1Service) -> None:
+    found = listed(trial, service)
+    assert [one.kept for one in found] == [True], f"owned_load_balancers has {found!r}, which is not marked as kept"
 
 
 class LoadBalancerFailureScenarios(ConformanceBase):
@@ -209,3 +216,41 @@ class LoadBalancerFailureScenarios(ConformanceBase):
         service, _ = trial.standing()
         outcome = trial.in_a_hang(partial(trial.balancers().get_load_balancer, trial.cluster_name, service))
         assert outcome.error is not None, f"get_load_balancer {outcome} while the cloud hangs: it must raise"
+
+    @scenario("L31", _LB | Feature.KEPT_LOAD_BALANCERS, hooks=("kept_annotations",))
+    def test_l31_a_kept_one_stays(self, trial: Trial) -> None:
+        """Asked to keep it, deletion raises `LoadBalancerKept`; the load balancer stays, and is
+        listed as kept."""
+        service = trial.service()
+        status = trial.ensure(service, trial.machines(1))
+        keeping = deepcopy(service)
+        assert keeping.metadata is not None
+        keeping.metadata.annotations = {**(keeping.metadata.annotations or {}), **trial.lab.kept_annotations()}
+        outcome = attempt(partial(trial.remove, keeping))
+        assert isinstance(outcome.error, LoadBalancerKept), (
+            f"ensure_load_balancer_deleted {outcome} for a Service that keeps its load balancer: raise LoadBalancerKept"
+        )
+        found = trial.balancers().get_load_balancer(trial.cluster_name, keeping)
+        assert found == status, f"kept, get_load_balancer answers {found!r}; it was {status!r}"
+        if Feature.OWNED_LOAD_BALANCERS in trial.features:
+            trial.eventually(partial(_check_listed_as_kept, trial, service))
+
+    @scenario("L32", _LB)
+    def test_l32_deleted_after_its_annotations_went(self, trial: Trial) -> None:
+        """Deleted without its annotations and as another type it is gone, or its name depends on
+        them."""
+        service = trial.service(annotations={"example.com/note": "built"})
+        trial.ensure(service, trial.machines(1))
+        bare = deepcopy(service)
+        assert bare.metadata is not None
+        assert bare.spec is not None
+        bare.metadata.annotations, bare.spec.type, bare.status = {}, "ClusterIP", None
+        balancers, cluster = trial.balancers(), trial.cluster_name
+        trial.remove(bare)
+        if balancers.get_load_balancer_name(cluster, bare) != balancers.get_load_balancer_name(cluster, service):
+            trial.remove(service)  # as the host does
+        found = balancers.get_load_balancer(cluster, service)
+        assert found is None, (
+            f"deleted without its annotations, get_load_balancer answers {found!r}: if annotations choose which load "
+            "balancer it is, get_load_balancer_name must depend on them"
+        )

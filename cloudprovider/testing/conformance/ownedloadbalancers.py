@@ -25,7 +25,7 @@ def _owned(trial: Trial) -> OwnedLoadBalancers:
     return found
 
 
-def _listed(trial: Trial, service: V1Service, cluster_name: str = "") -> list[OwnedLoadBalancer]:
+def listed(trial: Trial, service: V1Service, cluster_name: str = "") -> list[OwnedLoadBalancer]:
     """The entries of this Service, in the list of the cluster."""
     answer: Any = _owned(trial).owned_load_balancers(cluster_name or trial.cluster_name)
     listed = right("owned_load_balancers", answers.owned_load_balancers, answer)
@@ -46,7 +46,7 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
         assert metadata is not None
 
         def look() -> None:
-            found = _listed(trial, service)
+            found = listed(trial, service)
             assert len(found) == 1, f"owned_load_balancers has {found!r} for one Service"
             name = trial.balancers().get_load_balancer_name(trial.cluster_name, service)
             assert found[0].name == name, f"owned_load_balancers names it {found[0].name!r}; its name is {name!r}"
@@ -63,7 +63,7 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
         trial.remove(service)
 
         def look() -> None:
-            found = _listed(trial, service)
+            found = listed(trial, service)
             assert not found, f"owned_load_balancers still has {found!r} after the deletion"
 
         trial.eventually(look)
@@ -72,7 +72,7 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
     def test_o3_another_clusters_are_not_listed(self, trial: Trial) -> None:
         """A load balancer of this cluster is not listed for another cluster of the account."""
         service, _ = trial.standing()
-        found = _listed(trial, service, f"{trial.cluster_name}-2")
+        found = listed(trial, service, f"{trial.cluster_name}-2")
         assert not found, f"owned_load_balancers of another cluster has {found!r}"
 
     @scenario("O4", _OWNED, hooks=("outage",))
@@ -93,5 +93,5 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
             left = trial.resources() - before
             name = trial.balancers().get_load_balancer_name(trial.cluster_name, service)
             if name in left:
-                found = _listed(trial, service)
+                found = listed(trial, service)
                 assert found, f"{sorted(left)} stand in the cloud, half-built, and owned_load_balancers has none of it"

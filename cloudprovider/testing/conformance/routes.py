@@ -9,6 +9,7 @@ from attrs import evolve
 
 from cloudprovider.checks import answers
 from cloudprovider.errors import ImplementedElsewhere, InstanceNotFound, NotImplementedByProvider
+from cloudprovider.helpers.ips import IPAddress, parse_ip
 from cloudprovider.routes import Route, Routes
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.bench import name_of
@@ -288,3 +289,31 @@ class RouteScenarios(ConformanceBase):
             assert not made, f"create_route {outcome} for a node whose machine was deleted, and made a rule: {made!r}"
 
         trial.eventually(look)
+
+    @scenario("R17", _ROUTES)
+    def test_r17_a_routes_addresses_are_its_nodes(self, trial: Trial) -> None:
+        """A route that is listed with addresses lists some of its node's and no others: the host
+        makes a route to another address again."""
+        node = trial.machine()
+        route = evolve(trial.route(node), target_node_addresses=trial.addresses(node))
+        _created(trial, route)
+
+        def look() -> None:
+            found = _only(trial, route)
+            listed = _ips(found) if found.enable_node_addresses else set()
+            assert listed <= _ips(route), (
+                f"the route for {name_of(node)} is listed with the addresses {_texts(listed)}; those of the node are "
+                f"{_texts(_ips(route))}"
+            )
+
+        trial.eventually(look)
+
+
+def _ips(route: Route) -> set[IPAddress]:
+    """The IP addresses that it is to, or is listed with. Host names do not count."""
+    found = (parse_ip(one.address) for one in route.target_node_addresses if one.type in ("InternalIP", "ExternalIP"))
+    return {ip for ip in found if ip is not None}
+
+
+def _texts(ips: set[IPAddress]) -> str:
+    return ", ".join(sorted(map(str, ips))) or "none"

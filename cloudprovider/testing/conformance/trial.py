@@ -17,6 +17,7 @@ from uuid import uuid4
 import pytest
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_node_spec import V1NodeSpec
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_service import V1Service
@@ -105,6 +106,14 @@ class Trial:
         copy.spec = copy.spec or V1NodeSpec()
         copy.spec.provider_id = found
         return copy
+
+    def addresses(self, node: V1Node) -> tuple[V1NodeAddress, ...]:
+        """The node's addresses, as the provider says. Skips this scenario where it says none."""
+        asks = self.provider.instances_v2() or self.provider.instances_batch()
+        said = tuple(self._right(self._metadata(node)).node_addresses) if asks else ()
+        if not said:
+            pytest.skip("the provider says no addresses of nodes")
+        return said
 
     # ---- Services and load balancers
 

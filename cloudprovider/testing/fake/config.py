@@ -6,6 +6,7 @@ Read from `--cloud-config`, or made in Python: ``FakeConfig.model_validate({"gen
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from typing import Annotated, Any, Literal, Self, get_args
@@ -85,7 +86,8 @@ class InstanceConfig(ProviderConfig):
     zone: str = "zone-a"
     region: str = "region-1"
     addresses: Annotated[tuple[Pair, ...], BeforeValidator(_pairs)] = ()
-    """(type, address) pairs; in a file also a mapping of types. Default: its name as Hostname."""
+    """(type, address) pairs; in a file also a mapping of types. Default: an InternalIP in
+    198.18.0.0/15, always the same for a name, and its name as Hostname."""
     labels: Mapping[str, str] = {}
     shutdown: bool = False
     pod_cidrs: tuple[CIDR, ...] = ()
@@ -93,8 +95,10 @@ class InstanceConfig(ProviderConfig):
 
     def instance(self) -> Instance:
         """The machine; its ID is empty where none is given."""
-        fields = self.model_dump() | {"addresses": self.addresses or (("Hostname", self.name),)}
-        return Instance(**fields)
+        network = ip_network("198.18.0.0/15")
+        own = network.network_address + 1 + zlib.crc32(self.name.encode()) % (network.num_addresses - 2)
+        default = (("InternalIP", str(own)), ("Hostname", self.name))
+        return Instance(**self.model_dump() | {"addresses": self.addresses or default})
 
 
 class Template(ProviderConfig):

@@ -7,14 +7,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from typing_extensions import override
 
-from cloudprovider.helpers.objects import key_of, ports_of, uid_of
+from cloudprovider.errors import LoadBalancerKept
+from cloudprovider.helpers.objects import annotations_of, key_of, ports_of, uid_of
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.testing.fake.errors import BadRequest, QuotaExceeded
 from cloudprovider.testing.fake.faults import Key
@@ -25,6 +26,10 @@ from cloudprovider.testing.fake.records import Instance, LoadBalancerRecord, Loa
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
+
+
+KEEP: Final = "fake.cloud/keep-load-balancer"
+"""Annotation of Services: with "true", the load balancer stays when its Service is deleted."""
 
 
 def _balancer(self: FakeLoadBalancers, cluster_name: str, service: V1Service, *_: Any) -> list[Key]:
@@ -72,7 +77,13 @@ class FakeLoadBalancers(Part, LoadBalancer):
     @override
     @carried(_balancer)
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
-        present = self._world.load_balancers.pop(self._name(cluster_name, service), None)
+        name = self._name(cluster_name, service)
+        present = self._world.load_balancers.get(name)
+        if present is not None and annotations_of(service).get(KEEP) == "true":
+            self._world.load_balancers[name] = evolve(present, kept=True)
+            self._gate.calls.effect("kept")
+            raise LoadBalancerKept(f"{name} is kept, as the annotation {KEEP} asks")
+        self._world.load_balancers.pop(name, None)
         self._gate.calls.effect("absent" if present is None else "deleted")
 
     def _put(self, present: LoadBalancerRecord | None, wanted: LoadBalancerRecord) -> None:
@@ -94,7 +105,7 @@ class FakeLoadBalancers(Part, LoadBalancer):
         """The load balancer before anything is attached to it."""
         uid = uid_of(service)
         if present is not None:
-            return evolve(present, cluster=cluster_name, service=key_of(service), service_uid=uid)
+            return evolve(present, cluster=cluster_name, service=key_of(service), service_uid=uid, kept=False)
         return LoadBalancerRecord(
             name=name,
             cluster=cluster_name,
@@ -152,7 +163,7 @@ class FakeOwningLoadBalancers(FakeLoadBalancers, OwnedLoadBalancers):
     @carried()
     def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
         return tuple(
-            OwnedLoadBalancer(record.name, record.service, record.service_uid)
+            OwnedLoadBalancer(record.name, record.service, record.service_uid, record.kept)
             for _, record in sorted(self._world.load_balancers.items())
             if record.cluster == cluster_name
         )

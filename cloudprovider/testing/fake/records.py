@@ -79,6 +79,8 @@ class LoadBalancerRecord:
     backends: tuple[str, ...] = field(default=(), converter=_strings)
     """Provider IDs, sorted; the node's name stands for one that has none."""
     source_ranges: tuple[str, ...] = field(default=(), converter=_strings)
+    kept: bool = False
+    """Whether it was left on purpose when its Service was deleted."""
     changes: int = 0
     """How often it was really changed after its creation; an ensure that finds all in order does
     not count."""

@@ -130,25 +130,26 @@ def metadata_legacy(
         facts.keep(question.node, provider_id, known)
     instance_type, zone = known
     found = InstanceMetadata(provider_id, instance_type, addresses, zone.failure_domain, zone.region)
-    return judged(partial(answers.metadata, own=question.provider_id, prefixes=prefixes), "instance_id")(found)
+    return judged(partial(answers.metadata, own=question.provider_id, prefixes=prefixes), "Instances")(found)
 
 
 def _type_and_zone(
     instances: Instances, zones: Zones | None, question: Question, provider_id: str
 ) -> Program[tuple[str, Zone]]:
+    # No more than types are checked here: `answers.metadata` judges each field of the whole.
     name, ask = question.name, question.ask
     type_by_id, type_by_name = instances.instance_type_by_provider_id, instances.instance_type
     instance_type = yield from _by_id_or_name(
-        ask("instance_type_by_provider_id", type_by_id, (provider_id,), answers.label_text) if provider_id else None,
-        ask("instance_type", type_by_name, (name,), answers.label_text),
+        ask("instance_type_by_provider_id", type_by_id, (provider_id,), answers.revision) if provider_id else None,
+        ask("instance_type", type_by_name, (name,), answers.revision),
     )
     zone = Zone()
     if zones is not None:
         zone_by_id, zone_by_name = zones.get_zone_by_provider_id, zones.get_zone_by_node_name
         with suppress(NotImplementedByProvider):  # no zone is known: that is an answer
             zone = yield from _by_id_or_name(
-                ask("get_zone_by_provider_id", zone_by_id, (provider_id,), answers.zone) if provider_id else None,
-                ask("get_zone_by_node_name", zone_by_name, (name,), answers.zone),
+                ask("get_zone_by_provider_id", zone_by_id, (provider_id,), answers.any_zone) if provider_id else None,
+                ask("get_zone_by_node_name", zone_by_name, (name,), answers.any_zone),
             )
     return instance_type, zone
 

@@ -29,7 +29,7 @@ from controllers.runtime.api.errors import (
     from_status,
 )
 from controllers.runtime.api.identity import NotSent, Request, StandIn
-from controllers.runtime.api.kubeconfig import ClientConfigError
+from controllers.runtime.api.kubeconfigfile import ClientConfigError
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.reachability import NO_ANSWERS, Recovery
 from controllers.runtime.api.restclient import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Response, RestClient

@@ -12,25 +12,25 @@ import re
 import threading
 from typing import TYPE_CHECKING, Final, Self
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from attrs.validators import in_, matches_re
 
 from controllers.program import PROGRAM, version
 from controllers.runtime.api import kubeconfig as kubeconfigs
-from controllers.runtime.api.credentials import CertificateFiles, Credentials
+from controllers.runtime.api.credentials import Credentials
 from controllers.runtime.api.doubts import Doubts
 from controllers.runtime.api.errors import CredentialsUnavailable, Forbidden, NotFound, Unreachable
 from controllers.runtime.api.identity import DEFAULT_TIMEOUT, Guard, Identity, NotSent, RequestMetrics, StandIn
-from controllers.runtime.api.kubeconfig import Access, ClientConfigError
+from controllers.runtime.api.kubeconfig import Access
+from controllers.runtime.api.kubeconfigfile import ClientConfigError
 from controllers.runtime.api.official import configuration_of
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from controllers.runtime.api.reachability import Reachability
-from controllers.runtime.api.restclient import (
-    RestClient,
-)
+from controllers.runtime.api.restclient import RestClient
 from controllers.runtime.api.serviceaccounts import ServiceAccounts
 from controllers.runtime.api.tls import TLSFiles
 from controllers.runtime.api.transport import Transport
+from controllers.runtime.api.wire import is_local
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import CONTENT_TYPE, JSON, is_protobuf, unusable
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-VENDOR_POOL_SIZE: Final = 64
-"""Connections that a vendor's official client keeps; as many threads of the vendor's may call at
-once without loss."""
+VENDOR_POOL_SIZE: Final = 1000
+"""Connections that a provider's official client keeps, where so many threads use it at once: the
+most that --cloud-api-concurrency may say. One that is not needed costs nothing."""
 
 OWN: Final = frozenset(
     {
@@ -79,6 +79,8 @@ class ClientSettings:
     """Spares the server a check of what is written."""
     content_type: str = field(default=CONTENT_TYPE, validator=in_((CONTENT_TYPE, JSON)))
     """Protobuf for what is large or frequent, where the API server has it, or JSON for all."""
+    over_http: bool = False
+    """Whether credentials go over plain HTTP to another machine (--allow-credentials-over-http)."""
     service_accounts: str | None = None
     """A namespace: every identity but the program's own (`OWN`) then has the service account of its
     name there, and tokens of its own."""
@@ -115,7 +117,7 @@ class ClientBuilder:
         self._clock = clock
         self._lock = threading.RLock()
         self._rest: dict[tuple[str, bool, bool], RestClient] = {}
-        self._clients: list[ApiClient] = []
+        self._clients: dict[str, ApiClient] = {}
         self._buckets: dict[str, TokenBucket] = {}
         self._identity: str | None = None
         self._identity_warned = False
@@ -129,14 +131,7 @@ class ClientBuilder:
                 why,
             )
         self._waits = Waits(clock)
-        tls = access.tls
-        self._certificates = made = CertificateFiles() if access.makes_certificates else None
-        if made is not None:
-            tls = evolve(tls, cert_file=made.cert_file, key_file=made.key_file, cert_may_lack=True)
-        self._tls_settings = tls
-        self._credentials = Credentials(
-            access.source, self._waits, on_certificate=self._on_certificate, origin=access.origin
-        )
+        self._tls_settings = tls = access.tls
         endpoint = access.endpoint
         self._tls = TLSFiles(tls, clock=clock) if endpoint.tls or (endpoint.proxy and endpoint.proxy.tls) else None
         if self._tls is not None:
@@ -144,6 +139,7 @@ class ClientBuilder:
                 self._tls.context()
             except OSError as error:
                 raise ClientConfigError(f"the TLS files cannot be used: {tls.describe(error)}") from error
+        self._credentials = Credentials(access.source, self._waits, fetched=self._recheck_tls)
         self._doubts = Doubts(clock)
         self._transport = Transport(endpoint, self._tls, waits=self._waits, doubts=self._doubts)
         self._apart: list[Transport] = []
@@ -154,6 +150,11 @@ class ClientBuilder:
         self._accounts: ServiceAccounts | None = None
         self._bare = self._transport
         if settings.service_accounts:
+            if not (endpoint.tls or is_local(endpoint.host) or settings.over_http):
+                raise ClientConfigError(
+                    f"--use-service-account-credentials: tokens would go to {endpoint.url} over plain HTTP; use https, "
+                    f"or --{kubeconfigs.HTTP_FLAG} where the way is safe"
+                )
             if self._tls is not None and tls.cert_file:  # a certificate would tell another name than the token
                 bare = TLSFiles(tls.without_certificate(), clock=clock)
                 self._bare = Transport(
@@ -178,12 +179,23 @@ class ClientBuilder:
 
         The other arguments are the constructor's.
         """
-        return cls(kubeconfigs.load(kubeconfig, master), settings, metrics=metrics, guard=guard, clock=clock)
+        access = kubeconfigs.load(kubeconfig, master, over_http=settings.over_http)
+        return cls(access, settings, metrics=metrics, guard=guard, clock=clock)
 
     @property
     def server(self) -> str:
         """The API server's URL."""
         return self._transport.endpoint.url
+
+    @property
+    def needs_restart(self) -> str:
+        """What has changed in the kubeconfig and cannot be used by this process; or ""."""
+        return self._credentials.needs_restart
+
+    @property
+    def settings(self) -> ClientSettings:
+        """What the operator decides."""
+        return self._settings
 
     @property
     def reachability(self) -> Reachability:
@@ -225,18 +237,21 @@ class ClientBuilder:
             return client
 
     def client(self, name: str) -> ApiClient:
-        """An official client for a vendor: same credentials, guard, limits and metrics; no retries.
+        """The official client of that identity, for a vendor: same credentials, guard, limits and
+        metrics as ours; no retries. The same one at each call; `close` closes it.
 
-        It has connections of its own, and errors of its own (kubernetes.client.ApiException). A new
-        one at each call; `close` closes it."""
+        It has connections of its own, and errors of its own (kubernetes.client.ApiException)."""
         from controllers.runtime.api.vendorclient import VendorClient
 
-        _, credentials, headers = self._speaks_as(name)
-        identity = self._identity_of(name, credentials, headers, self._check_guard, self._bucket(name))
-        client = VendorClient(self._configuration(name), identity, self._waits)
         with self._lock:
-            self._clients.append(client)
-        return client
+            known = self._clients.get(name)
+        if known is not None:
+            return known
+        transport, credentials, headers = self._speaks_as(name)
+        identity = self._identity_of(name, credentials, headers, self._check_guard, self._bucket(name))
+        made = VendorClient(self._configuration(name)[0], identity, transport)
+        with self._lock:
+            return self._clients.setdefault(name, made)
 
     def config(self, name: str) -> Configuration:
         """A configuration of the official client, which the caller may change; its token stays
@@ -257,17 +272,22 @@ class ClientBuilder:
                 "ClientBuilder.config() would not: it would have all rights of the kubeconfig's user. Fix in the "
                 "provider: use ClientBuilder.client()"
             )
-        return self._configuration(name)
+        configuration, present = self._configuration(name)
+        if present == "":  # the official client would send an empty header
+            configuration.api_key.clear()
+            configuration.refresh_api_key_hook = None
+        return configuration
 
-    def _configuration(self, name: str) -> Configuration:
+    def _configuration(self, name: str) -> tuple[Configuration, str | None]:
+        """And the present Authorization header, None while it is not known."""
         endpoint, tls = self._transport.endpoint, self._tls_settings
         _, credentials, _ = self._speaks_as(name)
         try:
             present = credentials.authorization() if credentials is self._credentials else None
         except CredentialsUnavailable:
             present = None  # it will be asked again at each request
-        # The account's token alone says who we are. And a plugin may give no certificate.
-        if credentials is not self._credentials or (present and not tls.has_certificate):
+        # The account's token alone says who we are. And there may be no certificate.
+        if credentials is not self._credentials or (present is not None and not tls.has_certificate):
             tls = tls.without_certificate()
         configuration = configuration_of(endpoint, tls)
         configuration.retries = False  # else urllib3 obeys Retry-After by sleeping, whatever the timeout
@@ -279,11 +299,9 @@ class ClientBuilder:
         def refresh(target: Configuration) -> None:
             target.api_key["BearerToken"] = credentials.authorization()
 
-        if present == "":
-            return configuration  # the official client would send an empty header
         configuration.api_key["BearerToken"] = ""
         configuration.refresh_api_key_hook = refresh  # type: ignore[assignment]  # declared by its default, None
-        return configuration
+        return configuration, present
 
     def cluster_identity(self) -> str | None:
         """The UID of the namespace kube-system, kept once read; None when the API server refuses
@@ -324,11 +342,11 @@ class ClientBuilder:
     def close(self) -> None:
         """End all waits, requests and streams and close all connections. May be called twice."""
         with self._lock:
-            clients, self._clients = self._clients, []
+            clients, self._clients = self._clients, {}
             transports = [self._transport, self._bare, *self._apart]
         for transport in transports:
             transport.close()
-        for client in clients:
+        for client in clients.values():
             client.close()  # type: ignore[no-untyped-call]  # the client ships no annotations for it
         self._credentials.close()
 
@@ -369,11 +387,9 @@ class ClientBuilder:
         self._check_stand_in(method, path)
         return self.guard(method, path) if self.guard is not None else None
 
-    def _on_certificate(self, certificate: bytes, key: bytes) -> None:
-        if self._certificates is not None and not self._waits.closed:
-            self._certificates.write(certificate, key)
-            if self._tls is not None:
-                self._tls.recheck()
+    def _recheck_tls(self) -> None:
+        if self._tls is not None:
+            self._tls.recheck()
 
     def _bucket(self, name: str) -> TokenBucket | None:
         qps = self._settings.qps

@@ -22,12 +22,13 @@ from cloudprovider.internal.backoff import Backoff
 from cloudprovider.threads import NoThreadLeft, start
 from controllers.runtime.api.errors import ClientClosed, CredentialsUnavailable
 from controllers.runtime.api.ratelimit import Waits
-from controllers.runtime.api.tls import SecretFile
 
 log = logging.getLogger(__name__)
 
 FETCH_TIMEOUT: Final = 60.0
 """Seconds that a request waits for a credential plugin."""
+LOOK_SECONDS: Final = 10.0
+"""Between two looks whether what a source is made from has changed on disk."""
 _RETRY: Final = Backoff(base=1.0, cap=30.0)
 _AS_HEADERS: Final = (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid"))
 
@@ -52,31 +53,23 @@ class Source(ABC):
     """Seconds after which to fetch again; infinite when only the expiry counts."""
     pace: float = 1.0
     """Least seconds between two fetches that rejected credentials cause."""
+    origin: str = ""
+    """What the credential is and where it comes from, in words, for a 401."""
+    version: int = 0
+    """Another one after a `look`: fetch again, whatever is still good."""
+    needs_restart: str = ""
+    """What has changed on disk and cannot be used by this process, in words; or ""."""
 
     @abstractmethod
     def fetch(self) -> Credential:
         """What to send now. May raise anything, that counts as "not available now"."""
 
+    def look(self) -> None:  # noqa: B027 - most are made once
+        """Look whether what the source is made from has changed; cheap. Asked every `LOOK_SECONDS`,
+        and after a 401."""
+
     def close(self) -> None:  # noqa: B027 - most have nothing to end
         """End a fetch under way, where that is possible; called once, at the end."""
-
-
-def origin_of(user: Mapping[str, Any], where: str) -> str:
-    """What the server is shown for this user of a kubeconfig, and where it comes from; `where`
-    names the user."""
-    if "auth-provider" in user:
-        return f"a token of the auth-provider of {where}"
-    if "tokenFile" in user:
-        return f"the token in {user['tokenFile']}, the tokenFile of {where}"
-    if user.get("token"):
-        return f"the token of {where}"
-    if "exec" in user:
-        return f"what the exec plugin {user['exec']['command']} gave, of {where}"
-    if user.get("username"):
-        return f"the username and password of {where}"
-    if user.get("client-certificate") or user.get("client-certificate-data"):
-        return f"the client certificate of {where}"
-    return f"no credential: there is none for {where}"
 
 
 def impersonation_headers(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -100,8 +93,9 @@ class Fixed(Source):
 
     pace = math.inf
 
-    def __init__(self, authorization: str = "") -> None:
+    def __init__(self, authorization: str = "", *, origin: str = "") -> None:
         self._credential = Credential(authorization)
+        self.origin = origin
 
     def fetch(self) -> Credential:
         return self._credential
@@ -112,9 +106,10 @@ class TokenFile(Source):
 
     period = 10.0
 
-    def __init__(self, path: str, fallback: str = "") -> None:
+    def __init__(self, path: str, fallback: str = "", *, origin: str = "") -> None:
         """`fallback` is the token to use while the file cannot be read, as in client-go; "" for
         none."""
+        self.origin = origin
         self._path = path
         self._fallback = fallback
 
@@ -150,8 +145,9 @@ class AuthProvider(Source):
     period = 60.0
     pace = 10.0
 
-    def __init__(self, load: Callable[[], str]) -> None:
+    def __init__(self, load: Callable[[], str], *, origin: str = "") -> None:
         """`load` returns the Authorization value, "" when there is none."""
+        self.origin = origin
         self._load = load
 
     def fetch(self) -> Credential:
@@ -172,23 +168,33 @@ class Credentials:
         source: Source,
         waits: Waits,
         *,
-        on_certificate: Callable[[bytes, bytes], None] | None = None,
-        origin: str = "",
+        fetched: Callable[[], object] = lambda: None,
     ) -> None:
-        """`origin` says in words what the credential is, and its source, for a 401."""
-        self.origin = origin
+        """`fetched` is called after each fetch, in its thread: certificates may be other ones."""
         self._source = source
         self._waits = waits
         self._clock = waits.clock
-        self._on_certificate = on_certificate
+        self._fetched = fetched
         self._lock = threading.Lock()
         self._value: str | None = None
         self._expires_at: float | None = None
         self._error: str = ""
         self._check_at = -math.inf
+        self._look_at = -math.inf
+        self._version = 0
         self._fetched_at = -math.inf
         self._fetching = False
         self._failures = 0
+
+    @property
+    def origin(self) -> str:
+        """What the credential is and where it comes from, in words."""
+        return self._source.origin
+
+    @property
+    def needs_restart(self) -> str:
+        """As of the source."""
+        return self._source.needs_restart
 
     def authorization(self, cancelled: Callable[[], bool] | None = None, timeout: float = FETCH_TIMEOUT) -> str:
         """The Authorization header's value, or "" for none; raises CredentialsUnavailable.
@@ -196,10 +202,15 @@ class Credentials:
         Blocks only when there is no usable credential: until a plugin answers, `timeout` or 60 s at
         most, or until `cancelled`.
         """
-        value = self._value
-        if value is not None and self._clock.monotonic() < self._check_at:
+        value, now = self._value, self._clock.monotonic()
+        if value is not None and now < self._check_at and now < self._look_at:
             return value
         with self._lock:
+            if now >= self._look_at:
+                self._look_at = now + LOOK_SECONDS
+                self._source.look()
+                if self._source.version != self._version:
+                    self._check_at = -math.inf
             if not self._fetching and self._clock.monotonic() >= self._check_at:
                 if self._source.slow:
                     self._start_fetching()
@@ -219,8 +230,9 @@ class Credentials:
         return value
 
     def rejected(self, authorization: str) -> None:
-        """The server answered 401 to this value: fetch before the next request."""
+        """The server answered 401 to this value: look and fetch before the next request."""
         with self._lock:
+            self._look_at = -math.inf
             if authorization == self._value and self._source.pace != math.inf:
                 again = self._fetched_at + self._source.pace
                 if again < self._check_at:
@@ -249,10 +261,10 @@ class Credentials:
         self._waits.wake()
 
     def _try_fetch(self) -> Credential | str:
+        self._version = self._source.version
         try:
             found = self._source.fetch()
-            if found.certificate and self._on_certificate is not None:
-                self._on_certificate(found.certificate, found.key)
+            self._fetched()
         except CredentialsUnavailable as error:
             return error.message
         except Exception as error:  # noqa: BLE001 - auth libraries raise what they like; it is logged and tried again
@@ -284,17 +296,3 @@ class Credentials:
             log.warning("%s (%s)", found, "keeping the previous ones" if self._value else "retrying")
         self._check_at = now + _RETRY.delay(self._failures)
         self._failures += 1
-
-
-class CertificateFiles:
-    """Where the TLS library finds the certificate and key of a plugin; empty without."""
-
-    def __init__(self) -> None:
-        self._certificate, self._key = SecretFile(), SecretFile()
-        self.cert_file = self._certificate.path
-        self.key_file = self._key.path
-
-    def write(self, certificate: bytes, key: bytes) -> None:
-        """Replace both; each appears whole."""
-        self._key.write(key)
-        self._certificate.write(certificate)

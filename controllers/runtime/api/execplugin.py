@@ -21,12 +21,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from kubernetes.config.config_exception import ConfigException
-from kubernetes.config.exec_provider import ExecProvider
-from kubernetes.config.kube_config import ConfigNode
-
 from controllers.runtime.api.credentials import Credential, Source
 from controllers.runtime.api.errors import CredentialsUnavailable
+from controllers.runtime.api.tls import check_pair
 
 RUN_LIMIT: Final = 30.0
 """Seconds that a plugin may take: half of what a request waits for credentials, so that a second
@@ -39,7 +36,16 @@ _TELLS: Final = 500
 _gone: Final[set[int]] = set()  # process groups of plugins that have ended, and whose children may not have
 _groups: Final[set[int]] = set()  # the process groups of all plugins that run now
 _starting: Final[set[object]] = set()  # plugins that may run already, and whose group is not known yet
+_TOLD: Final = (
+    *("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data"),
+    *("proxy-url", "disable-compression"),
+)
+"""What a plugin is told of the cluster, as client-go does, beside its own `config`."""
 _EXTENSION: Final = "client.authentication.k8s.io/exec"
+
+
+class _Failed(Exception):
+    """A run came to no good end; the message says why."""
 
 
 class ExecPlugin(Source):
@@ -49,9 +55,16 @@ class ExecPlugin(Source):
     pace = 10.0
 
     def __init__(
-        self, settings: Mapping[str, Any], folder: str, cluster: Mapping[str, Any], *, limit: float = RUN_LIMIT
+        self,
+        settings: Mapping[str, Any],
+        folder: str,
+        cluster: Mapping[str, Any],
+        *,
+        limit: float = RUN_LIMIT,
+        origin: str = "",
     ) -> None:
         """`settings` is the user's `exec`; it runs in `folder` and may ask for `cluster`."""
+        self.origin = origin
         self._settings = settings
         self._folder = folder
         self._cluster = cluster
@@ -64,14 +77,8 @@ class ExecPlugin(Source):
         """Run the plugin to its end, or end it; raises CredentialsUnavailable with what it said."""
         command = self._settings.get("command")
         try:
-            # The official client's own run() waits without end; what precedes it serves.
-            provider = ExecProvider(  # type: ignore[no-untyped-call]  # the client ships no annotations for it
-                ConfigNode("exec", dict(self._settings)),  # type: ignore[no-untyped-call]  # likewise
-                self._folder,
-                ConfigNode("cluster", dict(self._cluster)),  # type: ignore[no-untyped-call]  # likewise
-            )
-            output = self._run(provider.args, {**provider.env, "KUBERNETES_EXEC_INFO": self._info()})
-        except (ConfigException, OSError) as error:
+            output = self._run([str(command), *(self._settings.get("args") or ())], self._environment())
+        except (_Failed, OSError) as error:
             raise CredentialsUnavailable(f"credential plugin {command}: {str(error)[:_TELLS]}") from error
         try:
             document = json.loads(output)
@@ -96,7 +103,7 @@ class ExecPlugin(Source):
     def _run(self, args: list[str], env: Mapping[str, str]) -> str:
         with self._lock:
             if self._closed:
-                raise ConfigException("the client is closed")
+                raise _Failed("the client is closed")
             _starting.add(self)
             try:
                 process = self._running = subprocess.Popen(
@@ -114,7 +121,7 @@ class ExecPlugin(Source):
         try:
             output, complaint = self._outputs(process)
         except subprocess.TimeoutExpired:
-            raise ConfigException(
+            raise _Failed(
                 f"not done after {self._limit:g} s; it was ended, with all its children. Does it wait for a terminal, "
                 "a browser or the network?"
             ) from None
@@ -130,13 +137,13 @@ class ExecPlugin(Source):
                 if stream is not None:
                     stream.close()
         if self._closed:
-            raise ConfigException("the client is closed")
+            raise _Failed("the client is closed")
         if process.returncode:
-            raise ConfigException(f"it ended with code {process.returncode}: {complaint.strip()}")
+            raise _Failed(f"it ended with code {process.returncode}: {complaint.strip()}")
         return output
 
     def _outputs(self, process: subprocess.Popen[bytes]) -> tuple[str, str]:
-        """What it prints until it ends; raises subprocess.TimeoutExpired, and ConfigException when
+        """What it prints until it ends; raises subprocess.TimeoutExpired, and _Failed when
         that is too much."""
         until = time.monotonic() + self._limit
         printed: dict[Any, bytes] = {process.stdout: b"", process.stderr: b""}
@@ -153,18 +160,22 @@ class ExecPlugin(Source):
                     if not data:
                         selector.unregister(key.fileobj)
                     elif len(printed[key.fileobj]) > MOST_BYTES:
-                        raise ConfigException(f"it printed more than {MOST_BYTES} bytes, and was ended")
+                        raise _Failed(f"it printed more than {MOST_BYTES} bytes, and was ended")
         process.wait(max(0.0, until - time.monotonic()))
         output, complaint = (text.decode(errors="replace") for text in printed.values())
         return output, complaint
 
+    def _environment(self) -> dict[str, str]:
+        own = {one["name"]: one.get("value") or "" for one in self._settings.get("env") or ()}
+        return {**os.environ, **own, "KUBERNETES_EXEC_INFO": self._info()}
+
     def _info(self) -> str:
         spec: dict[str, Any] = {"interactive": False}
         if self._settings.get("provideClusterInfo"):
-            spec["cluster"] = cluster = dict(self._cluster)
-            if path := cluster.pop("certificate-authority", None):
-                cluster.setdefault("certificate-authority-data", base64.b64encode(Path(path).read_bytes()).decode())
-            for extension in cluster.get("extensions") or ():
+            spec["cluster"] = cluster = {key: self._cluster[key] for key in _TOLD if key in self._cluster}
+            if path := self._cluster.get("certificate-authority"):
+                cluster["certificate-authority-data"] = base64.b64encode(Path(path).read_bytes()).decode()
+            for extension in self._cluster.get("extensions") or ():
                 if extension.get("name") == _EXTENSION:
                     cluster["config"] = extension.get("extension")
         return json.dumps({"apiVersion": self._settings.get("apiVersion"), "kind": "ExecCredential", "spec": spec})
@@ -211,12 +222,22 @@ def read_status(status: Any, command: object) -> Credential:
         raise CredentialsUnavailable(f"credential plugin {command} gave neither token nor certificate")
     if bool(certificate) != bool(key):
         raise CredentialsUnavailable(f"credential plugin {command} gave a certificate without key, or a key alone")
+    if certificate:
+        try:
+            check_pair(certificate.encode(), key.encode())
+        except OSError as error:
+            raise CredentialsUnavailable(
+                f"credential plugin {command} gave a certificate and key that cannot be used: {error}"
+            ) from None
     if not token.isascii() or not token.isprintable() or " " in token:
         raise CredentialsUnavailable(f"credential plugin {command} gave a token that cannot be one")
     expires_at: float | None = None
     if expiry := status.get("expirationTimestamp"):
         try:
-            expires_at = datetime.fromisoformat(str(expiry)).timestamp()
+            at = datetime.fromisoformat(str(expiry))
         except ValueError:
             raise CredentialsUnavailable(f"credential plugin {command}: expirationTimestamp is not a time") from None
+        if at.tzinfo is None:
+            raise CredentialsUnavailable(f"credential plugin {command}: expirationTimestamp has no time zone (Z, say)")
+        expires_at = at.timestamp()
     return Credential(f"Bearer {token}" if token else "", expires_at, certificate.encode(), key.encode())

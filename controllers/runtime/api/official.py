@@ -7,7 +7,6 @@ longer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from controllers.runtime.api.tls import TLSSettings
@@ -19,19 +18,6 @@ if TYPE_CHECKING:
 
 class RefusedByLoader(Exception):
     """The official client's loader does not accept the kubeconfig; the message is its own."""
-
-
-def document_for_loader(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
-    """The context as a kubeconfig for the official loader, without what it cannot do."""
-    hidden = ("exec", "tokenFile", "as", "as-uid", "as-groups", "as-user-extra")
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "current",
-        "contexts": [{"name": "current", "context": {"cluster": "current", "user": "current"}}],
-        "clusters": [{"name": "current", "cluster": cluster}],
-        "users": [{"name": "current", "user": {k: v for k, v in user.items() if k not in hidden}}],
-    }
 
 
 def configuration_of(endpoint: Endpoint, tls: TLSSettings) -> Configuration:
@@ -52,14 +38,22 @@ def configuration_of(endpoint: Endpoint, tls: TLSSettings) -> Configuration:
     return made
 
 
-def provider_token(document: dict[str, Any]) -> str:
-    """The value of the header Authorization that the auth provider of this kubeconfig gives, "" for
-    none; it may be renewed first. Raises RefusedByLoader."""
+def provider_token(provider: dict[str, Any]) -> str:
+    """The value of the header Authorization that this `auth-provider` of a kubeconfig gives, "" for
+    none; it may be renewed first, and is changed then. Raises RefusedByLoader."""
     from kubernetes.client.configuration import Configuration
     from kubernetes.config.config_exception import ConfigException
     from kubernetes.config.kube_config import load_kube_config_from_dict
 
     read = Configuration()
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "current",
+        "contexts": [{"name": "current", "context": {"cluster": "current", "user": "current"}}],
+        "clusters": [{"name": "current", "cluster": {}}],
+        "users": [{"name": "current", "user": {"auth-provider": provider}}],
+    }
     try:
         load_kube_config_from_dict(  # type: ignore[no-untyped-call]  # the client ships no annotations for it
             document, client_configuration=read, persist_config=False

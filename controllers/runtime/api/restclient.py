@@ -100,8 +100,8 @@ class RestClient:
 
     @property
     def protobuf(self) -> bool:
-        """Whether Protobuf may be asked for and sent, where a kind has it. Not in a dry run, whose
-        stand-in changes the answers, and knows JSON."""
+        """Whether Protobuf may be asked for, where a kind has it. Not in a dry run, whose stand-in
+        changes the answers, and knows JSON."""
         return self._identity.protobuf and self._identity.stand_in() is None
 
     @property

@@ -44,6 +44,7 @@ class TokenSource(Source):
     ) -> None:
         """`tokens` requests the tokens; `accounts` creates the account where it is missing: a
         write, which the fence of a lost lease stops."""
+        self.origin = f"a token of the service account {namespace}/{name}"
         self._namespace = namespace
         self._name = name
         self._tokens = tokens
@@ -140,9 +141,7 @@ class ServiceAccounts:
             found = self._credentials.get(name)
             if found is None:
                 source = TokenSource(self._namespace, name, self._tokens, self._accounts, self._waits.clock)
-                found = self._credentials[name] = Credentials(
-                    source, self._waits, origin=f"a token of the service account {self._namespace}/{name}"
-                )
+                found = self._credentials[name] = Credentials(source, self._waits)
             return found
 
 

@@ -13,6 +13,7 @@ import ssl
 import tempfile
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Final
 
 from attrs import evolve, field, frozen
@@ -69,15 +70,15 @@ class TLSSettings:
     cert_file: str = ""
     key_file: str = ""
     verify: bool = True
-    cert_may_lack: bool = False
-    """The certificate is written later, or never: a credential plugin may give one."""
-    holds: tuple[SecretFile, ...] = field(default=(), repr=False)
-    """What must live as long as the paths are in use."""
+    named: str = ""
+    """The files in words, where their paths say nothing."""
+    look: Callable[[], object] = field(default=lambda: None, repr=False, eq=False)
+    """Brings the files up to date; asked before each look at them."""
 
     @property
     def has_certificate(self) -> bool:
-        """Whether there is a client certificate now."""
-        return bool(self.cert_file) and not (self.cert_may_lack and not os.path.getsize(self.cert_file))
+        """Whether there is a client certificate now: an empty file has none, or none yet."""
+        return bool(self.cert_file) and os.path.getsize(self.cert_file) > 0
 
     def context(self) -> ssl.SSLContext:
         """Read the files and make a context; raises OSError (or ssl.SSLError)."""
@@ -100,18 +101,17 @@ class TLSSettings:
 
     def without_certificate(self) -> TLSSettings:
         """The same settings for a client without a certificate of its own, named by its token."""
-        return evolve(self, cert_file="", key_file="", cert_may_lack=False)
+        return evolve(self, cert_file="", key_file="")
 
     def describe(self, error: OSError) -> str:
         """Say which files the error may be about."""
-        files = [path for path in (self.ca_file, self.cert_file, self.key_file) if path]
-        return (
-            f"{', '.join(files) or 'the trust store of the system'}: {error.strerror or error}; correct or replace them"
-        )
+        files = ", ".join(path for path in (self.ca_file, self.cert_file, self.key_file) if path)
+        named = self.named or files or "the trust store of the system"
+        return f"{named}: {error.strerror or error}; correct or replace them"
 
     def fingerprint(self) -> tuple[tuple[int, int, int] | None, ...]:
         """Something that changes whenever one of the files does; a missing file counts as None."""
-        return tuple(_stat(path) for path in (self.ca_file, self.cert_file, self.key_file))
+        return tuple(stamp(path) for path in (self.ca_file, self.cert_file, self.key_file))
 
 
 class TLSFiles:
@@ -147,6 +147,7 @@ class TLSFiles:
         self._check_at = float("-inf")
 
     def _refresh(self) -> None:
+        self._settings.look()
         fingerprint = self._settings.fingerprint()
         if self._context is not None and fingerprint == self._fingerprint:
             return
@@ -164,7 +165,8 @@ class TLSFiles:
         self._context, self._fingerprint, self._failing = context, fingerprint, False
 
 
-def _stat(path: str) -> tuple[int, int, int] | None:
+def stamp(path: str) -> tuple[int, int, int] | None:
+    """Something that changes whenever the file does; None while there is none."""
     if not path:
         return None
     try:
@@ -172,6 +174,12 @@ def _stat(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def check_pair(certificate: bytes, key: bytes) -> None:
+    """Raise OSError where these are no certificate and its key, in PEM."""
+    chain, private = SecretFile(certificate), SecretFile(key)
+    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(chain.path, private.path, password=_no_password)
 
 
 def _memory(data: bytes) -> int:

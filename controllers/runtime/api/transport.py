@@ -69,6 +69,11 @@ class Transport:
     def closed(self) -> bool:
         return self.waits.closed
 
+    @property
+    def tls(self) -> TLSFiles | None:
+        """What its connections speak TLS with."""
+        return self._tls
+
     def connections(self) -> tuple[int, int]:
         """How many connections there are, and how many of them are idle."""
         with self._lock:
@@ -205,7 +210,8 @@ class Transport:
         """
         if self.closed:
             return ClientClosed("the client is closed", sent=sent, method=method, path=path)
-        where = self.endpoint.url
+        proxy = self.endpoint.proxy
+        where = f"{self.endpoint.url} through the {proxy}" if proxy else self.endpoint.url
         if isinstance(error, TimeoutError):
             text = f"{where}: timed out waiting for the {'answer' if sent else 'connection'}"
         elif isinstance(error, ssl.SSLError):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
@@ -22,12 +21,10 @@ from kubernetes.client.rest import RESTClientObject, RESTResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import NewConnectionError
 from urllib3.util.connection import create_connection
-from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from controllers.runtime.api.errors import ClientClosed
 from controllers.runtime.api.identity import Identity, StandIn, stood_in_request
-from controllers.runtime.api.ratelimit import Waits
-from controllers.runtime.api.transport import READS
+from controllers.runtime.api.transport import READS, Transport
 from controllers.runtime.api.wire import (
     Endpoint,
     ProtocolError,
@@ -37,7 +34,11 @@ from controllers.runtime.api.wire import (
     forget_at_close,
     open_tunnel,
 )
-from controllers.runtime.clock import Clock
+
+WATCH_SECONDS: Final = 30
+"""How long a provider's own watch lasts by default. So short because nothing else shows that its
+server is gone: a watch may be silent for hours."""
+_WATCH_GRACE: Final = 10.0  # seconds for the end of a watch to come
 
 _STREAMS: Final = ("exec", "attach", "portforward")
 """Parts of a pod that are opened by GET, and changed all the same."""
@@ -46,13 +47,13 @@ _STREAMS: Final = ("exec", "attach", "portforward")
 class _Rest(RESTClientObject):
     """The official transport, with what our own does before and after each request."""
 
-    def __init__(self, configuration: Configuration, identity: Identity, waits: Waits, socks: Proxy | None) -> None:
+    def __init__(self, configuration: Configuration, identity: Identity, transport: Transport) -> None:
         super().__init__(configuration)
-        self.pool_manager.pool_classes_by_scheme = _pools(identity, socks, lambda: self._refusals)
-        self._refusals = 0
+        self.pool_manager.pool_classes_by_scheme = _pools(identity, transport)
+        self._transport = transport
         self._identity = identity
-        self._waits = waits
-        self._clock: Clock = waits.clock
+        self._waits = transport.waits
+        self._clock = transport.clock
 
     def request(
         self,
@@ -63,7 +64,11 @@ class _Rest(RESTClientObject):
         post_params: Any = None,
         _request_timeout: Any = None,
     ) -> RESTResponse:
-        """Send one request. Without a timeout of the caller's ours holds, except for a watch."""
+        """Send one request. Without a timeout of the caller's ours holds.
+
+        A watch without one of either kind lasts `WATCH_SECONDS`, and then ends as any watch does;
+        `kubernetes.watch` goes on behind the last event. A server that is silent for longer is
+        gone: that raises urllib3's ReadTimeoutError."""
         identity = self._identity
         if identity.limiter is not None and (delay := identity.limiter.reserve()):
             identity.metrics.limited(method, delay)
@@ -76,8 +81,14 @@ class _Rest(RESTClientObject):
             raise ClientClosed("the client is closed", sent=False, method=method, path=path)
         if method not in READS:
             identity.guard(method, path)
-        if _request_timeout is None and ("watch=" not in path or "watch=false" in path.lower()):
+        if _request_timeout is None:
+            query = dict(parse_qsl(path.partition("?")[2]))
             _request_timeout = identity.timeout
+            if query.get("watch", "false").lower() not in ("false", "0"):
+                seconds = query.get("timeoutSeconds", "")
+                if not seconds.isdecimal():
+                    url, seconds = f"{url}&timeoutSeconds={WATCH_SECONDS}", str(WATCH_SECONDS)
+                _request_timeout = (identity.timeout, int(seconds) + _WATCH_GRACE)
         sent = urllib3.HTTPHeaderDict({name: value for name, value in (headers or {}).items() if value is not None})
         for name, value in identity.headers:
             sent.add(name, value)
@@ -91,8 +102,8 @@ class _Rest(RESTClientObject):
         finally:
             identity.metrics.observe(method, code, self._clock.monotonic() - began)
         if response.status == 401:
-            self._refusals += 1
             identity.credentials.rejected(sent.get("authorization") or "")
+            self._transport.recheck_tls()
         return response
 
     def _stood_in(
@@ -121,15 +132,15 @@ class VendorClient(ApiClient):
     to act as another, as it would act with all rights of the kubeconfig's user.
     """
 
-    def __init__(self, configuration: Configuration, identity: Identity, waits: Waits) -> None:
-        socks: Proxy | None = None
-        if configuration.proxy and configuration.proxy.startswith("socks5"):
+    def __init__(self, configuration: Configuration, identity: Identity, transport: Transport) -> None:
+        """`transport` is that of our own clients: where to, which proxy, what TLS."""
+        if (proxy := transport.endpoint.proxy) and proxy.scheme == "socks5":
             # The official client would need another library for it; our connections do it
             # themselves.
-            socks, configuration.proxy = Proxy.parse(configuration.proxy), None
+            configuration.proxy = None
         super().__init__(configuration)
         self.user_agent = identity.user_agent
-        self.rest_client = _Rest(configuration, identity, waits, socks)
+        self.rest_client = _Rest(configuration, identity, transport)
         self._impersonates = bool(identity.headers)
         self._ask = identity.guard
 
@@ -162,17 +173,19 @@ class VendorClient(ApiClient):
         return ask
 
 
-def _pools(
-    identity: Identity, socks: Proxy | None, refusals: Callable[[], int]
-) -> dict[str, type[urllib3.HTTPConnectionPool]]:
-    """urllib3's pools, whose connections ask the guard right before a write, and know SOCKS5.
-
-    `refusals` is how many 401 there were.
-    """
+def _pools(identity: Identity, transport: Transport) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    """urllib3's pools, whose connections ask the guard right before a write, know SOCKS5, and speak
+    TLS as our own do: with the present CA and certificate."""
+    proxy, tls = transport.endpoint.proxy, transport.tls
 
     class Guarded(HTTPConnection):
         def _new_conn(self) -> socket.socket:
-            sock = super()._new_conn() if socks is None else self._through(socks)
+            try:
+                sock = self._through(proxy) if proxy and proxy.scheme == "socks5" else super()._new_conn()
+            except NewConnectionError as error:
+                if proxy is None:
+                    raise
+                raise NewConnectionError(self, f"no way through the {proxy}: {error.__cause__ or error}") from error
             forget_at_close(sock)
             return sock
 
@@ -192,25 +205,21 @@ def _pools(
             super().request(method, url, *args, **options)
 
     class GuardedTLS(Guarded, HTTPSConnection):
-        _made_at = 0
-
         @property
         def is_connected(self) -> bool:
             # Its certificate may have ended, and another may be in the file.
-            return super().is_connected and (not self.cert_file or self._made_at == refusals())
+            return super().is_connected and (tls is None or self.ssl_context is tls.context())
 
         def connect(self) -> None:
-            self._made_at = refusals()
-            if self.cert_file and not os.path.getsize(self.cert_file):
-                self.cert_file = self.key_file = None  # of a plugin that was not there yet, and gives a token alone
-            # As Go and our own connections: certificates without the extensions that Python 3.13
-            # asks for are fine.
-            self.ssl_context = create_urllib3_context(cert_reqs=resolve_cert_reqs(self.cert_reqs))
-            self.ssl_context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-            self.ssl_context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a CA need not be self-signed
-            if not self.ca_certs:
-                self.ssl_context.load_default_certs()
-            super().connect()
+            if tls is not None:
+                self.ssl_context = tls.context()
+                self.ca_certs = self.cert_file = self.key_file = None  # the context has them
+            try:
+                super().connect()
+            except ssl.SSLError:
+                if tls is not None:
+                    tls.recheck()
+                raise
 
     class Plain(urllib3.HTTPConnectionPool):
         ConnectionCls = Guarded

@@ -15,7 +15,7 @@ from controllers.runtime.cache.decoding import ListMeta, Unreadable, read_list, 
 from controllers.runtime.protobuf import ACCEPT, JSON, is_protobuf
 
 if TYPE_CHECKING:
-    from controllers.runtime.cache.keeping import WireObject
+    from controllers.runtime.cache.parsing import WireObject
     from controllers.runtime.cache.resources import Resource
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple
 
-from controllers.runtime.cache.keeping import WireObject
 from controllers.runtime.cache.resources import MalformedObject, Raw, Resource, T
 from controllers.runtime.cache.trimming import Compactor, trim_annotations
+
+
+class WireObject(NamedTuple):
+    """An object that came in Protobuf."""
+
+    message: Any
+    """Read, but not yet made a model."""
 
 
 class Metadata(NamedTuple):

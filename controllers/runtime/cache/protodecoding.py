@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from controllers.runtime.cache.decoding import Garbled, ListMeta, Unreadable, list_meta
-from controllers.runtime.cache.keeping import WireObject
+from controllers.runtime.cache.parsing import WireObject
 from controllers.runtime.protobuf.reading import message_in, object_in, read_enveloped
 from controllers.runtime.protobuf.schema import message_class, unwrap
 
@@ -34,7 +34,7 @@ def read_protobuf_list(data: bytes, kind: str, each: Callable[[Any], None], meta
             message = message_in(kind, item)
         except ValueError as error:
             raise Unreadable(f"list page of {len(data)} bytes: {error}") from error
-        each(WireObject(message, item))
+        each(WireObject(message))
 
 
 def read_watch_frame(frame: bytes, kind: str) -> tuple[str, WireObject | dict[str, Any]]:
@@ -44,7 +44,6 @@ def read_watch_frame(frame: bytes, kind: str) -> tuple[str, WireObject | dict[st
         event = message_class("WatchEvent").FromString(frame)
         if event.type == "ERROR":
             return event.type, read_enveloped(event.object.raw, "Status")
-        data = object_in(event.object.raw, kind)
-        return event.type, WireObject(message_in(kind, data), data)
+        return event.type, WireObject(message_in(kind, object_in(event.object.raw, kind)))
     except (ValueError, DecodeError) as error:
         raise Unreadable(f"watch frame of {len(frame)} bytes: {error}") from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, get_args
 
-from controllers.runtime.models import small_model
+from cloudprovider.internal.readonly import ReadOnlyDict, ReadOnlyList, read_only_class, small_model
 from controllers.runtime.protobuf.reading import VALUES, Reader, shaped_reader
 
 _TIMES: Final = ("Time", "MicroTime")
@@ -40,6 +40,8 @@ class _Models:
         self.text = share
         self._names = {field.serialization_alias or name: name for name, field in model.model_fields.items()}
 
+    listed, mapped = ReadOnlyList, ReadOnlyDict
+
     def shown(self, field: str) -> str:
         name: str = self._names.get(field, field)
         return name
@@ -52,7 +54,7 @@ class _Models:
         return shaped_reader(message, _Models(model, self.text))
 
     def made(self, message: str, empty: Mapping[str, Any]) -> Callable[[dict[str, Any]], Any]:
-        model, fields = self._model, self._model.model_fields
+        model, fields = read_only_class(self._model), self._model.model_fields
         blank = dict.fromkeys(fields) | self._top
         top = self._top.keys()
         needed = tuple(name for name, field in fields.items() if field.is_required() and empty.get(name) is None)

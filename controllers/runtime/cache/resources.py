@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from attrs import frozen
 
-from cloudprovider.helpers.taints import needs_initialization
 from controllers.runtime.cache.trimming import trim_metadata, trim_node
 
 if TYPE_CHECKING:
@@ -58,10 +57,9 @@ class Resource(Generic[T]):
 
     `prefix` is "/api/v1" or "/apis/<group>/<version>", `plural` the path's word ("nodes"). `trim`
     removes from a raw object, in place, what no controller reads; it may raise anything on a raw
-    object of the wrong shape. `in_protobuf`: `runtime/protobuf` has its message. `keep` says what
-    is kept of an object's bytes in Protobuf, beside the parsed object; it never raises. `_home`
-    says where the official client has the model ("v1_node.V1Node"): the models import in 40 ms, so
-    each is imported with the first object.
+    object of the wrong shape. `in_protobuf`: `runtime/protobuf` has its message. `_home` says where
+    the official client has the model ("v1_node.V1Node"): the models import in 40 ms, so each is
+    imported with the first object.
     """
 
     prefix: str
@@ -71,7 +69,6 @@ class Resource(Generic[T]):
     namespaced: bool
     trim: Callable[[Raw], None] = trim_metadata
     in_protobuf: bool = False
-    keep: Callable[[T, bytes], bytes | None] | None = None
 
     @property
     def api_version(self) -> str:
@@ -173,19 +170,10 @@ def _explain(error: Exception) -> str:
     return f"{getattr(error, 'title', 'object')}: {'; '.join(where)}"[:300]
 
 
-def _keep_node(node: V1Node, data: bytes) -> bytes | None:
-    """What the node's initialisation needs, while it is still to be done."""
-    if not needs_initialization(node):
-        return None
-    from controllers.runtime.protobuf.replacing import kept
-
-    return kept(data)
-
-
 _CORE: Final = "/api/v1"
 
 NODES: Final[Resource[V1Node]] = Resource(
-    _CORE, "nodes", "Node", "v1_node.V1Node", namespaced=False, trim=trim_node, in_protobuf=True, keep=_keep_node
+    _CORE, "nodes", "Node", "v1_node.V1Node", namespaced=False, trim=trim_node, in_protobuf=True
 )
 SERVICES: Final[Resource[V1Service]] = Resource(
     _CORE, "services", "Service", "v1_service.V1Service", namespaced=True, in_protobuf=True

@@ -22,7 +22,6 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import frozen
 
 from cloudprovider.helpers.objects import key_of, uid_of
-from controllers.runtime.cache.keeping import KeptBytes, WireObject
 from controllers.runtime.cache.parsing import Parser, metadata_of
 from controllers.runtime.cache.resources import ApiObject, MalformedObject, Resource, T, is_newer, version_of
 from controllers.runtime.metrics import Metrics
@@ -49,8 +48,6 @@ class Item(Generic[T]):
     version: str
     obj: T | None
     problem: str = ""
-    kept: bytes | None = None
-    """What of its bytes is to be kept, see `Resource.keep`."""
 
 
 class ChangeKind(enum.Enum):
@@ -80,11 +77,6 @@ class Lister(Generic[T]):
     def get(self, key: str) -> T | None:
         """The object with this key ("name" or "namespace/name"), or None."""
         return self._cache.get(key)
-
-    def kept(self, obj: T) -> bytes | None:
-        """What is kept of the bytes of this very object, which `get` or `list` returned, for a
-        write of the whole of it; None where nothing is, or it is not the cached one any more."""
-        return self._cache.kept(obj)
 
     def list(self) -> list[T]:
         """All objects at one moment, in no particular order, in a list of the caller's own."""
@@ -160,7 +152,6 @@ class Cache(Generic[T]):
         self.quarantine = Quarantine(resource.plural, metrics)
         self.resource = resource
         self._objects: dict[str, T] = {}
-        self._kept: KeptBytes[T] = KeptBytes()
         self._version = ""
         self._lock = threading.Lock()
         self._parser = Parser(resource)
@@ -173,9 +164,6 @@ class Cache(Generic[T]):
     def get(self, key: str) -> T | None:
         with self._lock:
             return self._objects.get(key)
-
-    def kept(self, obj: T) -> bytes | None:
-        return self._kept.get(key_of(obj), obj)
 
     def objects(self) -> list[T]:
         with self._lock:
@@ -209,9 +197,7 @@ class Cache(Generic[T]):
             obj = self._parser.parse(raw)
         except MalformedObject as error:
             return Item(key, uid, version, None, str(error))
-        keep = self.resource.keep
-        kept = keep(obj, raw.data) if keep is not None and isinstance(raw, WireObject) else None
-        return Item(key_of(obj), uid, version, obj, kept=kept)
+        return Item(key_of(obj), uid, version, obj)
 
     def replace(self, items: Iterable[Item[T]], version: str, *, restored: bool = False) -> list[Change[T]]:
         """Make the cache equal to a complete list, which stood at `version`; returns what changed.
@@ -246,11 +232,8 @@ class Cache(Generic[T]):
             if old is not None and same and not restored and is_newer(item.version, version_of(old)) is False:
                 new = old  # the same version, or one older than an event has shown
             objects[key] = new
-            if new is item.obj and new is not old:
-                self._kept.put(key, new, item.kept)
             changes += _steps(key, old, new)
         self.quarantine.keep_only(latest.keys())
-        self._kept.keep_only(objects)
         with self._lock:
             self._objects = objects
         self._version = version
@@ -279,7 +262,7 @@ class Cache(Generic[T]):
             self._put(item.key, None)
             return [Change(ChangeKind.DELETE, item.key, old, None)]
         self.quarantine.release(item.key, "valid again")
-        self._put(item.key, item.obj, item.kept)
+        self._put(item.key, item.obj)
         return _steps(item.key, old, item.obj)
 
     def amend(self, key: str, new: T | None) -> list[Change[T]]:
@@ -311,14 +294,12 @@ class Cache(Generic[T]):
             return True
         return bool(item.version) and is_newer(item.version, self._version) is False
 
-    def _put(self, key: str, obj: T | None, kept: bytes | None = None) -> None:
+    def _put(self, key: str, obj: T | None) -> None:
         with self._lock:
             if obj is None:
                 del self._objects[key]
-                self._kept.drop(key)
-            elif obj is not self._objects.get(key):
+            else:
                 self._objects[key] = obj
-                self._kept.put(key, obj, kept)
 
 
 def _steps(key: str, old: T | None, new: T) -> list[Change[T]]:

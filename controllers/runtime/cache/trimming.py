@@ -15,7 +15,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from controllers.runtime.models import fields_of, small_model
+from cloudprovider.internal.readonly import ReadOnlyDict, ReadOnlyList, fields_of, small_model
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ def trim_metadata(raw: dict[str, Any]) -> None:
 def trim_annotations(annotations: dict[str, str] | None) -> None:
     """Drop kubectl's copy of the object, in place."""
     if annotations:
-        annotations.pop(LAST_APPLIED, None)
+        dict.pop(annotations, LAST_APPLIED, None)  # read-only already, but nobody has it yet
 
 
 def trim_node(raw: dict[str, Any]) -> None:
@@ -70,15 +70,16 @@ class Compactor:
 
     Shared are equal strings (label keys and values, condition reasons, versions), the sets in which
     pydantic records for each model which fields were given, of which few differ and which take more
-    room than the values, and the names of the fields (`models.py`). The tables are bounded: a full
-    one is emptied and fills again with what is common."""
+    room than the values, and the names of the fields (`internal/readonly.py`). The tables are
+    bounded: a full one is emptied and fills again with what is common."""
 
     def __init__(self) -> None:
         self._strings: dict[str, str] = {}
         self._field_sets: dict[type, list[set[str]]] = {}
 
     def compact(self, model: T) -> T:
-        """A small model that looks and compares like this one; what this one holds goes into it."""
+        """A small, read-only model that looks and compares like this one; what this one holds goes
+        into it."""
         self.begin()
         small: T = self._small(model)
         return small
@@ -103,9 +104,9 @@ class Compactor:
                 if len(value) <= _LONGEST_SHARED:
                     values[name] = share(value, value)
             elif kind is dict:
-                values[name] = {share(key, key): self._compacted(item) for key, item in value.items()}
+                values[name] = ReadOnlyDict({share(key, key): self._compacted(item) for key, item in value.items()})
             elif kind is list:
-                values[name] = [self._compacted(item) for item in value]
+                values[name] = ReadOnlyList([self._compacted(item) for item in value])
             else:
                 values[name] = self._compacted(value)
         return small_model(model.__class__, values.items(), self._shared_fields(model))

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from controllers.runtime.election.fence import Fence, LeaseLost
     from controllers.runtime.election.settings import Callbacks, LeaseSettings, wrong_durations, wrong_names
 else:
-    __getattr__, __dir__ = lazy(__name__)
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "controllers.runtime.election.elector": "Elector",
+            "controllers.runtime.election.fence": "Fence LeaseLost",
+            "controllers.runtime.election.settings": ("Callbacks LeaseSettings wrong_durations wrong_names"),
+        },
+    )
 
 __all__ = [
     "Callbacks",

@@ -128,6 +128,16 @@ def object_in(data: bytes, kind: str) -> bytes:
 class Shape(Protocol):
     """What messages become: dicts, or something that is made of them."""
 
+    @property
+    def listed(self) -> Callable[[list[Any]], Any]:
+        """What makes a list as it is to be kept."""
+        ...
+
+    @property
+    def mapped(self) -> Callable[[dict[str, Any]], Any]:
+        """What makes a map as it is to be kept."""
+        ...
+
     def shown(self, field: str) -> str:
         """What a field is called there."""
         ...
@@ -146,8 +156,14 @@ class Shape(Protocol):
         ...
 
 
+def _unread(value: Any) -> Any:
+    return value
+
+
 class _Raw:
     """Dicts of the API's field names."""
+
+    listed = mapped = staticmethod(_unread)
 
     def shown(self, field: str) -> str:
         return field
@@ -167,6 +183,7 @@ class _Inline:
 
     def __init__(self, holder: Shape) -> None:
         self.shown, self.text, self.inner = holder.shown, holder.text, holder.inner
+        self.listed, self.mapped = holder.listed, holder.mapped
 
     def made(self, message: str, empty: Mapping[str, Any]) -> None:
         return None
@@ -189,7 +206,7 @@ def shaped_reader(name: str, shape: Shape) -> Reader:
         field: _way(field, name, shape, kept=field.name in always or field.name in pointers, hidden=hidden)
         for field in descriptor.fields
     }
-    make, text = shape.made(name, empty), shape.text
+    make, text, listed, mapped = shape.made(name, empty), shape.text, shape.listed, shape.mapped
 
     def repaired(value: Any) -> Any:
         return text(value if value.__class__ is str else _repaired(value))
@@ -205,13 +222,15 @@ def shaped_reader(name: str, shape: Shape) -> Reader:
             elif how == _MESSAGE:
                 out[shown] = read(value)
             elif how == _MESSAGES:
-                out[shown] = [read(one) for one in value]
+                out[shown] = listed([read(one) for one in value])
             elif how == _MAP:
-                out[shown] = {text(key): repaired(value[key]) for key in value}  # its items() takes half as long again
+                out[shown] = mapped(
+                    {text(key): repaired(value[key]) for key in value}
+                )  # items() takes 1.5 times as long
             elif how == _LIST:
-                out[shown] = [repaired(one) for one in value]
+                out[shown] = listed([repaired(one) for one in value])
             elif how == _MESSAGE_MAP:
-                out[shown] = {text(key): read(value[key]) for key in value}
+                out[shown] = mapped({text(key): read(value[key]) for key in value})
             elif how == _INLINE:
                 out.update(read(value))
             elif how == _UNLESS_ZERO and (moment := read(value)) is not None:
@@ -246,10 +265,6 @@ def _is_repeated(field: Any) -> bool:
 
 def _empty(field: Any, pointer: bool) -> Any:
     return None if pointer or _is_repeated(field) or field.message_type is not None else field.default_value
-
-
-def _unread(value: Any) -> Any:
-    return value
 
 
 def _text(value: Any) -> Any:

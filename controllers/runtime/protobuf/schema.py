@@ -1,4 +1,4 @@
-"""The messages of Kubernetes' Protobuf as Python classes (for stages 1 and 6). Thread-safe.
+"""The messages of Kubernetes' Protobuf as Python classes (for stage 1). Thread-safe.
 
 `kubernetes.proto` says what they are; `kubernetes.binpb` is the same, compiled. No code is
 generated from it: such code runs with few versions of the `protobuf` library only, and a vendor's
@@ -34,22 +34,13 @@ def message_class(name: str) -> Any:
     return GetMessageClass(_POOL.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 
-__all__ = ["CONTENT_TYPE", "MAGIC", "open_envelope", "seal"]
+__all__ = ["CONTENT_TYPE", "MAGIC", "open_envelope"]
 
 
 def open_envelope(data: bytes) -> Any:
     """The envelope of one object, with `typeMeta` and the object's bytes, `raw`; raises ValueError,
     too if encoded again."""
     return unwrap(data, "Unknown")
-
-
-def seal(api_version: str, kind: str, message: Any) -> bytes:
-    """The bytes to send for this message: an object of that kind, in its envelope."""
-    unknown = message_class("Unknown")(raw=message.SerializeToString())
-    unknown.typeMeta.apiVersion = api_version
-    unknown.typeMeta.kind = kind
-    sealed: bytes = MAGIC + unknown.SerializeToString()
-    return sealed
 
 
 def unwrap(data: bytes, name: str) -> Any:

@@ -12,8 +12,8 @@ None or ``DONE``                     backoff forgotten                          
 ``Result(requeue_after=s)``          backoff forgotten, again in s seconds, with       requeue_after
                                      `priority`, or that of this run if it is None;
                                      if `early`, the backoff stays
-exception with `retry_after` over 0  again in that many seconds, at least, and         retry_after
-                                     an ApiError no sooner than with backoff
+exception with `retry_after` over 0, again in that many seconds, at least, and         retry_after
+or RetryError                        an ApiError no sooner than with backoff
 ``TerminalError``                    backoff forgotten, not again                      terminal
 ``Parked``                           closed until its future ends, then backoff        parked
 any other exception                  again with backoff, or soon after an outage ends  error
@@ -29,7 +29,7 @@ from typing import Final, Generic, ParamSpec, Protocol, TypeVar
 
 from attrs import frozen
 
-from cloudprovider.errors import CloudProviderError, DiskNotFound, InstanceNotFound, InvalidService
+from cloudprovider.errors import CloudProviderError, DiskNotFound, InstanceNotFound, InvalidService, RetryError
 from controllers.runtime.api import ApiError
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock
@@ -244,8 +244,9 @@ class Requeuer(Generic[K]):
         elif isinstance(error, TerminalError):
             self._queue.forget(key)
             level, result, fate = logging.ERROR, "terminal", "not tried again before its next event"
-        elif delay := retry_after_of(error):  # one of 0 names no time, and would have the key run in a circle
-            delay = self._as_asked(key, error, delay)
+        # A RetryError of 0 s is progress, too. Another error's 0 names no time: then the key backs off.
+        elif (asked := retry_after_of(error)) or (asked is not None and isinstance(error, RetryError)):
+            delay = self._as_asked(key, error, asked)
             level, result, fate = logging.INFO, "retry_after", f"retrying in {seconds_text(delay)} as asked"
         else:
             delay = self._back_off(key, error)

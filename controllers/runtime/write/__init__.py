@@ -1,8 +1,8 @@
 """What we change in the cluster (stage 6): minimal patches, and Events for people.
 
 Comes in: patches that the controllers' pure `changes.py` made, and what happened to an object. Goes
-out: PATCH requests that a conflict makes anew (`patches.py`), or PUTs that do the same (`puts.py`);
-Events, counted and combined, written beside the work (`events.py`, `eventwriter.py`).
+out: PATCH requests that a conflict makes anew (`patches.py`); Events, counted and combined, written
+beside the work (`events.py`, `eventwriter.py`).
 
 Read first: `patches.py`, `events.py`. Imports the wing `api` only.
 """
@@ -23,13 +23,11 @@ from controllers.runtime.write.patches import (
     taints_changed,
     to_json,
 )
-from controllers.runtime.write.puts import Puts
 
 __all__ = [
     "EventRecorder",
     "ObjectReplaced",
     "Patch",
-    "Puts",
     "Reference",
     "addresses_replaced",
     "apply",

@@ -9,7 +9,7 @@ merge patch, and only onto the version that they were computed from."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import field, frozen
 
@@ -23,9 +23,6 @@ from controllers.runtime.api import (
     RestClient,
     ServerError,
 )
-
-if TYPE_CHECKING:
-    from controllers.runtime.write.puts import Puts
 
 JSON = dict[str, Any]
 T = TypeVar("T")
@@ -209,15 +206,12 @@ def apply(
     *,
     attempts: int = DEFAULT_ATTEMPTS,
     timeout: float | None = None,
-    puts: Puts | None = None,
-    kept: bytes | None = None,
 ) -> T | None:
     """Write what `plan` makes of `obj`, in that order; on a conflict again, of the fresh object.
 
     `path` is the object's, without subresource. `plan` is pure and is called once per attempt; what
     it knows from the cloud it keeps, so no cloud call is repeated. `parse` makes a fresh raw object
-    what `obj` is. `kept` are the bytes that the cache has of this very version of `obj`; then
-    `puts` is asked first to send the patches that are bound to a version.
+    what `obj` is.
 
     Returns the object that the written patches were computed from, None when there was nothing to
     write. Raises ObjectReplaced when the object was recreated, NotFound when it is gone, Conflict
@@ -235,26 +229,20 @@ def apply(
                 # Once one is bound to the version, so are those before it, whose answers tell the
                 # next version.
                 bound = any(later.versioned for later in patches[place:])
-                answer = None
-                if puts and kept and uid and version and planned.versioned and _is_of_object(planned):
-                    answer = puts.send(rest, path, kept, planned.body, uid=uid, version=version, timeout=timeout)
-                if answer is None:
-                    answer = _send(
-                        rest,
-                        f"{path}/{planned.subresource}" if planned.subresource else path,
-                        planned.body,
-                        planned.content_type,
-                        METADATA_ONLY,
-                        uid,
-                        version if bound else None,
-                        timeout,
-                    )
+                answer = _send(
+                    rest,
+                    f"{path}/{planned.subresource}" if planned.subresource else path,
+                    planned.body,
+                    planned.content_type,
+                    METADATA_ONLY,
+                    uid,
+                    version if bound else None,
+                    timeout,
+                )
                 if place + 1 < len(patches):
-                    found = answer.json()
-                    version = _metadata(found, "resourceVersion")
+                    version = _metadata(answer.json(), "resourceVersion")
                     if version is None:  # without it the next one would hold for whatever is there by then
                         raise ServerError(f"{path}: the answer has no resourceVersion", status=answer.status)
-                    kept = puts.usable(kept, found["metadata"]) if puts else None
                 else:
                     answer.look()
             return obj
@@ -265,7 +253,7 @@ def apply(
         raw = rest.get(path, timeout=timeout)
         if uid and _metadata(raw, "uid") not in (uid, None):  # without one it is no object: `parse` says so
             raise ObjectReplaced(f"{path} is no longer the object with UID {uid}")
-        obj, kept = parse(raw), None
+        obj = parse(raw)
 
 
 def to_json(item: Any) -> JSON:
@@ -283,10 +271,6 @@ def _same(one: object, other: object) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
     return type(one) is type(other) and one == other
-
-
-def _is_of_object(planned: Patch) -> bool:
-    return not planned.subresource and planned.content_type == MERGE_PATCH
 
 
 def _without_times(condition: Mapping[str, Any]) -> JSON:

@@ -142,7 +142,8 @@ def plan(cluster: str, service: V1Service) -> Plan:
             problems.append("sessionAffinity ClientIP does not go together with TLS on a Network Load Balancer")
     sources: tuple[str, ...] = ()
     try:
-        sources = tuple(str(network) for network in load_balancer_source_ranges(service))
+        # Its addresses are of IPv4, so ranges of IPv6 let nobody in.
+        sources = tuple(str(network) for network in load_balancer_source_ranges(service) if network.version == 4)
     except ValueError as exc:
         problems.append(str(exc))
     if attributes["preserve_client_ip.enabled"] == "false" and sources != (EVERYONE,):

@@ -17,6 +17,7 @@ from kubernetes.client.models.v1_service_spec import V1ServiceSpec
 
 from cloudprovider.errors import InvalidService
 from cloudprovider.helpers import (
+    allows_everyone,
     key_of,
     load_balancer_source_ranges,
     parse_network,
@@ -25,8 +26,6 @@ from cloudprovider.helpers import (
     uid_of,
 )
 from incus_provider.resources import Forward, ForwardPort
-
-EVERYONE = "0.0.0.0/0"
 
 CLUSTER = "user.kubernetes-cluster"
 NAME = "user.kubernetes-load-balancer"
@@ -58,11 +57,13 @@ def marks(cluster: str, name: str, service: V1Service) -> Mapping[str, str]:
             "a pod; set Cluster"
         )
     try:
-        ranges = {str(one) for one in load_balancer_source_ranges(service)}
+        ranges = load_balancer_source_ranges(service)
     except ValueError as exc:
         problems.append(str(exc))
     else:
-        if not {EVERYONE} <= ranges <= {EVERYONE, "::/0"}:  # the address is of IPv4: ::/0 alone lets nobody in
+        # The address is of IPv4: ::/0 alone lets nobody in.
+        nobody = "IPv4" in (spec.ip_families or ["IPv4"]) and all(one.version == 6 for one in ranges)
+        if nobody or not allows_everyone(ranges):
             problems.append("loadBalancerSourceRanges: a network forward lets everybody in; use a network policy")
     if problems:
         raise InvalidService(*problems)

@@ -20,6 +20,7 @@ from libcloud.utils import xml
 
 from cloudprovider.errors import InvalidService
 from cloudprovider.helpers import (
+    allows_everyone,
     load_balancer_source_ranges,
     needs_health_check,
     ports_of,
@@ -27,8 +28,6 @@ from cloudprovider.helpers import (
 from libcloud_provider.machines import Machine
 from libcloud_provider.profiles import NO_LOGIN
 
-EVERYONE = "0.0.0.0/0"
-"""Of IPv4, which all balancers here are: a range of IPv6 says nothing about their clients."""
 _PAGE = 100
 
 
@@ -230,11 +229,13 @@ def _problems(driver: str, profile: BalancerProfile, service: V1Service) -> Iter
                 f"set port and nodePort to the same number"
             )
     try:
-        ranges = {str(one) for one in load_balancer_source_ranges(service)}
+        ranges = load_balancer_source_ranges(service)
     except ValueError as exc:
         yield str(exc)
     else:
-        if EVERYONE not in ranges:
+        # All balancers here are of IPv4: a range of IPv6 says nothing about their clients.
+        everyone = allows_everyone(one for one in ranges if one.version == 4)
+        if not everyone and "IPv4" in (spec.ip_families or ["IPv4"]):
             yield f"{shown} cannot limit who connects: remove loadBalancerSourceRanges, or use a NetworkPolicy"
     if spec.session_affinity == "ClientIP":
         yield f"{shown} has no session affinity: set sessionAffinity to None"

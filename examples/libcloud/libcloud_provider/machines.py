@@ -15,7 +15,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from libcloud.compute.types import NodeState
 
 from cloudprovider import InstanceMetadata, InstanceState
-from cloudprovider.helpers import parse_ip
+from cloudprovider.helpers import label_value, parse_ip
 from cloudprovider.wellknown import (
     NODE_ADDRESS_EXTERNAL_IP,
     NODE_ADDRESS_HOSTNAME,
@@ -26,11 +26,9 @@ from libcloud_provider.profiles import Parts, Profile
 from libcloud_provider.providerids import ProviderIDs
 
 _OFF = ("stopped", "suspended", "paused")
-_NOT_LABEL = re.compile(r"[^A-Za-z0-9._-]+")
 _DNS_NAME = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
 )
-_LABEL_LENGTH = 63
 
 
 @frozen(kw_only=True)
@@ -83,10 +81,10 @@ def metadata(machine: Machine, ids: ProviderIDs) -> InstanceMetadata:
     what the provider ID needs."""
     return InstanceMetadata(
         provider_id=ids.write(machine.parts),
-        instance_type=_label(machine.kind),
+        instance_type=label_value(machine.kind),
         node_addresses=tuple(_addresses(machine)),
-        zone=_label(machine.zone),
-        region=_label(machine.region),
+        zone=label_value(machine.zone),
+        region=label_value(machine.region),
     )
 
 
@@ -138,8 +136,3 @@ def _addresses(machine: Machine) -> Iterable[V1NodeAddress]:
     hostname = machine.internal_dns or machine.parts.name
     if _DNS_NAME.fullmatch(hostname):
         yield V1NodeAddress(type=NODE_ADDRESS_HOSTNAME, address=hostname)
-
-
-def _label(text: str) -> str:
-    """The text as the value of a label."""
-    return _NOT_LABEL.sub("-", text)[:_LABEL_LENGTH].strip("._-")

@@ -1,12 +1,10 @@
 // Command limit measures what the API server itself can take: it sends the manager's writes for every node (the patch
-// of the status, the PUT of the object in Protobuf, the Event) with nothing else to do, over a set number of
-// connections.
+// of the status, that of the object, the Event) with nothing else to do, over a set number of connections.
 //
 //	limit -server URL -token TOKEN -ca FILE -plan FILE [-connections 16]
 //
-// The plan is a JSON list of {name, status, object, event}: bodies as the manager would send them; the object is the
-// Node's Protobuf in base64, without envelope. The resourceVersion in the patch is the planned one; the PUT takes it
-// from the answer to that, as the manager does.
+// The plan is a JSON list of {name, status, object, event}: bodies as the manager would send them. The resourceVersion
+// in the first patch is the planned one; the second takes it from the answer to that, as the manager does.
 // It prints {"writes": n, "initialised": seconds, "events": seconds}.
 package main
 
@@ -14,7 +12,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -27,30 +24,13 @@ import (
 	"time"
 )
 
-const (
-	metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-	protobuf     = "application/vnd.kubernetes.protobuf"
-)
+const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 type work struct {
-	Name   string          `json:"name"`
-	Status json.RawMessage `json:"status"`
-	Object []byte          `json:"object"`
-	Event  json.RawMessage `json:"event"`
-}
-
-// field is a length-delimited field of a Protobuf message.
-func field(number int, value []byte) []byte {
-	head := binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(value)))
-	return append(head, value...)
-}
-
-// sealed is the Node with this resourceVersion, in Kubernetes' envelope. Of a field that comes twice the last one
-// counts, and a message that comes twice is merged, so the version needs only to be added.
-func sealed(node []byte, version string) []byte {
-	raw := append(bytes.Clone(node), field(1, field(6, []byte(version)))...)
-	kind := append(field(1, []byte("v1")), field(2, []byte("Node"))...)
-	return append(append([]byte("k8s\x00"), field(1, kind)...), field(2, raw)...)
+	Name   string                    `json:"name"`
+	Status json.RawMessage           `json:"status"`
+	Object map[string]map[string]any `json:"object"`
+	Event  json.RawMessage           `json:"event"`
 }
 
 type sender struct {
@@ -94,7 +74,12 @@ func (s *sender) initialise(node work) {
 	if err := json.Unmarshal(answer, &partial); err != nil {
 		log.Fatal(err)
 	}
-	s.send("PUT", path, protobuf, metadataOnly, sealed(node.Object, partial.Metadata.ResourceVersion))
+	node.Object["metadata"]["resourceVersion"] = partial.Metadata.ResourceVersion
+	body, err := json.Marshal(node.Object)
+	if err != nil {
+		log.Fatal(err)
+	}
+	s.send("PATCH", path, "application/merge-patch+json", metadataOnly, body)
 }
 
 func main() {

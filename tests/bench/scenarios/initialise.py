@@ -25,8 +25,7 @@ def initialise(scale: float) -> Scenario:
     return _scenario(
         "initialise",
         max(1, round(1000 * scale)),
-        ' "The limit" is a Go program that does nothing but send our patches, PUTs and Event creates over 16 '
-        "connections.",
+        ' "The limit" is a Go program that does nothing but send our patches and Event creates over 16 connections.',
         (
             Contender(LIMIT, "limit"),
             Contender(BATCH_0, "ours"),

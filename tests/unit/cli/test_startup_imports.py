@@ -99,7 +99,9 @@ class Cloud(Interface, InstancesV2):
                 os._exit(0)
             return send(self, method, path, *rest)
         Transport.exchange = exchange
-        return InstanceMetadata(provider_id="acme://" + node.metadata.name)
+        from kubernetes.client.models.v1_node_address import V1NodeAddress
+        address = V1NodeAddress(type="InternalIP", address="10.0.0.1")
+        return InstanceMetadata("acme://" + node.metadata.name, node_addresses=[address])
 
 register_cloud_provider("acme", lambda config: Cloud())
 main(sys.argv[1:])

@@ -275,7 +275,9 @@ def take(answer: object, names: list[str]) -> BatchAnswer[InstanceState]:
 def test_not_found_is_an_answer_and_throttling_is_noticed() -> None:
     assert take({"a": InstanceNotFound()}, ["a"]).is_complete()
     slow = Throttled("x", 1)
-    assert take({"a": InstanceState.GONE, "b": slow}, ["a", "b"]).throttled is slow
+    throttled = take({"a": InstanceState.GONE, "b": slow}, ["a", "b"]).throttled
+    assert throttled is not None
+    assert throttled.retry_after == 1
 
 
 def test_a_default_of_the_mapping_is_no_answer() -> None:

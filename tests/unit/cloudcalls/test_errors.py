@@ -16,6 +16,7 @@ from cloudprovider import (
     InstanceNotFound,
     InvalidAnnotations,
     InvalidConfig,
+    LoadBalancerKept,
     NotImplementedByProvider,
     RegistryError,
     RetryError,
@@ -58,6 +59,7 @@ def chained(outer: BaseException, *causes: BaseException) -> BaseException:
         (NotImplementedByProvider(), "not_implemented"),
         (ImplementedElsewhere(), "implemented_elsewhere"),
         (InvalidAnnotations("a: is wrong"), "invalid_service"),
+        (LoadBalancerKept("lb-1"), "kept"),
         (CallDeadlineExceeded(), "overdue"),
         (CallCancelled(), "cancelled"),
         (CallsClosed(), "cancelled"),
@@ -85,7 +87,10 @@ def test_every_class_of_the_contract_is_mapped() -> None:
         if inspect.isclass(kind) and issubclass(kind, CloudProviderError) and not issubclass(kind, ignored):
             error = kind("x", 1.0) if kind in (RetryError, Throttled) else kind("x")
             assert (outcome_of(error) == "error") == (kind in general), kind
-            assert translate(error, "m") is error
+            made = translate(error, "m")
+            assert type(made) is kind
+            assert str(made) == str(error)
+            assert made.__cause__ is error
 
 
 @pytest.mark.parametrize(
@@ -120,8 +125,9 @@ def test_an_explicit_chain_counts(
 
 def test_the_outermost_known_class_decides() -> None:
     assert outcome_of(chained(RetryError("later", 1), InstanceNotFound())) == "retry"
-    error = chained(Throttled("busy", 1), InstanceNotFound())
-    assert translate(error, "m") is error
+    made = translate(chained(Throttled("busy", 1), InstanceNotFound()), "m")
+    assert type(made) is Throttled
+    assert str(made) == "busy (retry after 1 s)"
 
 
 def test_what_was_merely_being_handled_does_not_count() -> None:

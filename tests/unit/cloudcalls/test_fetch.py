@@ -155,13 +155,11 @@ def test_accessors_that_fail_are_every_nodes_answer() -> None:
 
 @pytest.mark.row("N8")
 def test_each_node_gets_what_the_batch_said_about_it() -> None:
-    later = RetryError("later", 3)
-
     def answer(seq: Sequence[V1Node]) -> dict[str, Any]:
         return {
             "n0": metadata("n0"),
             "n1": InstanceNotFound("n1"),
-            "n2": later,
+            "n2": RetryError("later", 3),
             "n3": None,
             "n4": metadata("n4", provider_id="other://n4"),
             "n5": metadata("n5", provider_id=""),
@@ -174,7 +172,7 @@ def test_each_node_gets_what_the_batch_said_about_it() -> None:
         answers = w.fetch(nodes(8))
         assert answers["n0"] == metadata("n0")
         assert isinstance(answers["n1"], InstanceNotFound)
-        assert answers["n2"] is later
+        assert (type(answers["n2"]), answers["n2"].retry_after) == (RetryError, 3)
         assert all(isinstance(answers[n], InvalidAnswer) for n in ("n3", "n4", "n5"))
         assert isinstance(answers["n6"], AnswerMissing)
         assert type(answers["n7"]) is CallFailed

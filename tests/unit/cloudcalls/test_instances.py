@@ -245,7 +245,7 @@ def test_junk_from_the_older_interface_is_named_by_its_method() -> None:
     for method, junk in (
         ("instance_id", ""),
         ("node_addresses_by_provider_id", None),
-        ("instance_type_by_provider_id", "a b"),
+        ("instance_type_by_provider_id", None),
         ("get_zone_by_provider_id", ("z", "r")),
     ):
         by_name = {
@@ -255,6 +255,17 @@ def test_junk_from_the_older_interface_is_named_by_its_method() -> None:
         }
         with pytest.raises(InvalidAnswer, match=method):
             legacy_metadata(Cloud({**GOOD, **by_name, method: junk}))
+
+
+@pytest.mark.row("N35")
+def test_a_bad_label_value_of_the_older_interface_costs_that_label() -> None:
+    for junk in ({"instance_type_by_provider_id": "a b"}, {"get_zone_by_provider_id": Zone("a b", "r")}):
+        with pytest.raises(InvalidAnswer, match="'a b'") as invalid:
+            legacy_metadata(Cloud({**GOOD, **junk}))
+        usable = invalid.value.usable
+        assert isinstance(usable, InstanceMetadata)
+        assert usable.node_addresses
+        assert "" in (usable.instance_type, usable.zone)
 
 
 def legacy_state(answers: Mapping[str, Any], provider_id: str = "test://own") -> tuple[Any, list[str]]:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from attrs import evolve
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 from kubernetes.client.models.v1_service import V1Service
 
@@ -116,6 +118,28 @@ def test_metadata(wrong: str) -> None:
     for scenario in ("I2", "B2"):
         said = said_by(GOOD.replace(METADATA, wrong), scenario)
         assert all(problem in said for problem in expected), said
+
+
+@pytest.mark.row("N35")
+def test_an_answer_is_usable_without_its_faulty_fields() -> None:
+    address, bad = (V1NodeAddress(type="InternalIP", address=text) for text in ("10.0.0.1", "300.0.0.1"))
+    good = InstanceMetadata("acme://1", "m5", [address], "z1", "r1", {"rack": "r7"})
+
+    def usable(answer: InstanceMetadata, own: str = "") -> InstanceMetadata | None:
+        with pytest.raises(answers.WrongAnswer) as wrong:
+            answers.metadata(answer, prefixes=PREFIXES, own=own)
+        return wrong.value.usable
+
+    for faulty, empty in (
+        ({"instance_type": "m5 large"}, {"instance_type": ""}),
+        ({"zone": "Default Group"}, {"zone": ""}),
+        ({"region": "-", "zone": "a b"}, {"region": "", "zone": ""}),
+        ({"node_addresses": [address, bad]}, {"node_addresses": ()}),
+        ({"additional_labels": {"rack": "r7", "row": "a b"}}, {"additional_labels": {}}),
+    ):
+        assert usable(evolve(good, **faulty)) == evolve(good, **empty)
+    assert usable(InstanceMetadata(zone="a b"), own="acme://1") == InstanceMetadata("acme://1")
+    assert usable(evolve(good, provider_id="other://1")) is None, "it may be about another instance"
 
 
 def of_a_batch(answer: object) -> tuple[str, ...]:

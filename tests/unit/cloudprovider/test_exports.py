@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import subprocess
@@ -143,3 +144,28 @@ def test_importing_the_contract_leaves_the_official_client_alone() -> None:
 def test_importing_and_listing_imports_no_plugin() -> None:
     modules = imported_by("import cloudprovider\nassert 'fake' in cloudprovider.cloud_providers()")
     assert not any(name.startswith("cloudprovider.testing") for name in modules)
+
+
+FACES = [
+    path
+    for top in (PACKAGE, PACKAGE.parent / "controllers")
+    for path in sorted(top.rglob("__init__.py"))
+    if "= lazy(" in path.read_text()
+]
+
+
+@pytest.mark.parametrize("path", FACES, ids=lambda path: path.parent.name)
+def test_a_lazy_face_lists_the_same_names_for_type_checkers_and_at_run_time(path: Path) -> None:
+    body = ast.parse(path.read_text()).body
+    block = next(each for each in body if isinstance(each, ast.If) and "TYPE_CHECKING" in ast.unparse(each.test))
+    imported = {
+        alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    table = next(node for each in block.orelse for node in ast.walk(each) if isinstance(node, ast.Dict))
+    listed = {name: module for module, names in ast.literal_eval(table).items() for name in names.split()}
+    assert listed == imported
+    face = importlib.import_module(".".join(path.parent.relative_to(PACKAGE.parent).parts))
+    for name in listed:
+        assert getattr(face, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing_of_this_name'"):
+        face.nothing_of_this_name  # noqa: B018

@@ -14,6 +14,7 @@ from cloudprovider.helpers import (
     instance_labels,
     is_kubernetes_label,
     label_key_problems,
+    label_value,
     label_value_problems,
     missing_twins,
 )
@@ -129,6 +130,36 @@ def test_a_separator_at_an_end_is_noticed(name: str, separator: str, front: bool
     broken = separator + name if front else name + separator
     assert label_value_problems(broken)
     assert label_key_problems(f"a.b/{broken}")
+
+
+# Label values of any text
+
+
+@pytest.mark.row("N35")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Dell-PowerEdge\u2122-R660-DX293", "Dell-PowerEdge--R660-DX293"),
+        ("Default Group", "Default-Group"),
+        ("PHX:AD 1", "PHX-AD-1"),
+        (" (eu) ", "eu"),
+        ("\u6771\u4eac", ""),
+        ("", ""),
+    ],
+)
+def test_a_text_becomes_a_label_value(text: str, value: str) -> None:
+    assert label_value(text) == value
+
+
+@pytest.mark.row("N35")
+@given(st.one_of(st.text(), st.text(alphabet="aZ9-_. /", max_size=80), NAMES))
+def test_whatever_the_text_the_api_server_takes_its_label_value(text: str) -> None:
+    value = label_value(text)
+    assert label_value_problems(value) == ()
+    assert label_value(value) == value
+    assert bool(value) == any(character in ALNUM for character in text)
+    if not label_value_problems(text):
+        assert value == text
 
 
 # Namespaces

@@ -20,6 +20,7 @@ from kubernetes.client.models import (
 
 from cloudprovider import wellknown
 from cloudprovider.helpers import (
+    allows_everyone,
     default_load_balancer_name,
     has_load_balancer_finalizer,
     health_check_path_port,
@@ -83,6 +84,37 @@ def test_the_field_wins_over_the_annotation() -> None:
 def test_without_either_everyone_is_let_in(text: str | None) -> None:
     assert ranges(text) == ["0.0.0.0/0"]
     assert [str(one) for one in load_balancer_source_ranges(V1Service())] == ["0.0.0.0/0"]
+
+
+@pytest.mark.row("S34")
+@pytest.mark.parametrize(
+    ("families", "wanted"),
+    [
+        (["IPv4"], ["0.0.0.0/0"]),
+        (["IPv6"], ["::/0"]),
+        (["IPv6", "IPv4"], ["::/0", "0.0.0.0/0"]),
+    ],
+)
+def test_everyone_is_everyone_of_each_family_of_the_service(families: list[str], wanted: list[str]) -> None:
+    found = load_balancer_source_ranges(service(ip_families=families))
+    assert [str(one) for one in found] == wanted
+    assert allows_everyone(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "everyone"),
+    [
+        ("0.0.0.0/0", True),
+        ("::/0", True),
+        ("10.0.0.0/8, 0.0.0.0/0, ::/0", True),
+        ("10.0.0.0/8", False),
+        ("10.0.0.0/8, ::/0", False),
+        ("0.0.0.0/0, 2001:db8::/64", False),
+    ],
+)
+def test_ranges_that_limit_nobody(text: str, everyone: bool) -> None:
+    found = load_balancer_source_ranges(service(load_balancer_source_ranges=text.split(", ")))
+    assert allows_everyone(found) is everyone
 
 
 NETWORKS = st.tuples(st.ip_addresses(), st.integers(0, 32)).map(lambda pair: f"{pair[0]}/{pair[1]}")

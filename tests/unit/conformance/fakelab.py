@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -15,6 +15,7 @@ from cloudprovider import CloudConfig
 from cloudprovider.testing.conformance import BalancerFacts, Lab, new_node
 from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, half_builds, hangs, raises
 from cloudprovider.testing.fake.config import CAPABILITIES
+from cloudprovider.testing.fake.loadbalancers import KEEP
 from tests.unit.fake.objects import volume
 
 SECRET = "hunter2-hunter2"
@@ -72,6 +73,9 @@ class ConsoleLab(Lab):
             return None
         ports = frozenset((port.port, port.protocol, port.node_port) for port in found.ports)
         return BalancerFacts(ports, frozenset(found.backends), frozenset(found.source_ranges))
+
+    def kept_annotations(self) -> Mapping[str, str]:
+        return {KEEP: "true"}
 
     def local_machine(self) -> V1Node:
         if not any(one.name == LOCAL for one in self.cloud.console.instances()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,13 @@ from tests.support.https import ask, context, free_port
 
 
 @contextmanager
-def served(**options: object) -> Iterator[int]:
+def served(metrics: Metrics | None = None, **options: object) -> Iterator[int]:
     """The port of a manager's HTTPS server with these options."""
     port = free_port()
     given = ServingOptions(**{"bind_address": "127.0.0.1", "secure_port": port, **options})  # type: ignore[arg-type]
     clients = ClientBuilder.from_options(master="http://127.0.0.1:1")
     try:
-        serving = Serving(given, Health(), Metrics(), clients)
+        serving = Serving(given, Health(), metrics or Metrics(), clients)
     except ServingError:
         clients.close()
         raise
@@ -48,6 +49,14 @@ def test_the_cipher_suites_of_the_flag_are_those_of_the_server() -> None:
         assert ask(port, "/livez")[0] in (200, 500)
 
 
+@pytest.mark.row("O15")
+def test_how_long_the_certificate_holds_is_shown() -> None:
+    metrics = Metrics()
+    with served(metrics):
+        left = metrics.value("serving_certificate_remaining_seconds", port="secure")
+        assert left == pytest.approx(365 * 86400, abs=60)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -59,7 +68,7 @@ def test_the_cipher_suites_of_the_flag_are_those_of_the_server() -> None:
         ({"cert_dir": "/proc/nowhere"}, "--cert-dir=/proc/nowhere: "),
     ],
 )
-def test_what_cannot_be_served_is_told_with_its_flag(options: dict[str, str], told: str) -> None:
+def test_what_cannot_be_served_is_told_with_its_flag(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ServingError) as refused, served(**options):
         pass
     assert told in str(refused.value)

@@ -152,7 +152,8 @@ class TestMachines:
         made = machines(generate=[{"count": 12, "types": ["s", "l"], "zones": ["a", "b"]}])
         assert {(one.type, one.zone) for one in made} == {(t, z) for t in "sl" for z in "ab"}
 
-    def test_a_machine_without_addresses_has_its_name(self) -> None:
+    def test_a_machine_without_addresses_has_one_of_its_own_and_its_name(self) -> None:
         with FakeCloud(FakeConfig.model_validate({"instances": [{"name": "a"}]})) as cloud:
-            wanted = Instance("a", "i-a", "standard-2", "zone-a", "region-1", (("Hostname", "a"),))
+            addresses = (("InternalIP", "198.18.166.252"), ("Hostname", "a"))
+            wanted = Instance("a", "i-a", "standard-2", "zone-a", "region-1", addresses)
             assert cloud.console.instances() == [wanted]

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from cloudprovider import LoadBalancer
+from cloudprovider import LoadBalancer, LoadBalancerKept
 from cloudprovider.testing.fake import (
     BadRequest,
     FakeCloud,
     Port,
     QuotaExceeded,
 )
+from cloudprovider.testing.fake.loadbalancers import KEEP
+from tests.support.there import there
 from tests.unit.fake.conftest import MakeCloud
 from tests.unit.fake.objects import nodes, service
 
@@ -49,6 +51,21 @@ def test_an_ensure_follows_the_service_and_repairs_what_hands_changed(cloud: Fak
     balancer(cloud).ensure_load_balancer("c", changed, nodes("a"))
     (repaired,) = cloud.console.load_balancers()
     assert (repaired.backends, repaired.ports) == (record.backends, record.ports)
+
+
+@pytest.mark.row("S31")
+def test_one_that_is_kept_stays_and_is_listed_as_kept_until_it_is_built_again(cloud: FakeCloud) -> None:
+    keeping = service()
+    there(keeping.metadata).annotations = {KEEP: "true"}
+    balancer(cloud).ensure_load_balancer_deleted("c", keeping)  # there is none
+    status = balancer(cloud).ensure_load_balancer("c", keeping, nodes("a"))
+    for _ in range(2):
+        with pytest.raises(LoadBalancerKept):
+            balancer(cloud).ensure_load_balancer_deleted("c", keeping)
+    assert balancer(cloud).get_load_balancer("c", keeping) == status
+    assert cloud.console.load_balancers()[0].kept
+    balancer(cloud).ensure_load_balancer("c", keeping, nodes("a"))
+    assert not cloud.console.load_balancers()[0].kept
 
 
 class TestAddresses:

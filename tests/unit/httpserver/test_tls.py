@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from cloudprovider.internal import certificates
-from controllers.httpserver.certificates import FileCA, FilePair, MemoryPair, folder_pair, names_for
+from controllers.httpserver.certificates import FileCA, FilePair, FolderPair, MemoryPair, names_for
 from controllers.httpserver.tls import ServerTLS
 from tests.support.clock import FakeClock
 from tests.support.pki import Authority, write_pair
@@ -37,7 +37,7 @@ def shake(server: ServerTLS, client: ssl.SSLContext, name: str = "localhost") ->
         if len(done) == 2:
             break
     shown = x509.load_der_x509_certificate(near.getpeercert(binary_form=True) or b"")
-    return str(shown.subject.rdns[0].rfc4514_string().removeprefix("CN=")), far
+    return str(shown.subject.rdns[-1].rfc4514_string().removeprefix("CN=")), far
 
 
 def trusting(pem: bytes, pair: tuple[Path, Path] | None = None) -> ssl.SSLContext:
@@ -237,11 +237,11 @@ def test_one_in_memory_is_renewed_in_time() -> None:
 
 def test_the_folder_is_written_once_and_read_afterwards(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "certs"
-    first = folder_pair(str(folder), names_for("0.0.0.0")).read()
+    first = FolderPair(str(folder), names_for("0.0.0.0")).read()
     key = folder / "cloud-controller-manager.key"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert b"PRIVATE" not in (folder / "cloud-controller-manager.crt").read_bytes()
-    assert folder_pair(str(folder), names_for("0.0.0.0")).read() == first
+    assert FolderPair(str(folder), names_for("0.0.0.0")).read() == first
     assert sorted(os.listdir(folder)) == ["cloud-controller-manager.crt", "cloud-controller-manager.key"]
 
 

@@ -86,14 +86,6 @@ def test_all_rights_there_means_one_look_and_no_word(caplog: pytest.LogCaptureFi
     ]
 
 
-def test_a_right_that_is_optional_is_not_asked_about() -> None:
-    reviewer = Reviewer(("update", "nodes"))
-    optional = Rule(resource="nodes", verbs=("update",), consequence="it costs more", optional=True)
-    run = Running(reviewer, NODES, optional)
-    assert run.check.checks() == []
-    assert [review["verb"] for review in reviewer.asked] == ["list", "patch"]
-
-
 @pytest.mark.row("N7")
 def test_a_missing_right_names_the_rule_and_its_consequence_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")

@@ -17,12 +17,6 @@ from tests.unit.node.world import PERIOD, UNINITIALIZED, World
 LOST = Unreachable("reset", sent=True)
 
 
-@pytest.fixture(autouse=True, params=[True, False], ids=["put", "patch"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How a node's initialisation is sent: it ends in the same way."""
-    monkeypatch.setattr(World, "puts", request.param)
-
-
 def changed(world: World) -> World:
     """The cloud has news of the node."""
     world.cloud.says["n1"] = instance(instance_type="huge", labels={RACK: "r1"})

@@ -16,19 +16,17 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import InstanceMetadata
 from cloudprovider.internal.patching import merge_patch
 from controllers.cloudcalls import Answer
+from controllers.node.addresses import NoIPAddress
 from controllers.node.changes import APPLIED_LABELS
 from controllers.node.memory import NodeMemory
 from controllers.node.metrics import NodeMetrics
 from controllers.node.reconcile import NodeReconciler
 from controllers.node.triggers import NodeTriggers
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import key_of
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import AskAgain
-from controllers.runtime.write import to_json
 from tests.support.clock import FakeClock
 from tests.support.controllers import Lister, NodeCloud, Raw, Recorder, Server, parsed_node
-from tests.support.there import there
-from tests.support.wirefields import encoded
 from tests.unit.node.test_changes import instance
 
 PERIOD = 300.0
@@ -52,9 +50,6 @@ class Queue:
 class World:
     """One API server, one cloud, one process; `restart` ends that and begins the next."""
 
-    puts = True
-    """The cache has the bytes of nodes that are to be initialised, as it has with Protobuf."""
-
     def __init__(self, *, prefixes: Sequence[str] = ("fake://",)) -> None:
         self.clock = FakeClock()
         self.cloud, self.server, self.recorder = NodeCloud(prefixes=prefixes), Server(), Recorder()
@@ -66,13 +61,22 @@ class World:
     def restart(self) -> None:
         """Another process: it remembers nothing."""
         self.nodes, self.refreshes, self.metrics = Queue(), Queue(), Metrics()
-        self.lister: Lister[V1Node] = Lister(bytes_of=bytes_of if self.puts else lambda _: None)
+        self.lister: Lister[V1Node] = Lister()
         self.memory = NodeMemory(PERIOD)
         lister, server, cloud, recorder = map(_any, (self.lister, self.server, self.cloud, self.recorder))
         own_metrics = NodeMetrics(self.metrics, lister, self.memory, self.clock)
         self.reconciler = NodeReconciler(server, lister, cloud, recorder, own_metrics, self.clock, self.memory)
         queues = _any(self.nodes), _any(self.refreshes)
-        self.triggers = NodeTriggers(*queues, lister, cloud, self.memory, self.clock, lambda node: None)
+        self.shared: dict[str, tuple[str, ...]] = {}
+        self.triggers = NodeTriggers(
+            *queues,
+            lister,
+            cloud,
+            self.memory,
+            self.clock,
+            lambda node: None,
+            lambda node, others: self.shared.__setitem__(key_of(node), tuple(others)),
+        )
         self.due = 0.0
         for name in self.server.nodes:
             self.show(name)
@@ -127,10 +131,11 @@ class World:
         if now >= self.due:
             self.triggers.sweep()
             self.due = now + PERIOD
-        for name, when in list(self.nodes.later.items()):
-            if when <= now:
-                del self.nodes.later[name]
-                self.nodes.keys.add(name)
+        for queue in (self.nodes, self.refreshes):
+            for name, when in list(queue.later.items()):
+                if when <= now:
+                    del queue.later[name]
+                    queue.keys.add(name)
         for _ in range(100):
             if not (self.nodes.keys or self.refreshes.keys):
                 return
@@ -156,6 +161,9 @@ class World:
     def record(self, name: str = "n1") -> Raw:
         return cast(Raw, json.loads(self.server.nodes[name]["metadata"]["annotations"][APPLIED_LABELS]))
 
+    def addresses(self, name: str = "n1") -> list[tuple[str, str]]:
+        return [(one["type"], one["address"]) for one in self.server.nodes[name]["status"]["addresses"]]
+
     def tainted(self, name: str = "n1") -> bool:
         return UNINITIALIZED in (self.server.nodes[name]["spec"].get("taints") or [])
 
@@ -170,13 +178,11 @@ class World:
             except AskAgain:
                 queue.keys.add(key)
                 continue
+            except NoIPAddress as error:
+                queue.later[key] = self.clock.monotonic() + error.retry_after
+                continue
             if result is not None and result.requeue_after is not None:
                 queue.later[key] = self.clock.monotonic() + result.requeue_after
-
-
-def bytes_of(node: V1Node) -> bytes | None:
-    """What the cache keeps of a node that came in Protobuf."""
-    return there(NODES.keep)(node, encoded("Node", to_json(node)))
 
 
 def _any(double: object) -> Any:

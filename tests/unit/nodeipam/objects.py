@@ -10,6 +10,7 @@ from typing import Any
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.helpers.objects import pod_cidrs_of
+from controllers.nodeipam.assigner import REST
 from controllers.nodeipam.controller import NodeIPAMController
 from controllers.nodeipam.options import NodeIPAMOptions
 from controllers.nodeipam.triggers import START
@@ -86,14 +87,18 @@ class Leader:
     """One process that leads: its cache shows what `sync` last saw, its queue is a list."""
 
     def __init__(self, server: Server, cluster: str = "10.0.0.0/24", *, chooser: Any = None) -> None:
-        """Nodes get a /26 of the cluster CIDR. `chooser`: the cloud that chooses the ranges."""
+        """Nodes get a /26 of the cluster CIDR, and of a second one a /64. `chooser`: the cloud that
+        chooses the ranges."""
         self.server, self.events, self.metrics, self.clock = server, Recorder(), Metrics(), FakeClock()
         self.lister: Lister[V1Node] = Lister()
         self.queue: list[str] = []
+        nets = tuple(map(ip_network, cluster.split(",")))
         options = (
             NodeIPAMOptions(cidr_allocator_type="CloudAllocator")
             if chooser
-            else NodeIPAMOptions(cluster_cidrs=(ip_network(cluster),), node_cidr_mask_size=26)
+            else NodeIPAMOptions(cluster_cidrs=nets, node_cidr_mask_size=26)
+            if len(nets) == 1
+            else NodeIPAMOptions(cluster_cidrs=nets, node_cidr_mask_size_ipv4=26)
         )
         me: Any = self
         it = NodeIPAMController(me, me, chooser or me, options=options, metrics=self.metrics, clock=self.clock)
@@ -143,6 +148,13 @@ class Leader:
         """The cache is as the server, and these are worked on."""
         self.sync()
         return self.run(*names)
+
+    def gone(self, name: str) -> None:
+        """A node is deleted, and its ranges have rested."""
+        self.server.delete(name)
+        self.see(name)
+        self.clock.advance(REST)
+        self.run(name)
 
     def sweep(self) -> list[Exception]:
         """The regular comparison of ledger and cache, and what it brings."""

@@ -14,7 +14,7 @@ from kubernetes.client.models.v1_node import V1Node
 
 from controllers.cloudcalls import Answer
 from controllers.nodeipam.reconcile import NotChosenYet, RangesOverlap
-from controllers.nodeipam.triggers import PAUSE, START
+from controllers.nodeipam.triggers import START
 from controllers.runtime.queue import AskAgain
 from tests.unit.nodeipam.objects import Leader, Server
 
@@ -53,15 +53,6 @@ class Chooser:
             else:
                 return
         raise AssertionError("it asks for ever")
-
-
-def test_a_deleted_nodes_ranges_rest_where_the_node_may_come_back_with_them() -> None:
-    server = Server()
-    server.create("n1", "10.0.0.0/26")
-    for leader, pause in ((Chooser(server).leader, 0.0), (Leader(server), PAUSE)):
-        leader.sync()
-        leader.on_delete(leader.cache["n1"])
-        assert leader.keys.next_run("n1") == pause, "a cloud may give them to another machine at once"
 
 
 def begun(server: Server) -> Chooser:

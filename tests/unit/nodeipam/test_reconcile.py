@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from controllers.nodeipam.assigner import REST
 from controllers.nodeipam.changes import SEAL
 from controllers.nodeipam.reconcile import NoRangeLeft
 from controllers.nodeipam.triggers import START
@@ -177,10 +178,11 @@ def test_a_range_returns_only_when_a_quorum_read_says_that_the_node_is_gone() ->
     leader.sync()
     leader.cache.pop("n1")
     leader.run("n1", "late")
+    leader.clock.advance(REST)
+    leader.run("n1")
     assert server.ranges()["late"] == []
     assert "CIDRNotAvailable" in leader.events.reasons("late")
-    server.delete("n1")
-    leader.run("n1")
+    leader.gone("n1")
     assert server.ranges()["late"] == ["10.0.0.64/26"], "who waits gets it at once"
     assert leader.metrics.value("node_ipam_controller_cidrset_usage_cidrs", clusterCIDR="10.0.0.0/24") == 1.0
 
@@ -198,6 +200,8 @@ def test_nor_when_the_answer_is_no_node_of_that_name(answer: Any, monkeypatch: p
     leader.sync()
     leader.run("late")
     leader.cache.pop("n1")
+    leader.run("n1")
+    leader.clock.advance(REST)
     with monkeypatch.context() as patch:
         patch.setattr(server, "get", lambda path, **_: answer)
         leader.run("n1")
@@ -205,6 +209,48 @@ def test_nor_when_the_answer_is_no_node_of_that_name(answer: Any, monkeypatch: p
     server.delete("n1")
     leader.run("n1")
     assert server.ranges()["late"] == ["10.0.0.64/26"]
+
+
+@pytest.mark.row("M13")
+@pytest.mark.parametrize("again", ["", "n1"], ids=["deleted", "recreated under its name"])
+def test_a_deleted_nodes_ranges_rest_whatever_brings_its_name(again: str) -> None:
+    server = Server()
+    for number in range(4):
+        server.create(f"n{number}", f"10.0.0.{number * 64}/26")
+    leader = leads(server)
+    leader.join("late")
+    server.delete("n1")
+    if again:
+        server.create("n1")
+    leader.see("n1", "late")
+    assert leader.keys.next_run("n1") == REST, "then its name comes by itself"
+    for _ in range(9):
+        leader.clock.advance(REST / 10)
+        leader.sweep()
+        leader.see("n1", "late")
+        assert server.ranges()["late"] == []
+    leader.clock.advance(REST / 10)
+    leader.run("n1")
+    assert sum(ranges == ["10.0.0.64/26"] for ranges in server.ranges().values()) == 1
+    server.judge()
+
+
+@pytest.mark.row("M13")
+def test_a_rest_begins_again_where_the_cache_was_only_behind() -> None:
+    server = Server()
+    for number in range(4):
+        server.create(f"n{number}", f"10.0.0.{number * 64}/26")
+    leader = leads(server)
+    leader.join("late")
+    leader.cache.pop("n1")
+    leader.run("n1")
+    leader.clock.advance(REST / 2)
+    leader.see("n1")
+    server.delete("n1")
+    leader.see("n1")
+    leader.clock.advance(REST * 0.9)
+    leader.see("n1")
+    assert server.ranges()["late"] == []
 
 
 def test_a_node_recreated_under_its_name_is_another_one() -> None:
@@ -218,6 +264,8 @@ def test_a_node_recreated_under_its_name_is_another_one() -> None:
     assert server.ranges() == {"a": []}
     leader.see("a")
     assert server.ranges() == {"a": ["10.0.0.64/26"]}
+    leader.clock.advance(REST)
+    leader.run("a")
     assert leader.ledger.pools[0].used == 1
 
 
@@ -240,12 +288,13 @@ def test_a_node_created_anew_with_its_range_keeps_it_from_those_that_wait(cached
 
     leader.assigner.pending._bring_back = at_once  # another worker is free
     assert leader.run("n1") == []
+    leader.clock.advance(REST)
+    assert leader.run("n1") == []
     assert server.ranges()["late"] == []
     assert "PodCIDRConflict" not in leader.events.reasons()
     leader.see("n1")
     server.judge()
-    server.delete("n1")
-    leader.see("n1")
+    leader.gone("n1")
     assert server.ranges()["late"] == ["10.0.0.64/26"]
 
 
@@ -281,7 +330,32 @@ def test_the_sweep_finds_what_no_event_told() -> None:
     server.delete("a")
     leader.sync()
     leader.sweep()
+    leader.clock.advance(REST)
+    leader.sweep()
     assert leader.ledger.pools[0].used == 0
+
+
+@pytest.mark.row("M14")
+def test_nodes_with_one_family_in_a_cluster_of_two_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The cluster got its second family when they were there already."""
+    server = Server()
+    server.create("old", "10.0.0.0/26")
+    leader = leads(server, "10.0.0.0/24,fd00:0:0:100::/56")
+    assert "1 nodes have pod CIDRs of one family only" in caplog.text
+    leader.join("new")
+    leader.join("older", "10.0.0.128/26")  # its creation is seen late
+    for _ in range(3):
+        leader.see("old", "new", "older")
+        leader.sweep()
+    told = [one for one in leader.events.events if one.reason == "PodCIDRFamilyMissing"]
+    assert [one.name for one in told] == ["old", "older"]
+    assert "no pod CIDR of IPv6" in told[0].message
+    assert leader.metrics.value("node_ipam_controller_nodes_without_family") == 2
+    assert len(server.ranges()["new"]) == 2
+    leader.gone("old")
+    assert leader.metrics.value("node_ipam_controller_nodes_without_family") == 1
+    single = leads(server, "10.0.0.0/24")
+    assert single.metrics.value("node_ipam_controller_nodes_without_family") == 0
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ NONSENSE: dict[type[Any], dict[str, float | str]] = {
         "patience": 0,
         "lone_patience": 0,
         "cache_ttl": -0.1,
-        "snapshots": 0,
     },
     CloudNodeOptions: {
         "concurrent_node_syncs": 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import logging
 import os
@@ -119,6 +120,60 @@ def test_a_line_costs_nobody_an_error_where_no_thread_is_left(pipe: tuple[int, i
         writer.write("second\n")
         assert writer.flush(10)
     assert os.read(reads, 100) == b"first\nsecond\n"
+
+
+@pytest.mark.row("K30")
+def test_a_finalizer_may_log_in_the_thread_that_writes() -> None:
+    """The collector runs where something is allocated, and calls what it likes in that thread."""
+    written = io.StringIO()
+    writer = LineWriter(written, str)
+    done, told = threading.Event(), [0]
+
+    def collected(phase: str, _: object) -> None:
+        if phase == "stop" and threading.current_thread().name == "log" and told[0] < 2000:
+            told[0] += 1
+            writer.write("collected\n")
+
+    def talk() -> None:
+        for number in range(2000):
+            writer.write(f"{number}\n")
+        if writer.flush(10):
+            done.set()
+
+    before = gc.get_threshold()
+    gc.callbacks.append(collected)
+    gc.set_threshold(1, 10**6)  # of what is young alone
+    try:
+        threading.Thread(target=talk, daemon=True).start()
+        assert done.wait(20)
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(collected)
+    assert told[0] > 10, "the collector ran there"
+    lines = written.getvalue().splitlines()
+    assert [line for line in lines if line != "collected"] == [str(number) for number in range(2000)]
+
+
+@pytest.mark.row("K30")
+def test_what_is_taken_is_not_written_again_and_nobody_waits_for_it(pipe: tuple[int, int]) -> None:
+    reads, writes = pipe
+    with os.fdopen(writes, "w") as stream:
+        writer = LineWriter(stream, str)
+        for _ in range(2000):
+            writer.write(f"{'x' * 99}\n")  # more than the pipe holds
+        flushed: list[bool] = []
+        waits = threading.Thread(target=lambda: flushed.append(writer.flush(60)))
+        waits.start()
+        taken = ""
+        while waits.is_alive():
+            taken += writer.take()
+            waits.join(0.01)
+        assert flushed == [True]
+        data = b""
+        while len(data) + len(taken) < 200_000:
+            data += os.read(reads, 65536)
+        assert writer.flush(10)
+    assert len(data) + len(taken) == 200_000
 
 
 def test_lines_that_come_right_after_a_write_go_together_and_a_flush_does_not_wait(

@@ -37,8 +37,11 @@ def raw_node(
     condition: tuple[str, str] | None = None,
     addresses: Iterable[str] = (),
     ready: str = "True",
+    ready_since: str | None = None,
 ) -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": ready}] if ready else []
+    if ready_since:
+        conditions[0]["lastTransitionTime"] = ready_since
     if condition is not None:
         conditions.append({"type": "NetworkUnavailable", "status": condition[0], "reason": condition[1]})
     return {
@@ -107,10 +110,12 @@ class Bench:
         list_interval: float = 10.0,
         mask_sizes: Mapping[int, int] | None = None,
         allocator: str = "RangeAllocator",
+        cloud: Cloud | None = None,
     ) -> None:
         self.clock = FakeClock()
         self.metrics = Metrics()
-        self.server, self.cloud, self.recorder = Server(), Cloud(routes=[*routes]), Recorder()
+        self.server, self.recorder = Server(), Recorder()
+        self.cloud = cloud or Cloud(routes=[*routes])
         self.lister: Lister[V1Node] = Lister()
         self.table = RouteTable(self.clock)
         self.queue: WorkQueue[str] = WorkQueue(
@@ -124,11 +129,11 @@ class Bench:
             route_reconciliation_period=period,
             list_interval=list_interval,
         )
-        server, cloud, own_metrics = cast(Any, self.server), cast(Any, self.cloud), RouteMetrics(self.metrics)
+        server, calls, own_metrics = cast(Any, self.server), cast(Any, self.cloud), RouteMetrics(self.metrics)
         planner = Planner(cast(Any, self.lister), self.table, options, self.clock)
-        self.listing = RouteListing(cloud, planner, self.queue, options, own_metrics, self.clock)
+        self.listing = RouteListing(calls, planner, self.queue, options, own_metrics, self.clock)
         condition, recorder = NetworkCondition(server, self.clock), cast(Any, self.recorder)
-        self.reconciler = RouteReconciler(server, cloud, planner, self.listing, condition, recorder, own_metrics)
+        self.reconciler = RouteReconciler(server, calls, planner, self.listing, condition, recorder, own_metrics)
 
     def add(self, name: str, *cidrs: str, **settings: Any) -> None:
         self.server.nodes[name] = raw_node(name, *cidrs, **settings)

@@ -7,9 +7,11 @@ from ipaddress import IPv4Network, ip_network
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import Route
 from cloudprovider.helpers.ips import IPNetwork
@@ -17,13 +19,15 @@ from controllers.options.podnetwork import parse_cluster_cidrs
 from controllers.route import changes
 from controllers.route.changes import (
     Entry,
+    Held,
     Scope,
     State,
     Step,
+    next_hops,
     pod_cidrs,
     step,
 )
-from tests.unit.route.objects import addressed, addresses, node, route
+from tests.unit.route.objects import addresses, node, route
 
 NET = ip_network("10.244.1.0/24")
 SIZES = {4: 24, 6: 64}
@@ -33,7 +37,7 @@ SCOPE = Scope(parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56"), SIZES, SIZE
 def _step(*entries: Entry | Route, cidr: str = str(NET), owner: V1Node | None = None, **settings: Any) -> Step:
     listed = [entry if isinstance(entry, Entry) else Entry(entry) for entry in entries]
     subject = owner or node("node-1", str(NET), addresses=["10.0.0.1"])
-    given = {"addresses_count": True, "claimed_by": lambda name: False, **settings}
+    given = {"claimed_by": lambda name: False, **settings}
     return step(NET, cidr, "node-1", subject, listed, SCOPE, **given)
 
 
@@ -48,7 +52,7 @@ def test_cluster_cidrs(text: str, count: int) -> None:
 def test_a_missing_route_is_created_and_a_present_one_kept() -> None:
     assert _step() == Step(NET, str(NET), create=True)
     assert not _step(route(str(NET), "node-1"))
-    assert not _step(Entry(route(str(NET), "node-1"), State.CREATED), addresses_count=False)
+    assert not _step(Entry(route(str(NET), "node-1"), State.CREATED))
 
 
 def test_a_blackhole_goes_first_and_does_not_count_as_the_route() -> None:
@@ -59,20 +63,61 @@ def test_a_blackhole_goes_first_and_does_not_count_as_the_route() -> None:
     assert _step(hole, route(str(NET), "node-1")) == Step(NET, str(NET), delete=(hole,))
 
 
+def _leading(*listed: str, types: tuple[str, ...] = ("InternalIP", "Hostname", "ExternalDNS")) -> Entry:
+    """A route whose next hop the cloud lists, each word as an address of each type."""
+    hops = tuple(V1NodeAddress(type=kind, address=one) for one in listed for kind in types)
+    return Entry(route(str(NET), "node-1", enable_node_addresses=True, target_node_addresses=hops))
+
+
+@pytest.mark.row("R14")
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        ((), ""),
+        (("10.0.0.1",), ""),
+        (("10.0.0.2", "10.0.0.1"), ""),
+        (("node-1",), ""),
+        (("10.0.0.9",), "it leads to 10.0.0.9, and the node's addresses are 10.0.0.1, 10.0.0.2, fd00::1"),
+        (("10.0.0.1", "10.0.0.9"), "it leads to 10.0.0.9, and the node's addresses are 10.0.0.1, 10.0.0.2, fd00::1"),
+        (("fd00:0:0::1",), ""),
+    ],
+)
+def test_a_route_is_outdated_when_an_address_it_lists_is_none_of_the_nodes(listed: tuple[str, ...], why: str) -> None:
+    """The node has more of them: a name of its own, and other addresses than the one next hop."""
+    subject = node("node-1", str(NET), addresses=["10.0.0.1", "10.0.0.2", "fd00::1"])
+    entry = _leading(*listed)
+    found = _step(entry, owner=subject)
+    assert found.outdated == why
+    assert found == (Step(NET, str(NET), (entry,), create=True, outdated=why) if why else Step(NET, str(NET)))
+
+
+@pytest.mark.row("R14")
+def test_of_a_node_without_addresses_nothing_is_known() -> None:
+    assert not _step(_leading("10.0.0.9"), owner=node("node-1", str(NET)))
+
+
+@pytest.mark.row("R14")
 @pytest.mark.parametrize("state", [State.LISTED, State.CREATED])
-def test_changed_addresses_replace_the_route_where_they_count(state: State) -> None:
-    same = addressed(str(NET), "node-1", "10.0.0.1")
-    other = addressed(str(NET), "node-1", "10.0.0.2")
-    silent = route(str(NET), "node-1", target_node_addresses=addresses("10.0.0.2"))
-    assert not _step(Entry(same, state))
-    assert _step(Entry(other, state)) == Step(NET, str(NET), delete=(Entry(other, state),), create=True)
-    assert bool(_step(Entry(silent, state), addresses_count=False)) is False
+def test_where_the_cloud_lists_no_address_the_one_at_the_creation_counts(state: State) -> None:
+    held = Held("node-1", next_hops(NET, node("node-1", addresses=["10.0.0.1", "fd00::1"])))
+    silent = Entry(route(str(NET), "node-1", target_node_addresses=addresses("10.0.0.7")), state)
+    assert not _step(silent, held=held)
+    moved = node("node-1", str(NET), addresses=["10.0.0.2", "fd00::1"])
+    assert _step(silent, owner=moved, held=held).create
+    assert not _step(silent, owner=moved, held=Held("other", held.made_for))
+    assert not _step(silent, owner=node("node-1", str(NET), addresses=["10.0.0.1", "fd00::2"]), held=held)
 
 
-def test_the_order_of_addresses_means_nothing() -> None:
-    both = addresses("10.0.0.1", "10.0.0.2")
-    shown = route(str(NET), "node-1", enable_node_addresses=True, target_node_addresses=both[::-1])
-    assert not _step(shown, owner=node("node-1", str(NET), addresses=["10.0.0.1", "10.0.0.2"]))
+@pytest.mark.row("R14")
+def test_a_route_is_not_made_again_twice_in_a_row_for_one_reason() -> None:
+    entry = _leading("10.0.0.9")
+    why = _step(entry).outdated
+    assert _step(entry, held=Held("node-1", remade_for=why)) == Step(NET, str(NET), outdated=why)
+    moved = node("node-1", str(NET), addresses=["10.0.0.3"])
+    assert _step(entry, owner=moved, held=Held("node-1", remade_for=why)).create, "another reason"
+    assert _step(entry, held=Held("node-2", remade_for=why)).create
+    doubtful = evolve(entry, state=State.DOUBTFUL)
+    assert _step(doubtful, held=Held("node-1", remade_for=why)).create, "its deletion is under way"
 
 
 def test_a_route_whose_deletion_failed_is_made_anew() -> None:

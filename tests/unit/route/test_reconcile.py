@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider import CloudProviderError, InstanceNotFound
+from cloudprovider import CloudProviderError, InstanceNotFound, Route
 from controllers.cloudcalls import CallsClosed, InvalidAnswer
 from controllers.route.changes import network
 from controllers.route.reconcile import RouteConflict, RouteRefused
@@ -349,6 +349,26 @@ def test_of_a_node_that_was_created_anew_the_routes_are_looked_at_soon() -> None
     bench.queue.add("n1")
     bench.later(20)
     assert bench.cloud.count("list") == 2, "once for each Node"
+
+
+@pytest.mark.row("R13")
+def test_a_listing_during_a_deletion_costs_the_new_route_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a cloud that knows a route by its destination, as one that is deleted twice shows."""
+    bench = with_n1(route("10.244.1.0/24", blackhole=True))
+
+    def delete(cloud: Cloud, cluster_name: str, one: Route, *, priority: int = 0) -> None:
+        cloud.enter("delete", one.destination_cidr)
+        if cloud.count("delete") == 1:
+            bench.clock.advance(6)  # it takes its time, and another worker lists meanwhile
+            bench.listing.run()
+        cloud.routes = [known for known in cloud.routes if known.destination_cidr != one.destination_cidr]
+
+    monkeypatch.setattr(Cloud, "delete", delete)
+    bench.start()
+    assert [call for call, _ in bench.cloud.calls] == ["list", "delete", "list", "create"]
+    bench.later(600)
+    assert [found.target_node for found in bench.cloud.routes] == ["n1"]
+    assert bench.cloud.count("delete") == 1
 
 
 def test_a_blackhole_under_work_is_left_for_a_moment() -> None:

@@ -36,23 +36,26 @@ def _options(*flags: str) -> Options:
     return there(parse(["--cloud-provider=fake", "--leader-elect=false", *flags], CATALOG).options)
 
 
-def _build(provider: Interface, *flags: str) -> Any:
+def context(provider: Interface, *flags: str) -> Context:
+    """What the controller is built from; to close: its `cloud`."""
     metrics = Metrics()
-    cloud = CloudCalls(provider, metrics=metrics)
+    return Context(
+        options=_options(*flags),
+        clients=_Anything(),  # type: ignore[arg-type]  # not used before run
+        informers=_Anything(),  # type: ignore[arg-type]
+        cloud=CloudCalls(provider, metrics=metrics),
+        metrics=metrics,
+        clock=SYSTEM_CLOCK,
+        drain=1.0,
+    )
+
+
+def _build(provider: Interface, *flags: str) -> Any:
+    given = context(provider, *flags)
     try:
-        return ENTRY.construct(
-            Context(
-                options=_options(*flags),
-                clients=_Anything(),  # type: ignore[arg-type]  # not used before run
-                informers=_Anything(),  # type: ignore[arg-type]
-                cloud=cloud,
-                metrics=metrics,
-                clock=SYSTEM_CLOCK,
-                drain=1.0,
-            )
-        )
+        return ENTRY.construct(given)
     finally:
-        cloud.close()
+        given.cloud.close()
 
 
 ON = ("--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16")

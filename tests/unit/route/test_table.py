@@ -66,6 +66,34 @@ def test_a_write_under_way_is_newer_than_any_listing() -> None:
     assert desk.table.destinations_of("n1") == [NET]
 
 
+@pytest.mark.row("R13")
+@pytest.mark.parametrize("done", [True, False])
+def test_a_listing_taken_in_during_a_deletion_does_not_undo_it(done: bool) -> None:
+    """What is deleted is known by what it is: the listing brings equal, other objects."""
+    old, beside = route(str(NET), blackhole=True, name="old"), route(str(NET), "n1", name="beside")
+    desk = Desk(old, beside)
+    entry, kept = desk.table.at(NET)
+    with desk.table.claim(NET):
+        desk.table.writing(NET)
+        desk.list([old, beside])
+        if done:
+            desk.table.deleted(NET, entry)
+        else:
+            desk.table.doubt(NET, entry)
+    assert desk.table.at(NET) == ((kept,) if done else (Entry(old, State.DOUBTFUL), kept))
+
+
+@pytest.mark.row("R13")
+def test_a_listing_leaves_what_is_being_written_as_it_is() -> None:
+    desk = Desk(route(str(NET), "n1"))
+    before = desk.table.at(NET)
+    with desk.table.claim(NET):
+        desk.table.writing(NET)
+        desk.list([route(str(NET), "n2")])
+        assert desk.table.at(NET)[0] is before[0]
+    assert desk.table.destinations_of("n2") == []
+
+
 def test_one_claim_at_a_time() -> None:
     desk = Desk()
     with desk.table.claim(NET) as first:
@@ -75,12 +103,6 @@ def test_one_claim_at_a_time() -> None:
             assert not third  # the second one's end is not the first one's
     with desk.table.claim(NET) as fourth:
         assert fourth
-
-
-@pytest.mark.parametrize(("shown", "counts"), [([], True), ([False], False), ([False, True], True)])
-def test_whether_addresses_count_is_learnt_from_listings(shown: list[bool], counts: bool) -> None:
-    desk = Desk(*(route(f"10.244.{n}.0/24", "n", enable_node_addresses=one) for n, one in enumerate(shown)))
-    assert desk.table.addresses_count is counts
 
 
 def test_what_is_no_range_is_not_known() -> None:

@@ -10,7 +10,8 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import CloudProviderError, ImplementedElsewhere, OwnedLoadBalancer
+from cloudprovider import CloudProviderError, ImplementedElsewhere, InvalidService, OwnedLoadBalancer
+from cloudprovider.helpers import annotations_of
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, LOAD_BALANCER_CLEANUP_FINALIZER
 from controllers.runtime.cache import NODES, SERVICES, key_of, uid_of
 from controllers.runtime.write import to_json
@@ -91,6 +92,19 @@ def excluded(name: str) -> Raw:
     return raw_node(name, labels={LABEL_EXCLUDE_BALANCERS: ""})
 
 
+KIND = "example.com/kind"
+"""Annotation: a Service has another load balancer for each value of it."""
+
+
+SIZE = "example.com/size"
+
+
+def id_of(service: V1Service) -> str:
+    """What tells load balancers in this cloud apart."""
+    kind = annotations_of(service).get(KIND)
+    return f"{uid_of(service)}/{kind}" if kind else uid_of(service)
+
+
 @define
 class Balancer:
     """A load balancer in the cloud."""
@@ -118,7 +132,7 @@ class Cloud(Calls):
     """Stands in for LoadBalancerCalls."""
 
     balancers: dict[str, Balancer] = field(factory=dict)
-    """By the Service's UID."""
+    """By the Service's UID, and its annotation `KIND` if it has one."""
     priorities: list[int] = field(factory=list)
     given: list[V1Service] = field(factory=list)
     """The Services that the calls were made with."""
@@ -127,7 +141,11 @@ class Cloud(Calls):
     owned_answer: Sequence[OwnedLoadBalancer] | Exception = ()
     can_list_owned: bool = True
     during: Callable[[str, V1Service], object] = field(default=lambda method, service: None)
+    hooks: dict[str, Callable[[Any], str | Exception]] = field(factory=dict)
+    """The provider's `depends_on` and `target_traits`, of those that it has."""
     unfinished: bool = False
+    refused: set[str] = field(factory=set)
+    """Values of the annotation SIZE for which nothing is built."""
     named_by_key: bool = False
     """Whether a new Service of the same name would have the same load balancer."""
     outdated: V1LoadBalancerStatus | None = None
@@ -151,7 +169,7 @@ class Cloud(Calls):
 
     def get(self, cluster_name: str, service: V1Service, *, priority: int = 0) -> V1LoadBalancerStatus | None:
         self.leave(self._enter("get", cluster_name, service, priority))
-        found = self.balancers.get(uid_of(service))
+        found = self.balancers.get(id_of(service))
         return self.outdated if found is None else found.status
 
     def ensure(
@@ -160,20 +178,27 @@ class Cloud(Calls):
         fault = self._enter("ensure", cluster_name, service, priority)
         if key_of(service) in self.elsewhere:
             raise ImplementedElsewhere("not mine")
+        if (size := annotations_of(service).get(SIZE)) in self.refused:
+            raise InvalidService(f"{SIZE}: there is no {size}")
+        status = self.build(service, nodes)
+        self.leave(fault)
+        return status
+
+    def build(self, service: V1Service, nodes: Sequence[V1Node]) -> V1LoadBalancerStatus:
+        """What `ensure` does, by anyone."""
         uid, content = uid_of(service), content_of(service)
-        ip = content.get("loadBalancerIP") or f"192.0.2.{sum(uid.encode()) % 250}"
+        ip = content.get("loadBalancerIP") or f"192.0.2.{sum(id_of(service).encode()) % 250}"
         points = [] if self.unfinished else [{"ip": ip, "ipMode": "VIP"}]
         status = V1LoadBalancerStatus.from_dict({"ingress": points})
         assert status is not None
-        self.balancers[uid] = Balancer(key_of(service), uid, content, [*map(describe, nodes)], status)
-        self.leave(fault)
+        self.balancers[id_of(service)] = Balancer(key_of(service), uid, content, [*map(describe, nodes)], status)
         return status
 
     def update(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
         fault = self._enter("update", cluster_name, service)
         if key_of(service) in self.elsewhere:
             raise ImplementedElsewhere("not mine")
-        found = self.balancers.get(uid_of(service))
+        found = self.balancers.get(id_of(service))
         if found is None:
             raise CloudProviderError("there is no such load balancer")
         if not found.whole:
@@ -183,12 +208,24 @@ class Cloud(Calls):
 
     def ensure_deleted(self, cluster_name: str, service: V1Service) -> None:
         fault = self._enter("delete", cluster_name, service)
-        self.balancers.pop(uid_of(service), None)
+        self.balancers.pop(id_of(service), None)
         self.leave(fault)
 
     def name(self, cluster_name: str, service: V1Service) -> str:
         assert cluster_name == CLUSTER
-        return key_of(service) if self.named_by_key else uid_of(service)
+        return key_of(service) if self.named_by_key else id_of(service)
+
+    def has_hook(self, name: str) -> bool:
+        return name in self.hooks
+
+    def depends_on(self, service: V1Service) -> str:
+        answer = self.hooks["depends_on"](service) if "depends_on" in self.hooks else ""
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    def target_traits(self, nodes: Sequence[V1Node]) -> list[str | Exception]:
+        return [self.hooks["target_traits"](node) for node in nodes]
 
     def writes(self) -> int:
         return sum(called != "get" for called, _ in self.calls)

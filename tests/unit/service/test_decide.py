@@ -21,7 +21,7 @@ from controllers.service.pacing import Schedule
 from controllers.service.records import Record, State
 from controllers.service.targets import Targets, targets
 from tests.support.controllers import DELETED_AT
-from tests.unit.service.objects import FINALIZER, node, service
+from tests.unit.service.objects import FINALIZER, KIND, node, service
 
 NOW = 10_000.0
 LATER = NOW + 900.0
@@ -36,7 +36,7 @@ FORMER: dict[str, Any] = {"spec": "former", "tried": "former"}
 
 
 def _status(ip: str = "192.0.2.1") -> V1LoadBalancerStatus:
-    status = V1LoadBalancerStatus.from_dict({"ingress": [{"ip": ip}]})
+    status = V1LoadBalancerStatus.from_dict({"ingress": [{"ip": ip}] if ip else []})
     assert status is not None
     return status
 
@@ -84,8 +84,16 @@ OTHER_NODES = service(
     finalizers=[FINALIZER], annotations={APPLIED: str(Note("uid-web", WANTED, "0" * 16))}, ingress=[POINT]
 )
 RECALLED_OTHER = evolve(RECALLED, service=OTHER_NODES, built=OTHER_NODES, nodes="0" * 16)
-LOOKING = evolve(Record.blank(AT_REST), looking=NOW)
+LOOKING = evolve(Record.inherited(AT_REST), looking=NOW)
+INHERITED = Record.inherited(AT_REST)
+BY_GO = service(finalizers=[FINALIZER], ingress=[POINT])
+FROM_GO = Record.inherited(BY_GO)
+HALF_BUILT = service(finalizers=[FINALIZER], annotations={APPLIED: str(Note("uid-web"))})
+ENSURED = {Action.ENSURE}
+OTHERS = (service(annotations={KIND: "big"}),)
 WITH_CLASS = service(loadBalancerClass="example.com/other", finalizers=[FINALIZER], version="7")
+EDITED = service(finalizers=[FINALIZER], annotations=NOTE, ingress=[POINT], version="8", port=81)
+CLAIMED = service(finalizers=[FINALIZER])
 STRIPPED = service(annotations=NOTE, ingress=[POINT], version="8")
 FAILING = _record(State.UNSURE, built=AT_REST, nodes="old")
 """It was built once, and a change of it fails."""
@@ -133,7 +141,7 @@ ROWS = [
     _row("made anew, deleted", service(uid="second"), _record(State.GONE), Action.FORGET),
     _row("nothing there", None, None, Action.REST),
     # ---- not wanted
-    _row("deleted", DELETED, _record(), Action.DELETE, record=evolve(_record(), service=DELETED)),
+    _row("deleted", DELETED, _record(), Action.DELETE, record=_record()),
     _row("of another type", OTHER_TYPE, _record(), Action.DELETE),
     _row("half deleted", DELETED, _record(State.UNSURE), Action.DELETE),
     _row("deletion failed, nothing seen", DELETED, _record(State.UNSEEN), Action.DELETE),
@@ -198,9 +206,73 @@ ROWS = [
         AT_REST,
         evolve(LOOKING, looking=LONG_AGO),
         Action.ENSURE,
-        record=Record.blank(AT_REST),
+        record=INHERITED,
     ),
     _row("a note no more, looking", service(), LOOKING, Action.ENSURE, record=Record.blank(service())),
+    # ---- built by another process, and not to be ensured now: row S26
+    _row("inherited, ensure fails", AT_REST, INHERITED, Action.LOOK, {"tried": ENSURED}, sweep=False),
+    _row("inherited, changed, ensure fails", EDITED, Record.inherited(EDITED), Action.LOOK, {"tried": ENSURED}),
+    _row("inherited, by Go, ensure fails", BY_GO, FROM_GO, Action.LOOK, {"tried": ENSURED}),
+    _row("inherited, half built", HALF_BUILT, Record.inherited(HALF_BUILT), Action.LOOK, {"tried": ENSURED}),
+    _row("a claim and no address is new", CLAIMED, Record.inherited(CLAIMED), Action.REST, {"tried": ENSURED}),
+    *(
+        _row(
+            f"inherited, {name}",
+            shown,
+            Record.inherited(shown),
+            Action.UPDATE if built else Action.REST,
+            {"tried": {Action.ENSURE, Action.LOOK}, "found": found},
+            record=evolve(Record.blank(shown), built=shown if built else None),
+        )
+        for name, shown, found, built in [
+            ("there", AT_REST, _status(), True),
+            ("there at another address", AT_REST, _status("192.0.2.9"), True),
+            ("by Go, there", BY_GO, _status(), True),
+            ("by Go, another is there", BY_GO, _status("192.0.2.9"), False),
+            ("half built", HALF_BUILT, _status(""), False),
+            ("none there", AT_REST, Observed.NONE, False),
+            ("elsewhere", AT_REST, Observed.ELSEWHERE, False),
+            ("cannot tell", AT_REST, Observed.UNKNOWN, True),
+        ]
+    ),
+    _row(
+        "inherited, looked in vain",
+        AT_REST,
+        INHERITED,
+        Action.REST,
+        {"tried": {Action.ENSURE, Action.LOOK}},
+        record=INHERITED,
+    ),
+    _row(
+        "inherited, another address before ensure",
+        AT_REST,
+        None,
+        Action.UPDATE,
+        {"tried": ENSURED, "found": _status("192.0.2.9")},
+    ),
+    # ---- other load balancers than the present one: row S28
+    _row("renamed", AT_REST, _record(State.CONFIRMED, others=OTHERS), Action.DELETE_OTHERS),
+    _row("renamed, update half done", AT_REST, _record(State.RETARGETING, others=OTHERS), Action.DELETE_OTHERS),
+    _row("renamed, written", AT_REST, _record(others=OTHERS), Action.DELETE_OTHERS),
+    _row("renamed, no address yet", AT_REST, _record(others=OTHERS, empty=1), Action.REST, after=900.0),
+    _row("renamed, no address for long", AT_REST, _record(others=OTHERS, empty=9), Action.DELETE_OTHERS),
+    _row("renamed, ensure fails", AT_REST, evolve(FAILING, others=OTHERS), Action.UPDATE, {"tried": ENSURED}),
+    _row("renamed, changed again", AT_REST, _record(others=OTHERS, **FORMER), Action.ENSURE),
+    _row("renamed, wanted no more", DELETED, _record(others=OTHERS), Action.DELETE),
+    _row(
+        "renamed, former stays: the note keeps it",
+        AT_REST,
+        _record(State.CONFIRMED, others=OTHERS),
+        Action.REST,
+        {"tried": {Action.DELETE_OTHERS}},
+    ),
+    _row(
+        "renamed, former stays: the address is written",
+        AT_REST,
+        _record(State.CONFIRMED, others=OTHERS, new_status=True),
+        Action.WRITE,
+        {"tried": {Action.DELETE_OTHERS}},
+    ),
     # ---- targets
     _row("other nodes", AT_REST, _record(nodes="old"), Action.UPDATE),
     _row("update half done", AT_REST, _record(State.RETARGETING), Action.UPDATE),

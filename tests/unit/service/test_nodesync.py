@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from cloudprovider import CloudProviderError, InvalidService
+from cloudprovider import CloudProviderError, InvalidService, RetryError
 from cloudprovider.wellknown import TAINT_TO_BE_DELETED
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.queue import DONE, Result
 from controllers.service.nodesync import ALL_NODES
 from controllers.service.records import Record, State
-from tests.support.controllers import Lister
+from tests.support.controllers import Fault, Lister
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import node, raw_node, raw_service, service
 
@@ -401,3 +401,57 @@ def test_a_load_balancer_that_waits_is_not_compared_with_each_change_of_the_node
         bench.work(1)
     assert bench.cloud.count("update") == 20
     assert len(asked) <= 1
+
+
+COUNT, AGE = "service_controller_load_balancers_with_old_targets", "service_controller_oldest_targets_lag_seconds"
+
+
+def _lag(bench: Bench) -> tuple[float | None, float | None]:
+    return bench.metrics.value(COUNT), bench.metrics.value(AGE)
+
+
+@pytest.mark.row("S26")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_load_balancers_whose_targets_lag_are_counted_from_when_they_began_to(restarts: bool) -> None:
+    bench = Bench("n1")
+    bench.serve()
+    bench.serve("other")
+    assert _lag(bench) == (0, 0)
+    bench.clock.advance(1000.0)
+    bench.cloud.fail |= {"update": CloudProviderError("quota"), "ensure": CloudProviderError("quota")}
+    bench.server.put(raw_node("n2", "10.0.0.2"))
+    if restarts:  # a new process knows from the first look on
+        bench.start()
+        bench.work()
+        _lag(bench)
+    began = bench.clock.monotonic()
+    bench.settle(rounds=10)
+    assert _lag(bench) == (2, bench.clock.monotonic() - began)
+    bench.settle(rounds=90)
+    assert _lag(bench) == (2, bench.clock.monotonic() - began)
+    bench.cloud.fail.clear()
+    bench.settle(rounds=70)
+    assert _lag(bench) == (0, 0)
+
+
+@pytest.mark.row("S26")
+def test_one_that_gets_its_targets_and_lacks_others_again_has_not_waited_longer() -> None:
+    bench = Bench("n1")
+    bench.serve()
+    for number in range(2, 12):
+        bench.cloud.faults.append(Fault(RetryError("busy", 3.0)))
+        bench.server.put(raw_node(f"n{number}", f"10.0.0.{number}"))
+        bench.settle(rounds=3)
+        count, age = _lag(bench)
+        assert count == 1
+        assert age is not None
+        assert age <= 3.0
+        bench.settle(rounds=5)
+
+
+def test_what_is_not_built_has_no_targets_that_could_lag() -> None:
+    bench = Bench("n1")
+    bench.cloud.fail["ensure"] = CloudProviderError("quota")
+    bench.server.put(raw_service())
+    bench.settle()
+    assert _lag(bench) == (0, 0)

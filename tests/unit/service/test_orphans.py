@@ -6,6 +6,7 @@ import logging
 from typing import Any, cast
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,9 +15,9 @@ from controllers.cloudcalls import AnswerMissing
 from controllers.runtime.metrics import Metrics
 from controllers.service.metrics import ServiceMetrics
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport, orphans
-from controllers.service.records import Records
-from tests.support.controllers import Lister, Recorder
-from tests.unit.service.objects import CLUSTER, FINALIZER, Cloud, service
+from controllers.service.records import Record, Records
+from tests.support.controllers import Lister, Recorder, refuse
+from tests.unit.service.objects import CLUSTER, FINALIZER, KIND, Cloud, service
 
 pytestmark = pytest.mark.row("S10")
 
@@ -28,13 +29,24 @@ def _owned(name: str, uid: str | None = None) -> OwnedLoadBalancer:
     return OwnedLoadBalancer(f"lb-{name}", f"default/{name}", f"uid-{name}" if uid is None else uid)
 
 
+def _not_asked(_: object) -> set[str]:
+    raise AssertionError("names are compared only where a Service has several")
+
+
 class Desk:
     def __init__(self, *owned: OwnedLoadBalancer) -> None:
         self.cloud, self.recorder, self.metrics = Cloud(owned_answer=owned), Recorder(), Metrics()
         self.lister: Lister[Any] = Lister()
-        measures = ServiceMetrics(self.metrics, Records())
+        self.records = Records()
+        measures = ServiceMetrics(self.metrics, self.records)
         self.report = OrphanReport(
-            cast(Any, self.lister), cast(Any, self.cloud), cast(Any, self.recorder), CLUSTER, measures, 60.0
+            cast(Any, self.lister),
+            cast(Any, self.cloud),
+            cast(Any, self.recorder),
+            CLUSTER,
+            self.records,
+            measures,
+            60.0,
         )
 
     def search(self) -> float | None:
@@ -58,6 +70,7 @@ class Desk:
         (_owned("web"), {"finalizers": [FINALIZER], "deleted": True}, False),
         (_owned("web"), {"loadBalancerClass": "example.com/x"}, True),
         (_owned("web", uid=""), {"uid": "any"}, False),
+        pytest.param(evolve(_owned("web"), kept=True), {"uid": "other"}, False, marks=pytest.mark.row("S31")),
         (_owned("web", uid=""), {"namespace": "other"}, True),
         (_owned("old-name", uid="uid-web"), {}, False),
         (OwnedLoadBalancer("lb", "", ""), {}, True),
@@ -66,12 +79,12 @@ class Desk:
 def test_an_orphan_has_no_service_that_asks_for_it_or_holds_our_finalizer(
     owned: OwnedLoadBalancer, fields: dict[str, Any], expected: bool
 ) -> None:
-    assert (orphans([owned], [service(**fields)]) == [owned]) is expected
+    assert (orphans([owned], [service(**fields)], _not_asked) == [owned]) is expected
 
 
 @given(st.sets(st.sampled_from("abcdef")), st.sets(st.sampled_from("abcdef")))
 def test_they_are_what_the_services_leave(owned: set[str], services: set[str]) -> None:
-    found = orphans([_owned(name) for name in sorted(owned)], [service(name) for name in services])
+    found = orphans([_owned(name) for name in sorted(owned)], [service(name) for name in services], _not_asked)
     assert found == [_owned(name) for name in sorted(owned - services)]
 
 
@@ -162,3 +175,43 @@ def test_a_search_that_fails_is_counted_proves_nothing_and_comes_again_soon(erro
     desk.cloud.owned_answer = [_owned("a")]
     desk.search()
     assert len(desk.told()) == 1
+
+
+@pytest.mark.row("S28")
+@pytest.mark.parametrize("uid", ["uid-web", ""])
+def test_one_under_a_former_name_of_a_living_service_is_told(uid: str) -> None:
+    former, present = (OwnedLoadBalancer(name, "default/web", uid) for name in ("uid-web", "uid-web/big"))
+    desk = Desk(former, present)
+    desk.lister.objects["default/web"] = renamed = service(annotations={KIND: "big"})
+    desk.search()
+    assert desk.search() is None, "this process does not know yet which of them serves"
+    assert desk.told() == []
+    desk.records.put("default/web", Record(service=renamed, uid="uid-web", built=renamed))
+    desk.search()
+    desk.search()
+    (message,) = desk.told()
+    assert "uid-web (Service default/web)" in message
+    assert "uid-web/big (" not in message
+    desk.cloud.owned_answer = [former]  # alone it may be what serves
+    assert desk.search() is None
+    assert desk.metrics.value(GAUGE) == 0
+
+
+@pytest.mark.row("S28")
+def test_one_that_still_serves_under_its_former_name_is_no_orphan() -> None:
+    desk = Desk(*(OwnedLoadBalancer(name, "default/web", "uid-web") for name in ("uid-web", "uid-web/big")))
+    desk.lister.objects["default/web"] = service(annotations={KIND: "big"})
+    desk.records.put("default/web", Record(service=service(), uid="uid-web", built=service()))
+    desk.search()
+    desk.search()
+    assert desk.told() == []
+
+
+@pytest.mark.row("S28")
+def test_a_provider_that_fails_to_name_one_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(*(OwnedLoadBalancer(name, "default/web", "uid-web") for name in ("uid-web", "uid-web/big")))
+    desk.lister.objects["default/web"] = renamed = service(annotations={KIND: "big"})
+    desk.records.put("default/web", Record(service=renamed, uid="uid-web", built=renamed))
+    monkeypatch.setattr(type(desk.cloud), "name", refuse(CloudProviderError("no name")))
+    assert desk.search() == 60.0
+    assert desk.metrics.value(ERRORS) == 1

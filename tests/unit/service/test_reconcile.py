@@ -156,7 +156,10 @@ def test_targets_that_vanish_from_the_cache_alone_are_not_taken_out(bench: Bench
     bench.server.put(excluded("n1"))
     bench.settle(rounds=8)
     assert bench.cloud.methods() == ["update"]
-    assert "UnAvailableLoadBalancer" in bench.recorder.reasons()
+    assert (
+        "There are no available nodes for LoadBalancer: 1 left out by the label "
+        "node.kubernetes.io/exclude-from-external-load-balancers"
+    ) in bench.recorder.messages()
 
 
 def test_a_provider_without_updates_is_ensured_instead(bench: Bench) -> None:

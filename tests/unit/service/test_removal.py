@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
+from cloudprovider import (
+    CloudProviderError,
+    ImplementedElsewhere,
+    LoadBalancerKept,
+    NotImplementedByProvider,
+    RetryError,
+    Throttled,
+)
 from cloudprovider.helpers import has_load_balancer_finalizer
 from controllers.runtime.api import Forbidden
 from controllers.runtime.cache import SERVICES
@@ -43,6 +50,18 @@ def test_one_that_fails_while_it_is_there_is_tried_again_and_told_with_gos_reaso
     assert ("Warning", "SyncLoadBalancerFailed") in [(one.type, one.reason) for one in bench.recorder.events]
     assert "Error syncing load balancer: failed to delete load balancer: in use" in bench.recorder.messages()[1]
     assert "DeleteLoadBalancerFailed" not in bench.recorder.reasons()
+
+
+@pytest.mark.row("S31")
+def test_one_that_is_kept_is_told_and_its_service_goes(bench: Bench) -> None:
+    bench.cloud.fail["delete"] = LoadBalancerKept("lb-1 has deletion protection")
+    bench.server.delete(KEY)
+    bench.settle(rounds=3)
+    assert bench.cloud.methods() == ["delete"]
+    assert KEY not in bench.server.services
+    assert bench.recorder.reasons() == ["DeletingLoadBalancer", "LoadBalancerKept"]
+    assert bench.recorder.messages()[1] == "The load balancer stays in the cloud: lb-1 has deletion protection"
+    assert bench.recorder.reasons(type="Warning") == []
 
 
 def test_nodes_that_join_do_not_hasten_one_that_fails(bench: Bench) -> None:

@@ -1,16 +1,17 @@
-"""What a new process believes of what the former one wrote on a Service: rows S7 and S8."""
+"""What a new process believes of what the former one wrote on a Service: rows S7, S8 and S26."""
 
 from __future__ import annotations
 
 import pytest
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import CloudProviderError
-from cloudprovider.helpers import ports_of
+from cloudprovider import CloudProviderError, InvalidService, NotImplementedByProvider, RetryError
+from cloudprovider.helpers import annotations_of, ports_of
 from controllers.cloudcalls import CallsClosed
 from controllers.runtime.api import ServerError
-from controllers.service.changes import APPLIED
+from controllers.service.changes import APPLIED, ingress, status_of
 from tests.support.controllers import Fault, Raw
+from tests.support.there import there
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, raw_node, raw_service
 
@@ -38,6 +39,99 @@ def test_a_new_process_trusts_a_note_only_as_far_as_everything_matches(bench: Be
     bench.start()
     bench.settle()
     assert bench.cloud.methods() == ["ensure"]
+
+
+WAYS = {
+    "spec": lambda raw: raw["spec"].update(ports=[{"port": 81}]),
+    "annotation": lambda raw: raw["metadata"]["annotations"].update({"example.com/size": "xxl"}),
+    "our note": lambda raw: raw["metadata"]["annotations"].update({APPLIED: "v0"}),
+    "no note": lambda raw: raw["metadata"].update(annotations={}),
+    "finalizer": lambda raw: raw["metadata"].update(finalizers=[]),
+    "status": lambda raw: raw.update(status={"loadBalancer": {}}),
+    "nothing": lambda raw: None,
+}
+
+
+@pytest.mark.row("S26")
+@pytest.mark.parametrize("error", [InvalidService("no"), CloudProviderError("no"), RetryError("busy", 5.0)])
+@pytest.mark.parametrize("change", [*WAYS, "revision", "identity"])
+def test_targets_follow_the_nodes_while_a_new_process_cannot_ensure(
+    bench: Bench, change: str, error: Exception
+) -> None:
+    bench.serve()
+    if change == "revision":
+        bench.cloud.revisions.append("r2")
+    elif change == "identity":
+        bench.identity.append("another cluster")
+    else:
+        bench.server.edit("default/web", WAYS[change])
+    bench.cloud.fail["ensure"] = error
+    bench.start()
+    bench.settle()
+    bench.server.put(raw_node("n2", "10.0.0.2"))
+    bench.settle()
+    bench.server.delete("n1")
+    bench.settle()
+    (balancer,) = bench.cloud.balancers.values()
+    assert balancer.nodes == bench.wanted_nodes()
+    assert bench.cloud.count("get") == 1, "it was asked once whether there is one"
+
+
+@pytest.mark.row("S26")
+def test_one_that_another_process_built_and_that_is_missing_gets_no_update(bench: Bench) -> None:
+    bench.serve()
+    bench.cloud.balancers.clear()
+    bench.cloud.fail["ensure"] = InvalidService("no")
+    bench.cloud.revisions.append("r2")
+    bench.start()
+    bench.settle()
+    bench.server.put(raw_node("n2", "10.0.0.2"))
+    bench.settle(rounds=70)
+    assert bench.cloud.count("update") == 0
+    assert bench.cloud.count("get") == 1
+
+
+@pytest.mark.row("S26")
+def test_a_look_that_fails_is_repeated_at_the_next_try(bench: Bench) -> None:
+    bench.serve()
+    bench.cloud.revisions.append("r2")
+    bench.cloud.fail |= {"ensure": CloudProviderError("no"), "get": CloudProviderError("down")}
+    bench.start()
+    bench.server.put(raw_node("n2", "10.0.0.2"))
+    bench.settle()
+    assert bench.cloud.count("update") == 0
+    del bench.cloud.fail["get"]
+    bench.settle(rounds=70)
+    (balancer,) = bench.cloud.balancers.values()
+    assert balancer.nodes == bench.wanted_nodes()
+
+
+@pytest.mark.row("S26")
+def test_of_a_provider_that_cannot_be_asked_the_service_s_own_word_counts(bench: Bench) -> None:
+    bench.serve()
+    bench.cloud.revisions.append("r2")
+    bench.cloud.fail |= {"ensure": CloudProviderError("no"), "get": NotImplementedByProvider()}
+    bench.start()
+    bench.server.put(raw_node("n2", "10.0.0.2"))
+    bench.settle()
+    (balancer,) = bench.cloud.balancers.values()
+    assert balancer.nodes == bench.wanted_nodes()
+
+
+@pytest.mark.row("S30")
+def test_targets_are_set_with_the_status_of_now_while_a_change_waits(served: Bench) -> None:
+    served.server.edit("default/web", lambda raw: raw["metadata"]["annotations"].update({"example.com/size": "xxl"}))
+    served.server.edit("default/web", lambda raw: raw["metadata"].update(labels={"team": "blue"}))
+    served.cloud.fail["ensure"] = InvalidService("no such size")
+    served.settle()
+    served.server.put(raw_node("n2", "10.0.0.2"))
+    served.forget()
+    served.settle()
+    assert served.cloud.methods() == ["update"]
+    (given,) = served.cloud.given
+    assert "example.com/size" not in annotations_of(given)
+    assert ingress(status_of(given)), "providers find the load balancer by it"
+    assert there(given.metadata).labels == {"team": "blue"}
 
 
 @pytest.mark.row("S7")

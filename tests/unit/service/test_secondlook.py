@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider
+from cloudprovider import CloudProviderError, ImplementedElsewhere, LoadBalancerKept, NotImplementedByProvider
 from controllers.service.secondlook import AFTER, FIRST
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import raw_service, service
@@ -51,6 +51,24 @@ def test_one_that_is_gone_is_left_alone(bench: Bench) -> None:
     _delete(bench)
     assert _later(bench) == ["get"]
     assert _later(bench, 1000.0) == ["get"]
+
+
+@pytest.mark.row("S31")
+def test_one_that_is_kept_is_not_looked_at(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.cloud.fail["delete"] = LoadBalancerKept("lb-1 has deletion protection")
+    _delete(bench)
+    assert KEY not in bench.server.services, "the finalizer is off"
+    assert _later(bench) == []
+    assert "there again" not in caplog.text
+
+
+@pytest.mark.row("S31")
+def test_one_that_is_kept_in_the_meantime_is_left_alone(bench: Bench) -> None:
+    _delete(bench)
+    _late(bench)
+    bench.cloud.fail["delete"] = LoadBalancerKept("lb-1 has deletion protection")
+    assert _later(bench) == ["get", "delete"]
+    assert _later(bench, 1000.0) == ["get", "delete"]
 
 
 def test_a_plan_does_not_wait_for_it(bench: Bench) -> None:

@@ -23,17 +23,28 @@ from hypothesis import strategies as st
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError, ImplementedElsewhere, RetryError, Throttled
-from cloudprovider.helpers import load_balancer_status_equal
+from cloudprovider.helpers import annotations_of, load_balancer_status_equal
 from controllers.cloudcalls import CallFailed
 from controllers.runtime.api import Conflict, ServerError, Unreachable
 from controllers.runtime.cache import SERVICES, key_of, uid_of
+from controllers.runtime.write import to_json
 from controllers.service import changes
-from controllers.service.changes import APPLIED, Note, Scope
+from controllers.service.changes import APPLIED, Note, Scope, ingress
 from controllers.service.records import State
 from controllers.service.targets import targets
 from tests.support.controllers import Crash, Fault, Raw, clone
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import CLUSTER, FINALIZER, content_of, excluded, raw_node, raw_service
+from tests.unit.service.objects import (
+    CLUSTER,
+    FINALIZER,
+    KIND,
+    SIZE,
+    content_of,
+    excluded,
+    id_of,
+    raw_node,
+    raw_service,
+)
 
 NAMES = ("a", "b")
 KEYS = tuple(f"default/{name}" for name in NAMES)
@@ -49,6 +60,7 @@ class World:
     def __init__(self, drift_period: float) -> None:
         self.bench = Bench("n1", drift_period=drift_period, ensure_period=drift_period)
         self.bench.cloud.during = self._check
+        self.bench.cloud.refused = {"bad"}
         self.born = 0
         self.left: set[str] = set()
         """UIDs of load balancers that nobody can know of any more."""
@@ -56,6 +68,11 @@ class World:
         """UIDs of those whose targets may be others than the note says: a process died over it,
         say. To write the note before every update too would double the writes; the next call that
         ensures everything repairs it."""
+        self.spoilt: set[str] = set()
+        """UIDs of Services of whose former names no note tells, as somebody overwrote it or there
+        was none."""
+        self.go: set[str] = set()
+        """UIDs of Services whose load balancer the Go manager built."""
         self.wrongs: list[str] = []
         self.broken = ""
         """What fails until it is mended: a method of the cloud, or "status", the write of it."""
@@ -68,7 +85,7 @@ class World:
         if method in ("ensure", "update"):
             if not changes.wants_load_balancer_from_us(service):
                 self.wrongs.append(f"{method} of {key}, which is being deleted or wants none")
-            here = {other for other, balancer in self.bench.cloud.balancers.items() if balancer.key == key}
+            here = {balancer.uid for balancer in self.bench.cloud.balancers.values() if balancer.key == key}
             if not here <= {uid} | self.left:
                 self.wrongs.append(f"{method} of {key} beside the load balancer of a former Service of that name")
         raw = self.bench.server.services.get(key, {"metadata": {"uid": ""}})
@@ -93,6 +110,49 @@ class World:
     def annotate(self, key: str, name: str, value: str) -> None:
         self.edit(key, lambda raw: raw["metadata"].update(annotations={**raw["metadata"]["annotations"], name: value}))
 
+    def rename(self, key: str, kind: str, type: str = "") -> None:
+        """An annotation makes another load balancer of it; the type may change with it."""
+
+        def change(raw: Raw) -> None:
+            annotations = {name: value for name, value in raw["metadata"]["annotations"].items() if name != KIND}
+            raw["metadata"]["annotations"] = {**annotations, KIND: kind} if kind else annotations
+            if type:
+                raw["spec"]["type"] = type
+
+        self.spoilt |= self._of_go(key)  # no note has its former name
+        self.edit(key, change)
+
+    def spoil_note(self, key: str) -> None:
+        """Somebody overwrites our note: a new process knows of no former names."""
+        if key in self.bench.server.services:
+            self.spoilt.add(self.bench.server.services[key]["metadata"]["uid"])
+        self.annotate(key, APPLIED, "nonsense")
+
+    def by_go(self, name: str) -> None:
+        """The Go manager built a load balancer; ours takes its place."""
+        if f"default/{name}" in self.bench.server.services:
+            return
+        self.born += 1
+        raw = raw_service(name, uid=f"uid-{name}-{self.born}", finalizers=[FINALIZER])
+        self.go.add(raw["metadata"]["uid"])
+        status = self.bench.cloud.build(parsed(raw), self.bench.nodes.list())
+        self.bench.server.put(
+            {**raw, "status": {"loadBalancer": {"ingress": [to_json(one) for one in ingress(status)]}}}
+        )
+        self.restart()
+
+    def _of_go(self, key: str) -> set[str]:
+        """The Service's UID, if its load balancer is Go's and our note is not on it yet."""
+        raw = self.bench.server.services.get(key)
+        if raw is None or changes.own_note(parsed(raw)) is not None:
+            return set()
+        return {raw["metadata"]["uid"]} & self.go
+
+    def revise(self) -> None:
+        """Another version of the provider builds differently."""
+        self.bench.cloud.revisions.append(f"r{len(self.bench.cloud.revisions) + 1}")
+        self.restart()
+
     def lose_status(self, key: str) -> None:
         self.edit(key, lambda raw: raw.update(status={"loadBalancer": {}}))
 
@@ -111,6 +171,7 @@ class World:
             raw["metadata"]["finalizers"] = []
             raw["spec"]["stripped"] = "once"
 
+        self.left |= self._of_go(key)  # and its finalizer was all that told of it
         self.edit(key, change)
 
     def put_node(self, name: str, ip: str) -> None:
@@ -139,7 +200,7 @@ class World:
 
     def mend(self) -> None:
         if isinstance(self.bench.cloud.fail.get("update"), ImplementedElsewhere):
-            self.killed |= self.bench.cloud.balancers.keys()  # another's targets, as it was said
+            self.killed |= {one.uid for one in self.bench.cloud.balancers.values()}  # another's targets, as it was said
         self.broken = ""
         self.bench.cloud.fail.clear()
         self.bench.server.refuses_status = False
@@ -186,8 +247,8 @@ class World:
 
     def drop_balancer(self, key: str) -> None:
         balancers = self.bench.cloud.balancers
-        for uid in [uid for uid, balancer in balancers.items() if balancer.key == key]:
-            del balancers[uid]
+        for one in [one for one, balancer in balancers.items() if balancer.key == key]:
+            del balancers[one]
 
     def spoil_balancer(self, key: str) -> None:
         for balancer in self.bench.cloud.balancers.values():
@@ -225,7 +286,7 @@ class World:
         servers = self.bench.server.services.values()
         held = {raw["metadata"]["uid"] for raw in servers if FINALIZER in raw["metadata"]["finalizers"]}
         wanted = {raw["metadata"]["uid"] for raw in servers if changes.wants_load_balancer_from_us(parsed(raw))}
-        self.left |= self.bench.cloud.balancers.keys() - held - wanted
+        self.left |= {balancer.uid for balancer in self.bench.cloud.balancers.values()} - held - wanted
         self.bench.start()
 
     def settle(self, seconds: float) -> None:
@@ -242,6 +303,7 @@ def parsed(raw: Raw) -> V1Service:
 keys = st.sampled_from(KEYS)
 names = st.sampled_from(NAMES)
 nodes = st.sampled_from(NODES)
+kinds = st.sampled_from(["", "big", "small"])
 types = st.sampled_from(["LoadBalancer", "LoadBalancer", "ClusterIP"])
 errors: st.SearchStrategy[BaseException] = st.sampled_from(
     [
@@ -266,8 +328,10 @@ def _step(name: str, *args: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
 by_people = (
     _step("create", names, types),
     _step("port", keys, st.integers(1, 3)),
-    _step("annotate", keys, st.just("example.com/size"), st.sampled_from("xy")),
-    _step("annotate", keys, st.just(APPLIED), st.just("nonsense")),
+    _step("annotate", keys, st.just(SIZE), st.sampled_from(["x", "y", "bad"])),
+    _step("spoil_note", keys),
+    _step("rename", keys, kinds),
+    _step("rename", keys, kinds, types),
     _step("lose_status", keys),
     _step("set_type", keys, types),
     _step("delete", keys),
@@ -281,6 +345,8 @@ by_chance = (
     _step("server_fault", refusals, when),
     _step("elsewhere", keys),
     _step("restart"),
+    _step("revise"),
+    _step("by_go", names),
 )
 by_us = (
     _step("see", st.sampled_from([1, 2, 100])),
@@ -296,9 +362,9 @@ back_and_forth = (
     lambda key: st.tuples(st.just(("port", key, 7)), st.just(("port", key, 1))),
     lambda key: st.tuples(st.just(("set_type", key, "ClusterIP")), st.just(("set_type", key, "LoadBalancer"))),
     lambda key: st.tuples(st.just(("put_node", "n9", "10.0.0.9")), st.just(("remove_node", "n9"))),
-    lambda key: st.tuples(
-        st.just(("annotate", key, "example.com/size", "z")), st.just(("annotate", key, "example.com/size", "x"))
-    ),
+    lambda key: st.tuples(st.just(("annotate", key, SIZE, "z")), st.just(("annotate", key, SIZE, "x"))),
+    lambda key: st.tuples(st.just(("rename", key, "big")), st.just(("rename", key, "small"))),
+    lambda key: st.tuples(st.just(("rename", key, "big")), st.just(("rename", key, "", "ClusterIP"))),
 )
 
 
@@ -342,12 +408,12 @@ def _run(steps: list[Step], drift_period: float, seconds: float) -> World:
     return world
 
 
-def _is_doubtful(raw: Raw) -> bool:
+def _is_doubtful(world: World, raw: Raw) -> bool:
     """Somebody spoilt our note, and the process that knew better died: where the cloud has none
     either (which is checked for all), the finalizer may be another controller's, and stays until
     the Service is deleted."""
     metadata = raw["metadata"]
-    spoilt = metadata["annotations"].get(APPLIED) == "nonsense"
+    spoilt = metadata["annotations"].get(APPLIED) == "nonsense" or metadata["uid"] in world.spoilt | world.go
     return spoilt and "deletionTimestamp" not in metadata
 
 
@@ -356,13 +422,13 @@ def _check_end(world: World) -> None:
     assert world.wrongs == []
     bench = world.bench
     cloud, server = bench.cloud, bench.server
-    scope = Scope(CLUSTER, "cluster-1", "r1")
+    scope = Scope(CLUSTER, "cluster-1", cloud.revision())
     digest = targets(bench.nodes.list(), False).digest
     wanted = set()
     for key, raw in server.services.items():
         service = parsed(raw)
         if not changes.wants_load_balancer_from_us(service):
-            if not _is_doubtful(raw):
+            if not _is_doubtful(world, raw):
                 assert FINALIZER not in raw["metadata"]["finalizers"], key
                 assert changes.note_of(service) is None or "stripped" in raw["spec"], key
             continue
@@ -370,19 +436,35 @@ def _check_end(world: World) -> None:
         if key in cloud.elsewhere:
             continue
         assert FINALIZER in raw["metadata"]["finalizers"]
-        balancer = cloud.balancers[uid_of(service)]
+        if annotations_of(service).get(SIZE) in cloud.refused:
+            _check_refused(world, service)
+            continue
+        balancer = cloud.balancers[id_of(service)]
+        if uid_of(service) not in world.spoilt:
+            assert [one for one in cloud.balancers.values() if one.uid == uid_of(service)] == [balancer]
         assert balancer.content == content_of(service)
         if uid_of(service) not in world.killed or bench.settings["ensure_period"]:
             assert balancer.nodes == bench.wanted_nodes()
         assert load_balancer_status_equal(changes.status_of(service), balancer.status)
-        assert changes.note_of(service) == Note(uid_of(service), changes.fingerprint(service, scope), digest)
-    assert set(cloud.balancers) - world.left <= wanted
+        kind = annotations_of(service).get(KIND)
+        marks = ({KIND: kind},) if kind else ()
+        assert changes.note_of(service) == Note(uid_of(service), changes.fingerprint(service, scope), digest, marks)
+    assert {one.uid for one in cloud.balancers.values()} - world.left - world.spoilt <= wanted
     known = {
         record.uid
         for key in KEYS
         if (record := bench.records.get(key)) is not None and record.state is not State.RELEASED
     }
     assert known == wanted
+
+
+def _check_refused(world: World, service: V1Service) -> None:
+    """What has the Service's address has its nodes, whoever built it."""
+    for balancer in world.bench.cloud.balancers.values():
+        known = balancer.uid == uid_of(service) and balancer.uid not in world.killed
+        shown = load_balancer_status_equal(changes.status_of(service), balancer.status)
+        if known and shown and balancer.whole and balancer.nodes != ["spoilt"]:
+            assert balancer.nodes == world.bench.wanted_nodes()
 
 
 def _check_end_of_broken(world: World) -> None:
@@ -393,9 +475,9 @@ def _check_end_of_broken(world: World) -> None:
     updated = not (broken == "update" and world.is_left()) or bench.settings["ensure_period"]
     for key, raw in bench.server.services.items():
         service, record = parsed(raw), bench.records.get(key)
-        balancer = bench.cloud.balancers.get(uid_of(service))
+        balancer = bench.cloud.balancers.get(id_of(service))
         if not changes.wants_load_balancer_from_us(service):
-            doubtful = _is_doubtful(raw) or (
+            doubtful = _is_doubtful(world, raw) or (
                 broken == "get" and raw["metadata"]["annotations"].get(APPLIED) == "nonsense"
             )
             assert broken in ("delete", "status") or doubtful or FINALIZER not in raw["metadata"]["finalizers"], key
@@ -405,6 +487,8 @@ def _check_end_of_broken(world: World) -> None:
         assert record is not None, key
         if broken == "delete" and (record.uid != uid_of(service) or "delete" in record.asked):
             continue  # first the former one, or this one, goes
+        if annotations_of(service).get(SIZE) in bench.cloud.refused:
+            continue
         if repaired:
             assert balancer is not None, key
             assert balancer.content == content_of(service), key
@@ -415,7 +499,7 @@ def _check_end_of_broken(world: World) -> None:
         spoilt = not balancer.whole or balancer.nodes == ["spoilt"]  # which only ensure mends
         if updated and known and (repaired or not spoilt):
             assert balancer.nodes == bench.wanted_nodes(), key
-        if broken != "status":
+        if broken != "status" and record.status is not None:  # only an ensure of ours gives it one
             assert load_balancer_status_equal(changes.status_of(service), balancer.status), key
 
 
@@ -429,9 +513,12 @@ def _check_rest(world: World) -> None:
         for key in KEYS:
             bench.queue.add(key)
         bench.settle()
-        calls = [(method, key) for method, key in bench.cloud.calls if key not in bench.cloud.elsewhere]
+        refused = {
+            key for key, raw in bench.server.services.items() if raw["metadata"]["annotations"].get(SIZE) == "bad"
+        }
+        calls = [(method, key) for method, key in bench.cloud.calls if key not in bench.cloud.elsewhere | refused]
         assert [call for call in calls if call[0] != "get"] == []
-        ours = {key.partition("/")[2] for key in KEYS} - {key.partition("/")[2] for key in bench.cloud.elsewhere}
+        ours = {key.partition("/")[2] for key in set(KEYS) - bench.cloud.elsewhere - refused}
         assert [patch for patch in bench.server.patches if patch[0].partition("/")[0] in ours] == []
 
 

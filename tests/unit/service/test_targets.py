@@ -47,6 +47,27 @@ def test_which_nodes_are_targets(fields: dict[str, Any], expected: bool) -> None
     assert targets([node(**fields)], False).nodes == ((node(**fields),) if expected else ())
 
 
+@pytest.mark.row("S32")
+def test_no_targets_are_explained_by_counts() -> None:
+    left_out = {LABEL_EXCLUDE_BALANCERS: ""}
+    found = targets(
+        [
+            node("a", labels=left_out),
+            node("b", labels=left_out),
+            node("c", deleted=True, labels=left_out),
+            node("d", taints=[TAINT_TO_BE_DELETED]),
+        ],
+        False,
+    )
+    assert found.nodes == ()
+    assert found.why_none == (
+        "1 about to be removed by the cluster autoscaler, 1 being deleted, "
+        "2 left out by the label node.kubernetes.io/exclude-from-external-load-balancers"
+    )
+    assert targets([], False).why_none == "the cluster has no nodes"
+    assert targets([node("a", labels=left_out), node("b")], False).why_none == ""
+
+
 def test_a_bare_node_is_one() -> None:
     bare = V1Node.from_dict({"metadata": {"name": "n1", "resourceVersion": "1"}})
     assert bare is not None

@@ -47,10 +47,11 @@ def label(request: AdmissionRequest) -> Answer:
     return change(request, changed)
 
 
-def served(folder: Path, **options: Any) -> WebhookServing:
+def served(folder: Path, metrics: Metrics | None = None, **options: Any) -> WebhookServing:
     given = WebhookOptions(bind_address="127.0.0.1", secure_port=free_port(), **options)
     router = WebhookRouter([(WEBHOOK, Told(label))], metrics=Metrics())
-    return WebhookServing(given, router, cast(RestClient, NoCluster()), leads=lambda: False)
+    rest = cast(RestClient, NoCluster())
+    return WebhookServing(given, router, rest, leads=lambda: False, metrics=metrics or Metrics())
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +181,14 @@ def test_a_folder_keeps_the_self_signed_pair(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in sorted(folder.iterdir())] == first
 
 
+@pytest.mark.row("O15")
+def test_how_long_the_certificate_holds_is_shown(tmp_path: Path) -> None:
+    metrics = Metrics()
+    made = served(tmp_path, metrics, cert_dir=str(tmp_path))
+    made._look()
+    assert metrics.value("serving_certificate_remaining_seconds", port="webhook") == pytest.approx(365 * 86400, abs=60)
+
+
 def test_without_a_certificate_a_replica_is_not_ready_and_refuses(tmp_path: Path) -> None:
     made = served(tmp_path)  # the Secret holds nothing, and this process does not lead
     made.start()
@@ -204,6 +213,7 @@ def test_a_certificate_or_port_that_cannot_be_used_is_told_with_its_flag(tmp_pat
         WebhookRouter([]),
         cast(RestClient, NoCluster()),
         leads=lambda: False,
+        metrics=Metrics(),
     )
     with pytest.raises(ServingError, match="--webhook-secure-port="):
         other.start()
@@ -215,7 +225,8 @@ def test_with_a_client_ca_whoever_shows_no_certificate_is_refused_before_the_bod
     certificate, key = AUTHORITY.server_files(tmp_path)
     ca = tmp_path / "clients.pem"
     ca.write_bytes(AUTHORITY.pem)
-    files = {"tls_cert_file": str(certificate), "tls_private_key_file": str(key), "client_ca_file": str(ca)}
+    files: dict[str, Any] = {"tls_cert_file": str(certificate), "tls_private_key_file": str(key)}
+    files["client_ca_file"] = str(ca)
     for made in running(served(tmp_path, **files)):
         with secured(made) as sock:
             sock.sendall(b"POST /volumes HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n")
@@ -261,7 +272,9 @@ def test_the_api_servers_reviews_are_answered_beside_a_client_that_floods(tmp_pa
     )
     router = WebhookRouter([(WEBHOOK, Told(slow))], metrics=Metrics())
     held = json.dumps(review(name="slow")).encode() + b" " * 20_000
-    for made in running(WebhookServing(flags, router, cast(RestClient, NoCluster()), leads=lambda: False)):
+    for made in running(
+        WebhookServing(flags, router, cast(RestClient, NoCluster()), leads=lambda: False, metrics=Metrics())
+    ):
 
         def flood(made: WebhookServing = made) -> None:
             while not stop.is_set():

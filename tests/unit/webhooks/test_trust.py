@@ -12,9 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from cloudprovider.internal.certificates import LIFETIME, issue
-from controllers.httpserver.certificates import Pair
-from controllers.httpserver.tls import inspect
+from cloudprovider.internal.certificates import LIFETIME, MADE_BY, issue
+from controllers.httpserver.pairs import Pair, inspect
 from controllers.runtime.api import Conflict, Forbidden, Invalid, NotFound, RestClient
 from controllers.webhooks.cabundle import CABundle, missing_trust
 from controllers.webhooks.sharedpair import SharedPair
@@ -27,8 +26,8 @@ SECRET = f"/api/v1/namespaces/kube-system/secrets/{NAME}"
 
 
 PAIR, OTHER = (
-    issue("server", ["server"]).text,
-    issue("other", ["other"]).text,
+    issue("server", ["server"], groups=[MADE_BY]).text,
+    issue("other", ["other"], groups=[MADE_BY]).text,
 )  # here: a process costs more
 CERTIFICATE = PAIR[: PAIR.index(b"-----BEGIN PRIVATE KEY")]
 MUTATING, VALIDATING = (
@@ -372,13 +371,11 @@ def test_without_the_right_to_secrets_each_replica_has_its_own_until_the_right_c
     assert pair.read().certificate + pair.read().key == OTHER
 
 
-# -- what is known of a pair
-
-
-def test_what_can_be_told_of_a_certificate() -> None:
-    assert inspect(Pair(PAIR, PAIR)).self_signed
-    certificate, key = Authority().server()
-    assert not inspect(Pair(certificate, key)).self_signed
-    for junk in (Pair(b"junk", b"junk"), Pair(CERTIFICATE, key)):
-        with pytest.raises(OSError, match=r".+"):
-            inspect(junk)
+@pytest.mark.row("O15")
+def test_a_self_signed_pair_of_another_maker_is_not_renewed() -> None:
+    """cert-manager's self-signing issuer renews its own."""
+    theirs = issue("theirs", ["theirs"])
+    server = Server({SECRET: secret(theirs.certificate, theirs.key)})
+    pair = shared(server, FakeClock(unix=now() + LIFETIME.total_seconds()), PAIR)
+    assert pair.read().certificate == theirs.certificate
+    assert not server.writes

@@ -31,9 +31,11 @@ class Proxy:
     scheme: str = "http"
     user: str = ""
     password: str = field(default="", repr=False)
+    origin: str = field(default="", eq=False)
+    """Who asks for it, in words."""
 
     @classmethod
-    def parse(cls, url: str) -> Proxy:
+    def parse(cls, url: str, *, origin: str = "") -> Proxy:
         """Read `[scheme://][user:password@]host[:port]`; else ValueError, without the password.
 
         Without a scheme it is http, as in Go. socks5h is the same as socks5, also as in Go."""
@@ -51,7 +53,12 @@ class Proxy:
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         if scheme == "socks5" and max(len(user.encode()), len(password.encode())) > 255:
             raise ValueError(f"the user name or password of proxy {scheme}://{host} is longer than 255 bytes")
-        return cls(host, port or _PROXY_PORTS[parts.scheme], scheme, user, password)
+        return cls(host, port or _PROXY_PORTS[parts.scheme], scheme, user, password, origin)
+
+    def __str__(self) -> str:
+        """The proxy in words, for messages."""
+        where = f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        return f"proxy {self.scheme}://{where}{f' ({self.origin})' if self.origin else ''}"
 
     @property
     def authorization(self) -> str:
@@ -84,25 +91,31 @@ class Endpoint:
     proxy: Proxy | None = None
 
     @classmethod
-    def parse(cls, url: str, *, server_name: str | None = None, proxy: str | None = None) -> Endpoint:
+    def parse(
+        cls, url: str, *, server_name: str | None = None, proxy: str | None = None, proxy_origin: str = ""
+    ) -> Endpoint:
         """Read a server URL; `server_name` replaces the host in the TLS handshake. ValueError.
 
         A host that ends in a dot is looked up as it is, and checked against the certificate without
         the dot, as in Go."""
         parts: SplitResult = urlsplit(url)
+        if "@" in parts.netloc:  # nor quoted: it would be in every log
+            raise ValueError("the server's URL holds a user or password; give them as the user's username and password")
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ValueError(f"not a server URL: {url!r}; expected https://host[:port][/path]")
         tls = parts.scheme == "https"
         host, base_path = unquote(parts.hostname), parts.path.rstrip("/")
         if not _HOST.fullmatch(host) or not _BASE_PATH.fullmatch(base_path):
             raise ValueError(f"not a server URL: {url!r}; host or path have characters that must not be there")
+        if parts.port == 0:
+            raise ValueError(f"not a server URL: {url!r}; nobody serves on port 0")
         return cls(
             host=host,
             port=parts.port or (443 if tls else 80),
             tls=tls,
             base_path=base_path,
             server_name=server_name or host.partition("%")[0].removesuffix("."),
-            proxy=Proxy.parse(proxy) if proxy else None,
+            proxy=Proxy.parse(proxy, origin=proxy_origin) if proxy else None,
         )
 
     @property
@@ -120,16 +133,18 @@ class Endpoint:
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
-def proxy_from_environment(endpoint: Endpoint, environ: Mapping[str, str]) -> str | None:
-    """The URL of the proxy that the environment wants for this server, None: direct."""
+def proxy_from_environment(endpoint: Endpoint, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """The variable and the URL of the proxy that the environment wants for this server, None:
+    direct."""
 
-    def read(name: str) -> str:
-        return environ.get(name) or environ.get(name.lower()) or ""
+    def read(name: str) -> tuple[str, str]:
+        name = name if environ.get(name) else name.lower()
+        return name, environ.get(name) or ""
 
-    url = read("HTTPS_PROXY" if endpoint.tls else "HTTP_PROXY")
-    if not url or is_local(endpoint.host) or excluded(endpoint.host, endpoint.port, read("NO_PROXY")):
+    found = read("HTTPS_PROXY" if endpoint.tls else "HTTP_PROXY")
+    if not found[1] or is_local(endpoint.host) or excluded(endpoint.host, endpoint.port, read("NO_PROXY")[1]):
         return None
-    return url
+    return found
 
 
 def is_local(host: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -13,7 +14,7 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import CloudProviderError, OwnedLoadBalancer
+from cloudprovider import CloudProviderError, LoadBalancerKept, OwnedLoadBalancer
 from cloudprovider.helpers import key_of, labels_of, provider_id_of, uid_of
 from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
@@ -332,6 +333,24 @@ broken(
 
 
 broken("L30", BALANCERS, "get_load_balancer", unlimited, "Requests have no time limit.")
+
+
+@breaks("L31")
+class ReturnsWhereItKeeps(FakeOwningLoadBalancers):
+    """Deletion returns although the load balancer is kept, so the host deletes it once more."""
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        with suppress(LoadBalancerKept):
+            super().ensure_load_balancer_deleted(cluster_name, service)
+
+
+@breaks("L32")
+class DeletesOnlyWhatIsWanted(FakeOwningLoadBalancers):
+    """Deletion does nothing for a Service that is not of type LoadBalancer any more."""
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        if service.spec is not None and service.spec.type == "LoadBalancer":
+            super().ensure_load_balancer_deleted(cluster_name, service)
 
 
 # ---- OwnedLoadBalancers

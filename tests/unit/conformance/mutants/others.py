@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
+from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_service import V1Service
 
@@ -190,6 +191,17 @@ class RoutesToNowhere(FakeRoutes):
             super().create_route(cluster_name, name_hint, route)
         except InstanceNotFound:
             super().create_route(cluster_name, name_hint, evolve(route, blackhole=True))
+
+
+_GATEWAY = [V1NodeAddress(type="InternalIP", address="10.99.0.1")]
+
+broken(
+    "R17", FakeRoutes, "list_routes",
+    answering(lambda found, _: [
+        evolve(one, enable_node_addresses=True, target_node_addresses=_GATEWAY) for one in found
+    ]),
+    "Routes are listed with the gateway's address instead of their node's.",
+)  # fmt: skip
 
 
 # ---- PVLabeler

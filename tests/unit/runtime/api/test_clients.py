@@ -20,6 +20,8 @@ from kubernetes.client.rest import RESTClientObject
 from kubernetes.stream import stream
 from urllib3.exceptions import ReadTimeoutError
 
+from controllers.cloudcalls.options import CloudCallOptions
+from controllers.options.declare import flags_of
 from controllers.runtime.api import (
     MERGE_PATCH,
     METADATA_ONLY,
@@ -477,7 +479,8 @@ class TestVendorClient:
         ):
             CoreV1Api(clients.client("acme")).list_namespace()
 
-    def test_a_watch_is_not_cut_by_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.row("O17")
+    def test_a_watch_ends_in_time_and_is_not_cut_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
         timeouts: dict[str, Any] = {}
 
         def note(_self: object, _method: str, url: str, **options: Any) -> Any:
@@ -487,9 +490,35 @@ class TestVendorClient:
         monkeypatch.setattr(RESTClientObject, "request", note)
         with Server() as server, builder_for(server, timeout=7) as clients:
             client = clients.client("acme")
-            for query in ("limit=1", "watch=False", "watch=True", "watch=1"):
+            for query in ("limit=1", "watch=False", "watch=True", "watch=1", "watch=True&timeoutSeconds=300"):
                 client.call_api("GET", f"{server.url}/x?{query}", {})
-        assert timeouts == {"limit=1": 7, "watch=False": 7, "watch=True": None, "watch=1": None}
+            client.call_api("GET", f"{server.url}/x?watch=True&limit=9", {}, _request_timeout=5)
+        assert timeouts == {
+            "limit=1": 7,
+            "watch=False": 7,
+            "watch=True&timeoutSeconds=30": (7, 40),
+            "watch=1&timeoutSeconds=30": (7, 40),
+            "watch=True&timeoutSeconds=300": (7, 310),
+            "watch=True&limit=9": 5,
+        }
+
+    @pytest.mark.row("O17")
+    def test_as_many_connections_are_kept_as_threads_may_call(self) -> None:
+        (most,) = (flag.check for flag in flags_of(CloudCallOptions) if flag.name == "cloud-api-concurrency")
+        with Server() as server, builder_for(server) as clients:
+            kept = clients.client("acme").configuration.connection_pool_maxsize
+            assert most is not None
+            assert most(kept) is None
+            assert most(kept + 1) is not None
+
+    @pytest.mark.row("O14")
+    def test_a_name_has_one_client_with_one_connection(self) -> None:
+        with Server() as server, builder_for(server) as clients:
+            for _ in range(20):
+                CoreV1Api(clients.client("acme")).list_namespace()
+            assert clients.client("acme") is clients.client("acme")
+            assert clients.client("acme") is not clients.client("other")
+            assert server.connections == 1
 
     def test_a_copied_configuration_stays_fresh_and_apart(self, tmp_path: Path) -> None:
         token = tmp_path / "token"

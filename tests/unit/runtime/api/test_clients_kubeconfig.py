@@ -8,26 +8,24 @@ import json
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from kubernetes.client import CoreV1Api
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.exceptions import UnauthorizedException
 
 from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings, kubeconfig
-from controllers.runtime.api.credentials import AuthProvider, Fixed, TokenFile
+from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.kubeconfig import load
 from tests.support.clock import FakeClock
 from tests.support.there import there
+from tests.unit.runtime.kubeconfigs import EXEC, NO_ENV, Config
 from tests.unit.runtime.loopback import EMPTY_LIST, Authority, Peer, Server
-
-NO_ENV: dict[str, str] = {}
 
 
 @pytest.fixture(autouse=True)
@@ -47,53 +45,17 @@ def inline(config: Config, folder: Path) -> Authority:
     return authority
 
 
-class Config(dict[str, Any]):
-    """A kubeconfig with one cluster and one user."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "main",
-                "contexts": [
-                    {"name": "main", "context": {"cluster": "c1", "user": "u1"}},
-                    {"name": "spare", "context": {}},
-                ],
-                "clusters": [{"name": "c1", "cluster": {"server": "https://10.0.0.1:6443"}}],
-                "users": [{"name": "u1", "user": {"token": "secret-token"}}],
-            }
-        )
-        self._path = folder / "config"
-
-    @property
-    def cluster(self) -> dict[str, Any]:
-        found: dict[str, Any] = self["clusters"][0]["cluster"]
-        return found
-
-    @property
-    def user(self) -> dict[str, Any]:
-        found: dict[str, Any] = self["users"][0]["user"]
-        return found
-
-    def write(self, text: str | None = None) -> str:
-        self._path.write_text(yaml.safe_dump(dict(self)) if text is None else text)
-        return str(self._path)
-
-    def load(self, master: str | None = None, environ: Mapping[str, str] = NO_ENV) -> kubeconfig.Access:
-        return load(self.write(), master, environ)
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Config:
-    return Config(tmp_path)
+def chosen(access: kubeconfig.Access) -> Source:
+    """Which of the kubeconfig's credentials it is."""
+    assert isinstance(access.source, kubeconfig.Kubeconfig)
+    return access.source.reading.source
 
 
 class TestKubeConfig:
     def test_server_and_token(self, config: Config) -> None:
         access = config.load()
         assert access.endpoint.url == "https://10.0.0.1:6443"
-        assert isinstance(access.source, Fixed)
+        assert isinstance(chosen(access), Fixed)
         assert access.source.fetch().authorization == "Bearer secret-token"
         assert "secret-token" not in repr(access.source.fetch())
 
@@ -109,9 +71,10 @@ class TestKubeConfig:
         config.user.update({"client-certificate": "client.crt", "client-key": "client.key"})
         access = config.load()
         settings = access.tls
-        assert settings.ca_file == str(tmp_path / "ca.crt")  # relative to the kubeconfig, not to the working directory
-        assert settings.cert_file == str(tmp_path / "client.crt")
-        assert settings.key_file == str(tmp_path / "client.key")
+        # Relative to the kubeconfig, not to the working directory.
+        assert Path(settings.ca_file).read_bytes() == (tmp_path / "ca.crt").read_bytes()
+        assert Path(settings.cert_file).read_bytes() == (tmp_path / "client.crt").read_bytes()
+        assert Path(settings.key_file).read_bytes() == (tmp_path / "client.key").read_bytes()
         assert settings.verify
         assert access.endpoint.server_name == "kubernetes"
         settings.context()
@@ -146,8 +109,9 @@ class TestKubeConfig:
         """The official loader reads it once, and keeps the newline in the header."""
         (tmp_path / "token").write_text("one\n")
         config["users"][0]["user"] = {"tokenFile": "token"}
-        source = config.load().source
-        assert isinstance(source, TokenFile)
+        access = config.load()
+        source = access.source
+        assert isinstance(chosen(access), TokenFile)
         assert source.fetch().authorization == "Bearer one"
         (tmp_path / "token").write_text("two\n")
         assert source.fetch().authorization == "Bearer two"
@@ -167,17 +131,16 @@ class TestKubeConfig:
         }
         config["users"][0]["user"] = {"exec": settings}
         access = config.load()
-        assert isinstance(access.source, ExecPlugin)
-        assert access.makes_certificates
+        assert isinstance(chosen(access), ExecPlugin)
         assert access.source.fetch().authorization == "Bearer tok-arg"
 
     def test_an_auth_provider(self, config: Config) -> None:
         payload = base64.urlsafe_b64encode(b'{"exp":99999999999}').decode().rstrip("=")
         provider = {"name": "oidc", "config": {"id-token": f"e30.{payload}.sig"}}
         config["users"][0]["user"] = {"auth-provider": provider}
-        source = config.load().source
-        assert isinstance(source, AuthProvider)
-        assert source.fetch().authorization == f"Bearer e30.{payload}.sig"
+        access = config.load()
+        assert isinstance(chosen(access), AuthProvider)
+        assert access.source.fetch().authorization == f"Bearer e30.{payload}.sig"
 
     def test_impersonation(self, config: Config) -> None:
         """The official loader ignores it, and so would act with more rights than were given."""
@@ -221,7 +184,7 @@ class TestProxies:
 
     def test_one_that_cannot_be_used_is_named(self, config: Config) -> None:
         with pytest.raises(
-            ClientConfigError, match=r"HTTPS_PROXY or HTTP_PROXY: unsupported proxy ftp://proxy\.test"
+            ClientConfigError, match=r"HTTPS_PROXY in the environment: unsupported proxy ftp://proxy\.test"
         ) as caught:
             config.load(environ={"HTTPS_PROXY": "ftp://me:secret@proxy.test"})
         assert "secret" not in str(caught.value)
@@ -293,7 +256,7 @@ class TestAsClientGo:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
         inline(config, tmp_path)
         ClientBuilder(config.load()).close()
-        config["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "true"}}
+        config["users"][0]["user"] = {"exec": {**EXEC, "command": "true"}}
         ClientBuilder(config.load()).close()
 
 
@@ -314,17 +277,6 @@ class TestWarnings:
         config.cluster["insecure-skip-tls-verify"] = True
         (warning,) = self._told(caplog, config.write())
         assert "TLS verification is off for https://10.0.0.1:6443" in warning
-
-    @pytest.mark.row("X8")
-    @pytest.mark.parametrize("secret", [{"token": "secret"}, {"username": "me", "password": "secret"}])
-    def test_a_secret_over_plain_http(
-        self, secret: dict[str, Any], config: Config, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        config["users"][0]["user"] = secret
-        config.cluster["server"] = "http://10.0.0.1:8080"
-        (warning,) = self._told(caplog, config.write())
-        assert "goes to http://10.0.0.1:8080 over plain HTTP" in warning
-        assert "secret" not in warning
 
     @pytest.mark.parametrize(("server", "secret"), [("http://127.0.0.1:1", {"token": "t"}), ("http://10.0.0.1", {})])
     def test_not_on_this_machine_nor_without_a_secret(
@@ -469,7 +421,10 @@ def _only(**user: object) -> Callable[[Config], None]:
             ),
             r"cluster 'c1' has both insecure-skip-tls-verify and a certificate authority",
         ),
-        (_set("user.client-certificate", "no.crt"), r"user 'u1': client-certificate .* is not a file"),
+        (
+            _only(**{"client-certificate": "no.crt", "client-key": "no.key"}),
+            r"user 'u1': client-certificate .*no.crt is not a file",
+        ),
         (_set("user.client-key-data", "eA=="), r"user 'u1' has a client key but no client-certificate"),
         (_set("user.client-certificate-data", "eA=="), r"user 'u1' has a client certificate but no client-key"),
         (_only(tokenFile="no-token"), r"user 'u1': tokenFile .*no-token is not a file"),
@@ -480,7 +435,7 @@ def _only(**user: object) -> Callable[[Config], None]:
         (_set("user.exec", "x"), r"user 'u1': exec is not a mapping"),
         (_set("user.exec", {"command": "x"}), r"user 'u1': exec has no apiVersion"),
         (
-            _set("user.exec", {"command": "no-such-plugin", "apiVersion": "v1", "installHint": "Get it at the shop."}),
+            _only(exec={**EXEC, "command": "no-such-plugin", "installHint": "Get it at the shop."}),
             r"no program 'no-such-plugin' for exec; Get it at the shop\.",
         ),
         (_set("user.as", "jané"), r"only ASCII text"),
@@ -491,8 +446,8 @@ def _only(**user: object) -> Callable[[Config], None]:
         (_set("cluster.proxy-url", 8080), r"cluster 'c1': proxy-url is not a string"),
         (_set("user.exec", {"command": "true", "apiVersion": "v1", "args": "token"}), r"exec: args is not a list of"),
         (_set("user.exec", {"command": "true", "apiVersion": "v1", "env": {"A": "1"}}), r"exec: env is not a list of"),
-        (_set("user.auth-provider", {"name": "gcp"}), r"config of auth-provider 'gcp' is not a mapping"),
-        (_set("user.auth-provider", {"name": "gcp", "config": {"a": "b"}}), r"its auth-provider failed: AttributeErr"),
+        (_set("user.auth-provider", {"name": "gcp"}), r"auth-provider 'gcp': its config is not a mapping"),
+        (_only(**{"auth-provider": {"name": "gcp", "config": {"a": "b"}}}), r"its auth-provider failed: AttributeErr"),
     ],
 )
 def test_what_is_wrong_is_named(edit: Callable[[Config], None], message: str, config: Config) -> None:
@@ -553,7 +508,7 @@ def plug(config: Config, folder: Path, **status: str) -> Path:
     answer.write_text(json.dumps(document))
     plugin.write_text(f"#!/bin/sh\ncat {answer}\n")
     plugin.chmod(0o755)
-    config["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    config["users"][0]["user"] = {"exec": {**EXEC, "command": str(plugin)}}
     return answer
 
 

@@ -4,6 +4,7 @@ server."""
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import struct
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from kubernetes.client import CoreV1Api
+from urllib3.exceptions import HTTPError
 
 from controllers.runtime.api import ClientBuilder, ClientSettings, Unreachable
 from controllers.runtime.api.credentials import Fixed
@@ -19,6 +21,7 @@ from controllers.runtime.api.kubeconfig import Access
 from controllers.runtime.api.tls import TLSSettings
 from controllers.runtime.api.wire import excluded, proxy_from_environment
 from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
+from tests.unit.runtime.kubeconfigs import Config
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Authority, Call, Peer, Server, full_backlog, shut_down
 
 API = Endpoint.parse("https://api.internal.example:6443")
@@ -28,14 +31,14 @@ API = Endpoint.parse("https://api.internal.example:6443")
     ("environ", "proxy"),
     [
         ({}, None),
-        ({"HTTPS_PROXY": "http://p"}, "http://p"),
-        ({"https_proxy": "http://p"}, "http://p"),
-        ({"HTTPS_PROXY": "http://upper", "https_proxy": "http://lower"}, "http://upper"),
+        ({"HTTPS_PROXY": "http://p"}, ("HTTPS_PROXY", "http://p")),
+        ({"https_proxy": "http://p"}, ("https_proxy", "http://p")),
+        ({"HTTPS_PROXY": "http://upper", "https_proxy": "http://lower"}, ("HTTPS_PROXY", "http://upper")),
         ({"HTTP_PROXY": "http://p", "ALL_PROXY": "http://p"}, None),
         ({"HTTPS_PROXY": "http://p", "no_proxy": "internal.example"}, None),
     ],
 )
-def test_the_variables(environ: dict[str, str], proxy: str | None) -> None:
+def test_the_variables(environ: dict[str, str], proxy: tuple[str, str] | None) -> None:
     assert proxy_from_environment(API, environ) == proxy
 
 
@@ -295,3 +298,41 @@ class TestThroughProxies:
             ) as clients:
                 # Within LIMIT of 600 s; half of them would be too many.
                 assert Call(lambda: clients.rest("x").get("/a")).outcome()["items"] == []
+
+
+@pytest.mark.row("O16")
+class TestADeadProxy:
+    """Not the API server's "Connection refused": nobody asked it."""
+
+    @pytest.mark.parametrize("scheme", ["http", "https", "socks5"])
+    @pytest.mark.parametrize("server", ["https://10.96.0.1:443", "http://10.96.0.1:80"])
+    def test_of_the_environment(
+        self, server: str, scheme: str, config: Config, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        config.cluster["server"] = server
+        proxy = f"{scheme}://me:secret@127.0.0.1:{self.closed_port()}"
+        shown = f"proxy {proxy.replace('me:secret@', '')} (https_proxy in the environment)"
+        environ = {"https_proxy": proxy}
+        if server.startswith("http:"):
+            shown, environ = shown.replace("https_proxy", "HTTP_PROXY"), {"HTTP_PROXY": proxy}
+        with ClientBuilder(config.load(environ=environ)) as clients:
+            with pytest.raises(Unreachable) as caught:
+                clients.rest("x").get("/")
+            with pytest.raises(HTTPError) as vendors:
+                CoreV1Api(clients.client("acme")).list_namespace()
+        assert f"{server} through the {shown}: Connection refused" in str(caught.value)
+        assert shown in str(vendors.value)
+        assert f"the API server {server} is reached through a {shown}" in caplog.text
+        assert "secret" not in caplog.text + str(caught.value) + str(vendors.value)
+
+    def test_of_the_kubeconfig(self, config: Config) -> None:
+        config.cluster["proxy-url"] = f"http://127.0.0.1:{self.closed_port()}"
+        with ClientBuilder(config.load()) as clients, pytest.raises(Unreachable) as caught:
+            clients.rest("x").get("/")
+        assert f"(proxy-url in the kubeconfig {config.write()}): Connection refused" in str(caught.value)
+
+    @staticmethod
+    def closed_port() -> int:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            return int(listener.getsockname()[1])

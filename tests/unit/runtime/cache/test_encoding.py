@@ -11,16 +11,16 @@ import pytest
 from controllers.runtime.api import ApiError, Response
 from controllers.runtime.cache.decoding import Garbled, ListMeta, Unreadable
 from controllers.runtime.cache.encoding import Encoding, read_page
-from controllers.runtime.cache.keeping import WireObject
 from controllers.runtime.cache.listing import Listing, fetch_list
+from controllers.runtime.cache.parsing import WireObject
 from controllers.runtime.cache.resources import NAMESPACES, NODES, SERVICES, Resource
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.cache.watchtypes import Listed, Watched
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import ACCEPT, CONTENT_TYPE, JSON, MAGIC
-from controllers.runtime.protobuf.schema import message_class, seal
-from tests.support.protobuf import message_of
+from controllers.runtime.protobuf.schema import message_class
+from tests.support.protobuf import message_of, seal
 from tests.unit.runtime.cache.informers import (
     End,
     ScriptedLines,

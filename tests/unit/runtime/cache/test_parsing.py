@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from controllers.runtime.cache.keeping import WireObject
-from controllers.runtime.cache.parsing import Metadata, Parser, metadata_of
+from controllers.runtime.cache.parsing import Metadata, Parser, WireObject, metadata_of
 from controllers.runtime.cache.resources import NODES, SERVICES, MalformedObject
 from controllers.runtime.cache.trimming import LAST_APPLIED
 from controllers.runtime.protobuf.schema import message_class
@@ -18,7 +17,7 @@ META: dict[str, Any] = {"name": "web", "namespace": "default", "uid": "u1", "res
 
 
 def wire(kind: str, raw: dict[str, Any]) -> WireObject:
-    return WireObject(message_of(kind, raw), b"")
+    return WireObject(message_of(kind, raw))
 
 
 def test_what_nobody_reads_is_left_out_in_both() -> None:
@@ -53,7 +52,7 @@ def test_what_a_model_requires_is_required_of_protobuf_too() -> None:
     message = message_of("Service", service)
     message.status.conditions[0].lastTransitionTime.SetInParent()
     with pytest.raises(MalformedObject, match="lastTransitionTime"):
-        Parser(SERVICES).parse(WireObject(message, b""))
+        Parser(SERVICES).parse(WireObject(message))
     with pytest.raises(MalformedObject, match="lastTransitionTime"):
         Parser(SERVICES).parse({**service, "status": {"conditions": [{**condition, "lastTransitionTime": None}]}})
 
@@ -67,7 +66,7 @@ def test_a_number_or_string_that_is_neither_costs_its_object_alone() -> None:
     message = message_of("Service", {"metadata": META, "spec": {"ports": [{"port": 80, "targetPort": 80}]}})
     message.spec.ports[0].targetPort.type = 7
     with pytest.raises(MalformedObject, match="neither a number nor a string"):
-        Parser(SERVICES).parse(WireObject(message, b""))
+        Parser(SERVICES).parse(WireObject(message))
 
 
 @pytest.mark.parametrize("raw", [None, [], {}, {"metadata": None}, {"metadata": "x"}])
@@ -81,4 +80,4 @@ def test_metadata_of_both() -> None:
     assert metadata_of(wire("Service", {"metadata": META})) == wanted
     assert metadata_of({"metadata": {"name": 1}}) == Metadata("", "", "", "")
     no_text = message_class("Node").FromString(b"\x0a\x04\x0a\x02\xff\xfe")  # a name that is no UTF-8
-    assert metadata_of(WireObject(no_text, b"")) == Metadata("", "", "", "")
+    assert metadata_of(WireObject(no_text)) == Metadata("", "", "", "")

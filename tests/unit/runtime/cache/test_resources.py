@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_node import V1Node
 
+from cloudprovider.internal.readonly import SHARED
 from controllers.runtime.cache import NODES, SERVICES, MalformedObject, is_newer, key_of, split_key, uid_of, version_of
 from controllers.runtime.cache.resources import EVENTS, LEASES, NAMESPACES, PERSISTENT_VOLUMES, Raw
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.trimming import LAST_APPLIED, Compactor, trim_node
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.models import SHARED
 from tests.support.anyjson import json_values
 from tests.support.nodes import big_node as full_node
 from tests.support.pages import ROOT
@@ -264,7 +264,7 @@ def weigh(way: str) -> float:
 
 @pytest.mark.parametrize("way", ["list", "event"])
 def test_a_node_of_twelve_kilobytes_weighs_five_in_the_cache(way: str) -> None:
-    """In a process that has made no models before: see `controllers/runtime/models.py`."""
+    """In a process that has made no models before: see `cloudprovider/internal/readonly.py`."""
     code = f"from {__name__} import weigh; print(weigh({way!r}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -12,31 +12,60 @@ from controllers.runtime.metrics import Metrics, watch_waiting
 from tests.support.clock import FakeClock
 
 
-def made(born: float | None) -> Any:
+def made(uid: str, born: float | None) -> Any:
     stamp = None if born is None else datetime.fromtimestamp(born, UTC)
-    return SimpleNamespace(metadata=SimpleNamespace(creation_timestamp=stamp))
+    return SimpleNamespace(metadata=SimpleNamespace(uid=uid, creation_timestamp=stamp), waits=True)
+
+
+class Gauges:
+    """Two gauges over a cache."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.metrics, self.objects, self.looks = Metrics(), list[Any](), 0
+        watch_waiting(self.metrics, ("a", "A."), ("b", "B."), self.everything, lambda obj: obj.waits, clock)
+
+    def everything(self) -> list[Any]:
+        self.looks += 1
+        return self.objects
+
+    def values(self) -> tuple[float | None, float | None]:
+        return self.metrics.value("a"), self.metrics.value("b")
 
 
 @pytest.mark.row("O2")
-def test_the_number_and_the_age_of_the_oldest(clock: FakeClock) -> None:
-    metrics = Metrics()
+def test_the_number_and_how_long_the_first_of_them_has_waited(clock: FakeClock) -> None:
+    gauges = Gauges(clock)
+    clock.advance(60)
     now = clock.time()
-    objects = [made(now - 30), made(now - 5), made(None), made(now - 1000)]
-    looks = []
+    gauges.objects = [made("1", now - 30), made("2", now - 5), made("3", None)]
+    assert gauges.values() == (3, 30)
+    assert gauges.looks == 1, "one look for both gauges"
+    clock.advance(2)
+    del gauges.objects[0]
+    assert gauges.values() == (2, 7)
+    clock.advance(2)
+    gauges.objects.clear()
+    assert gauges.values() == (0, 0)
 
-    def everything() -> list[Any]:
-        looks.append(1)
-        return objects
 
-    watch_waiting(metrics, ("a", "A."), ("b", "B."), everything, lambda obj: obj is not objects[-1], clock)
-    assert (metrics.value("a"), metrics.value("b")) == (3, 30)
-    assert len(looks) == 1, "one look for both gauges"
-    objects[:] = [made(now)]
-    clock.advance(2.0)
-    assert (metrics.value("a"), metrics.value("b")) == (0, 0)
+@pytest.mark.row("O23")
+def test_an_old_object_waits_from_when_it_was_first_seen_to_wait(clock: FakeClock) -> None:
+    """A Service that is made a LoadBalancer after a year, a node that is tainted again."""
+    gauges, year = Gauges(clock), 365 * 86400
+    gauges.objects = [made("old", clock.time() - year), made("other", clock.time() - year)]
+    gauges.objects[1].waits = False
+    clock.advance(15)
+    assert gauges.values() == (1, 0), "nobody knows since when"
+    clock.advance(15)
+    assert gauges.values() == (1, 15)
+    gauges.objects[0].waits, gauges.objects[1].waits = False, True
+    clock.advance(15)
+    assert gauges.values() == (1, 0)
+    clock.advance(600)
+    assert gauges.values() == (1, 600)
 
 
 def test_a_clock_that_was_set_back_makes_nobody_younger_than_nothing(clock: FakeClock) -> None:
-    metrics = Metrics()
-    watch_waiting(metrics, ("a", "A."), ("b", "B."), lambda: [made(clock.time() + 60)], lambda obj: True, clock)
-    assert (metrics.value("a"), metrics.value("b")) == (1, 0)
+    gauges = Gauges(clock)
+    gauges.objects = [made("1", clock.time() + 60)]
+    assert gauges.values() == (1, 0)

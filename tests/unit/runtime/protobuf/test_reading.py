@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controllers.runtime.cache.keeping import WireObject
-from controllers.runtime.cache.parsing import Parser
+from controllers.runtime.cache.parsing import Parser, WireObject
 from controllers.runtime.cache.protomodels import model_reader
 from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, MalformedObject, Resource
 from controllers.runtime.protobuf.reading import (
@@ -23,9 +22,9 @@ from controllers.runtime.protobuf.reading import (
     read_enveloped,
     read_object,
 )
-from controllers.runtime.protobuf.schema import MAGIC, message_class, open_envelope, seal
+from controllers.runtime.protobuf.schema import MAGIC, message_class, open_envelope
 from tests.support.models import given_fields
-from tests.support.protobuf import BEYOND_TIME, enveloped, message_of
+from tests.support.protobuf import BEYOND_TIME, enveloped, message_of, seal
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # large objects, on a busy machine
 KINDS = [NODES, SERVICES, PERSISTENT_VOLUMES, LEASES]
@@ -159,7 +158,7 @@ def test_a_time_beyond_all_calendars_costs_its_object_alone(seconds: int) -> Non
     with pytest.raises(MalformedObject, match="creationTimestamp"):
         NODES.parse(read_object("Node", node.SerializeToString()))
     with pytest.raises(MalformedObject, match="creationTimestamp"):
-        Parser(NODES).parse(WireObject(node, b""))
+        Parser(NODES).parse(WireObject(node))
 
 
 def test_text_that_is_no_utf8_is_repaired_as_gos_json_does() -> None:

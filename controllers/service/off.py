@@ -1,0 +1,134 @@
+"""What runs while the service controller is off: it reports Services that wait for it in vain.
+
+Stage: beside all. Now and then it lists the Services. Those with a load balancer of ours are
+counted. One that is deleted, and waits for our finalizer for longer than another manager would
+need, gets an Event with what to do. Nothing else is written and nothing is deleted: where
+--controllers leaves the service controller out, another manager may serve these Services, and a
+provider without load balancers cannot delete any."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from cloudprovider.helpers import has_load_balancer_finalizer
+from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER
+from controllers.runtime.api import ApiError, Forbidden
+from controllers.runtime.base import ControllerBase
+from controllers.runtime.cache import SERVICES, MalformedObject, key_of, uid_of
+from controllers.service.changes import Ownership, ingress, note_of, ownership, status_of
+from controllers.service.metrics import UnservedMetrics
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_service import V1Service
+
+    from controllers.runtime.api import ClientBuilder
+    from controllers.runtime.base import HasDrainTimeout
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+PERIOD: Final = 60.0
+"""Seconds between two lists."""
+PATIENCE: Final = 120.0
+"""Seconds that a deletion is seen to wait until it is reported."""
+_TOLD_AGAIN: Final = 1800.0  # Events are gone after an hour
+_FORBIDDEN: Final = 3600.0
+_MOST_NAMED: Final = 10
+
+
+class ServicesOff(ControllerBase):
+    """Runs in the service controller's place. `run` may be called once."""
+
+    NAME = "service-lb-controller-off"
+    CLIENT = "shared-informers"  # the manager's own: the service controller may have no account
+    EVENT_SOURCE = "service-controller"
+
+    def __init__(
+        self, clients: ClientBuilder, options: HasDrainTimeout, metrics: Metrics | None, clock: Clock, *, why: str
+    ) -> None:
+        """`why`: why the service controller is off, for people."""
+        super().__init__(clients, options, metrics, clock)
+        self._why = why
+        self._gauges = UnservedMetrics(self._metrics)
+        self._since: dict[str, float] = {}  # by UID: when it was first seen to be deleted
+        self._told: dict[str, float] = {}
+        self._counted = 0
+        self._waiting = ""
+        self._every(PERIOD, "services", self.look)
+
+    def remarks(self) -> list[tuple[str, bool, str]]:
+        """The deletions that wait. It is no fault of this program. Thread-safe."""
+        return [("deletions", True, self._waiting)]
+
+    def look(self) -> float | None:
+        """Look at all Services once. For one thread; returns seconds until the next look if they
+        are not the usual ones."""
+        try:
+            services = self._list()
+        except Forbidden as error:
+            log.info("%s: deleted Services that wait for it are not reported: %s", self.NAME, error)
+            return _FORBIDDEN
+        except ApiError as error:
+            log.debug("%s: Services could not be listed: %s", self.NAME, error)
+            return None
+        now = self._clock.monotonic()
+        held = [key_of(one) for one in services if _has_ours(one)]
+        self._gauges.services.set(len(held))
+        if len(held) > self._counted:
+            log.warning(
+                "%d Services have a load balancer and our finalizer %s, and the service controller is off: %s. If no "
+                "other manager serves them, their load balancers get no changes, and they cannot be deleted: %s",
+                len(held), LOAD_BALANCER_CLEANUP_FINALIZER, self._why, _few(held),
+            )  # fmt: skip
+        self._counted = len(held)
+        deleted = {uid_of(one): one for one in services if _waits(one)}
+        self._since = {uid: self._since.get(uid, now) for uid in deleted}
+        self._told = {uid: self._told[uid] for uid in deleted if uid in self._told}
+        stuck = {uid: one for uid, one in deleted.items() if now - self._since[uid] >= PATIENCE}
+        self._gauges.deletions.set(len(stuck))
+        for uid, service in stuck.items():
+            if uid not in self._told or now - self._told[uid] >= _TOLD_AGAIN:
+                self._told[uid] = now
+                self._tell(service)
+        names = _few([key_of(one) for one in stuck.values()])
+        self._waiting = f"{len(stuck)} deleted Services wait for our finalizer: {names}" if stuck else ""
+        return None
+
+    def _tell(self, service: V1Service) -> None:
+        points = [str(point.ip or point.hostname) for point in ingress(status_of(service))]
+        message = (
+            f"This Service waits for its finalizer {LOAD_BALANCER_CLEANUP_FINALIZER}, as the service controller is "
+            f"off: {self._why}. If no other manager serves Services, delete its load balancer in the cloud "
+            f"({', '.join(points) or 'no address'}; UID of the Service {uid_of(service)}), and then remove the "
+            "finalizer with kubectl edit"
+        )
+        log.warning("Service %s: %s", key_of(service), message)
+        self._recorder.event(service, "Warning", "LoadBalancerNotDeleted", message)
+
+    def _list(self) -> list[V1Service]:
+        # From the API server's cache: what waits for minutes is in it.
+        answer = self._rest.get(SERVICES.path(), query={"resourceVersion": "0"})
+        services = []
+        for raw in answer.get("items") or ():
+            try:
+                services.append(SERVICES.parse(raw))
+            except MalformedObject as error:
+                log.debug("%s: %s", self.NAME, error)
+        return services
+
+
+def _has_ours(service: V1Service) -> bool:
+    note = note_of(service)
+    return has_load_balancer_finalizer(service) and note is not None and note.uid == uid_of(service)
+
+
+def _waits(service: V1Service) -> bool:
+    deleted = service.metadata is not None and service.metadata.deletion_timestamp is not None
+    return deleted and ownership(service) is Ownership.REMOVE
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

@@ -1,0 +1,171 @@
+"""Stage 5: CALL, and 6: WRITE, of what is to go. Carries out the steps that `decide.py` chose about
+load balancers that are not wanted any more.
+
+Deletion is asked for each Service that the cloud may have built one for: as it was last built, and
+as it is now where that differs. The cloud's word alone takes our finalizer off."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from cloudprovider import ImplementedElsewhere, LoadBalancerKept
+from controllers.cloudcalls import CallsClosed
+from controllers.runtime.cache import uid_of
+from controllers.runtime.queue import Parked
+from controllers.service import changes
+from controllers.service.changes import as_built
+from controllers.service.cloud import CLOUD_ERRORS, PATIENT, ServiceCloud
+from controllers.service.decide import Action, ServiceView, Step
+from controllers.service.kube import CacheBehind
+from controllers.service.records import Asked, Record, State
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_service import V1Service
+
+    from controllers.service.kube import ServiceAPI
+
+log = logging.getLogger(__name__)
+
+
+class Remover:
+    """Carries such steps out, as `Executor` does the others. Thread-safe as it is."""
+
+    def __init__(self, api: ServiceAPI, cloud: ServiceCloud, deleted: Callable[[V1Service], None]) -> None:
+        self._api = api
+        self._cloud = cloud
+        self._deleted = deleted
+        self._records = cloud.records
+        self._recorder = cloud.recorder
+
+    def delete_others(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+        """What the Service had under former names. `record.others` may have its present name
+        again."""
+        service, record = view.present, view.known
+        self._cloud.not_too_early(record, "delete others")
+        name_of, cluster = self._cloud.balancers.name, self._cloud.cluster
+        present = name_of(cluster, service)
+        names = {name_of(cluster, other): other for other in record.others}
+        names.pop(present, None)
+        if names:
+            newest = self._api.newest(key, service)
+            if changes.marks_of(newest) != changes.marks_of(service):
+                raise CacheBehind(f"Service {key} has other annotations than our cache shows")
+            record = self._records.put(key, evolve(record, asked=record.asking("delete others")))
+        for name, other in names.items():
+            try:
+                with self._cloud.delays(key, record, "delete others"):
+                    self._cloud.balancers.ensure_deleted(cluster, other)
+            except ImplementedElsewhere:
+                log.debug("Service %s: load balancer %s is another controller's", key, name)
+            except LoadBalancerKept as kept:
+                self._tell_kept(service, kept)
+                continue
+            except CLOUD_ERRORS as error:
+                if isinstance(error, PATIENT) or not self._cloud.shows_none(other):
+                    what = f"Error syncing load balancer: failed to delete its former load balancer {name}"
+                    self._cloud.failed(service, "SyncLoadBalancerFailed", what, error)
+                    raise
+                log.info("Service %s: load balancer %s is not there any more: %s", key, name, error)
+            message = f"Deleted the former load balancer {name}: the Service has {present} now"
+            self._recorder.event(service, "Normal", "DeletedLoadBalancer", message)
+        record = evolve(self._records.get(key) or record, others=(), marks=record.marks[-1:])
+        return evolve(view, record=self._records.put(key, record))
+
+    def delete(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+        record = view.known
+        self._cloud.not_too_early(record, "delete")
+        failure = "SyncLoadBalancerFailed", "Error syncing load balancer: failed to delete load balancer"
+        service = record.service
+        if view.service is None or uid_of(view.service) != record.uid:
+            self._api.prove_gone(key, record.uid)
+            failure = "DeleteLoadBalancerFailed", "Error deleting load balancer"
+        else:
+            self._api.prove_unwanted(key, view.service)
+            service = view.service
+        if record.status is not None and not changes.ingress(changes.status_of(service)):
+            # The API server took it off with the type, and some providers find it by its address.
+            service = changes.with_status(service, record.status)
+        unseen = record.state is State.UNSEEN
+        record = evolve(
+            record,
+            service=service,
+            state=State.UNSEEN if unseen else State.UNSURE,
+            spec="",
+            nodes="",
+            others=self._others(record, service),
+            built=None,
+            found=None,
+            removing=True,
+            looking=None,
+            asked={"delete": Asked("")},  # should it be wanted again, that is another thing than before
+        )
+        self._records.put(key, record)
+        self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
+        errors: list[Exception] = []
+        kept, none = False, True
+        for one in (service, *record.others):
+            try:
+                with self._cloud.delays(key, record, "delete"):
+                    self._cloud.balancers.ensure_deleted(self._cloud.cluster, one)
+            except ImplementedElsewhere:
+                log.debug("Service %s: its load balancer is another controller's", key)
+            except LoadBalancerKept as word:
+                self._tell_kept(service, word)
+                kept = True
+                if one is service:
+                    break  # its owner's last word, which what was built may not have yet
+            except (Parked, CallsClosed):
+                raise
+            except CLOUD_ERRORS as error:
+                errors.append(error)
+                none = none and not isinstance(error, PATIENT) and self._cloud.shows_none(one)
+        if errors:
+            first = errors[0]
+            if not (none and unseen):
+                state = State.UNSEEN if none else State.UNSURE
+                self._records.put(key, evolve(self._records.get(key) or record, state=state))
+                if not none:
+                    self._cloud.failed(service, *failure, first)
+                raise first
+            log.info("Service %s: its deletion failed (%s), but the cloud has no load balancer any more", key, first)
+        if not kept:  # else no second look: it is there
+            self._recorder.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
+            self._deleted(record.others[0] if record.others else service)
+        return evolve(view, record=self._records.put(key, evolve(record, state=State.GONE, others=())))
+
+    def _tell_kept(self, service: V1Service, kept: LoadBalancerKept) -> None:
+        message = f"The load balancer stays in the cloud: {kept}"
+        self._recorder.event(service, "Normal", "LoadBalancerKept", message)
+
+    def _others(self, record: Record, service: V1Service) -> tuple[V1Service, ...]:
+        """As which Services there may be a load balancer, besides as this one: as it was built, and
+        as the cloud was asked since; by the note, where another process did that."""
+        known = [one for one in (record.last_built, record.last_asked, record.found) if one is not None]
+        if not (record.others or record.last_built or record.last_asked):
+            known += self._cloud.noted(service)
+        return changes.distinct([*record.others, *(as_built(service, one) for one in known)], service)
+
+    def forget(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+        self._records.drop(key)
+        return evolve(view, record=None, tried=frozenset())  # what was done for the former one
+
+    def remove_finalizer(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+        service, record = view.present, view.record
+        made = changes.release_patch if step.action is Action.RELEASE else changes.finalizer_removed_patch
+        with self._cloud.reporting(service, "failed to remove load balancer cleanup finalizer"):
+            service = self._api.write(key, service, made(service))
+        if step.action is Action.RELEASE:
+            record = evolve(view.known.after(service), state=State.RELEASED)
+            self._records.put(key, record)
+        return evolve(view, service=service, record=record, over=True)
+
+    def keep_finalizer(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+        log.info(
+            "Service %s: the cloud has no load balancer for it; its finalizer stays, it may be another's",
+            key,
+        )
+        return evolve(view, over=True)

@@ -1,0 +1,121 @@
+"""Vendor code ends at the gate: what the exceptions of a provider do costs their own call, within
+its deadline, and nobody behind it runs their code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cloudprovider import CloudProviderError, InstanceNotFound, RetryError, Throttled
+from controllers.cloudcalls import CallFailed, CallOverdue
+from controllers.cloudcalls.errors import translate
+from tests.unit.cloudcalls.support import Capability, Hang, Provider, Task, World, batch_of, node, world
+
+pytestmark = pytest.mark.row("K29")
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def vendor(*args: Any) -> Any:
+        raise error
+
+    return vendor
+
+
+def asked_by(w: World, hang: Hang, task: Task[Any]) -> Any:
+    """The answer to a question whose vendor code hangs."""
+    w.time_out(hang)
+    answers = task.result()
+    assert w.calls.call("m", lambda: "others go on", key="other") == "others go on"
+    assert not w.calls.health().ok, "health shows the thread that hangs"
+    hang.release()
+    return answers
+
+
+@pytest.mark.parametrize("base", [CloudProviderError, InstanceNotFound, Exception])
+def test_a_text_that_hangs_makes_the_call_overdue(base: type[Exception]) -> None:
+    hang = Hang("late")
+
+    class Hangs(base):  # type: ignore[misc,valid-type]  # the class is a parameter
+        def __str__(self) -> str:
+            return str(hang())
+
+    v2 = Capability(instance_exists=raising(Hangs()))
+    with world(Provider(instances_v2=v2)) as w:
+        answers = asked_by(w, hang, Task(lambda: w.fetch_state([node("a")])))
+        assert isinstance(answers["a"], CallOverdue)
+
+
+@pytest.mark.parametrize("field", ["retry_after", "whole_account"])
+def test_a_field_that_hangs_stops_no_other_call(field: str) -> None:
+    hang = Hang(0.1)
+
+    class Slow(Throttled):
+        def __init__(self) -> None:
+            Exception.__init__(self, "busy")
+
+        def __getattribute__(self, name: str) -> Any:
+            return hang() if name == field else super().__getattribute__(name)
+
+    v2 = Capability(instance_metadata=raising(Slow()))
+    with world(Provider(instances_v2=v2)) as w:
+        answers = asked_by(w, hang, Task(lambda: w.fetch([node("a")])))
+        assert isinstance(answers["a"], CallOverdue)
+
+
+@pytest.mark.parametrize("base", [CloudProviderError, RetryError, Throttled, ValueError])
+@pytest.mark.parametrize("ending", [SystemExit(1), KeyboardInterrupt(), ConnectionError("no")])
+def test_code_that_raises_in_an_exception_costs_its_call_only(base: type[Exception], ending: BaseException) -> None:
+    class Ends(base):  # type: ignore[misc,valid-type]  # the class is a parameter
+        def __init__(self) -> None:
+            Exception.__init__(self, "x")
+
+        def __str__(self) -> str:
+            raise ending
+
+        def __getattr__(self, name: str) -> Any:
+            raise ending
+
+    v2 = Capability(instance_metadata=raising(Ends()), instance_exists=raising(Ends()))
+    with world(Provider(instances_v2=v2)) as w:
+        for answers in (w.fetch([node("a")]), w.fetch_state([node("a")])):
+            assert isinstance(answers["a"], CallFailed | CloudProviderError)
+            assert str(answers["a"])
+        assert w.calls.parked() == {}
+        assert w.calls.in_flight() == 0
+        assert w.calls.health().ok
+
+
+def test_values_of_a_batch_are_made_plain_in_the_vendors_thread() -> None:
+    hang = Hang("late")
+
+    class Hangs(CloudProviderError):
+        def __str__(self) -> str:
+            return str(hang())
+
+    with world(Provider(instances_batch=batch_of(lambda seq: {"a": Hangs()}))) as w:
+        answers = asked_by(w, hang, Task(lambda: w.fetch([node("a")])))
+        assert isinstance(answers["a"], CallOverdue)
+
+
+def test_what_leaves_the_gate_holds_plain_text_and_plain_numbers() -> None:
+    class Number(float):
+        pass
+
+    class Text(str):
+        __slots__ = ()
+
+    class Busy(Throttled):
+        def __str__(self) -> str:
+            return Text("our own words")
+
+    error = Busy(Text("x"))
+    error.retry_after = Number(3)
+    made = translate(error, "m")
+    assert type(made) is Throttled
+    assert made.__cause__ is error
+    assert type(made.retry_after) is float
+    assert type(str(made)) is str
+    assert str(made) == "our own words (retry after 3 s)"
+    assert str(translate(Throttled("busy", 3), "m")) == "busy (retry after 3 s)", "the time is said once"
