@@ -171,7 +171,7 @@ def watch_waiting(
             return since.values()
 
     metrics.gauge(*count).set_function(lambda: len(tuple(look())))
-    metrics.gauge(*oldest).set_function(lambda: clock.monotonic() - min(look(), default=clock.monotonic()))
+    metrics.gauge(*oldest).set_function(lambda: max((clock.monotonic() - began for began in look()), default=0.0))
 
 
 def _age(obj: Any, clock: Clock, most: float) -> float:
