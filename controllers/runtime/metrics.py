@@ -175,7 +175,7 @@ def watch_waiting(
 
 
 def _age(obj: Any, clock: Clock, most: float) -> float:
-    """Seconds since the object's creation; 0.0 where those are more than `most`."""
+    """Seconds since the object's creation; 0.0 where those are plainly more than `most`."""
     created = obj.metadata.creation_timestamp
     age = clock.time() - created.timestamp() if created is not None else 0.0
-    return age if 0.0 <= age <= most else 0.0
+    return min(age, most) if 0.0 <= age <= most + 1.0 else 0.0  # the API's times have whole seconds
