@@ -165,11 +165,12 @@ def _checked_delay(retry_after: float) -> float:
 
 
 class RetryError(CloudProviderError):
-    """Not ready yet: ask again after a fixed time instead of backing off.
+    """Not ready yet: ask again after this time instead of backing off.
 
     `retry_after` is in seconds. For work that is on its way, such as a load balancer still being
-    built; the host waits exactly that long and does not count it as a failure. Raises ValueError
-    when the delay is negative or not finite.
+    built. The host waits that long, one second at least, and up to a tenth more, so that objects
+    that wait for the same time do not all come back at once. It never backs off, and does not count
+    this as a failure. Raises ValueError when the delay is negative or not finite.
 
     Follows: k8s.io/cloud-provider api/retry_error.go.
     """

@@ -38,8 +38,8 @@ class LoadBalancer(ABC):
     The host keeps adding and removing its finalizer either way; further finalizers are that other
     controller's own affair.
 
-    `RetryError` from any method repeats it after exactly that delay; other errors are retried with
-    backoff and shown as Events on the Service.
+    `RetryError` from any method repeats it after that delay; other errors are retried with backoff
+    and shown as Events on the Service.
 
     Follows: LoadBalancer in k8s.io/cloud-provider cloud.go.
     """
@@ -56,6 +56,10 @@ class LoadBalancer(ABC):
         """The load balancer's name in the cloud. Pure: the same Service gives the same name for
         ever.
 
+        It may depend on annotations of the Service, and on nothing else that can change. Where an
+        annotation makes another load balancer of it (of another kind, say), the name must be
+        another one. The host then deletes the former one after the new one has its address.
+
         At most 255 letters, digits, "-", "_", "." and ":", beginning with a letter, a digit or "_";
         the host refuses any other. Default: "a" and the Service's UID, by
         `cloudprovider.helpers.default_load_balancer_name`.
@@ -69,6 +73,27 @@ class LoadBalancer(ABC):
         The host remembers with each Service for which revision its load balancer was built, and
         ensures all of them anew when the word is another. Default: "". Pure: the same in every
         process of one version.
+        """
+        return ""
+
+    def depends_on(self, service: V1Service) -> str:
+        """What else of the Service its load balancer depends on: when this text changes, the host
+        ensures the load balancer again.
+
+        The host looks at the ports, the other fields of the spec that concern load balancers, and
+        all annotations. Say here what you read besides: labels that become tags, the selector.
+        Asked each time a Service is worked on. Pure, without questions to the cloud. Any length;
+        the host remembers a digest. Default: "".
+        """
+        return ""
+
+    def target_traits(self, node: V1Node) -> str:
+        """What else of a node load balancers depend on: when this text changes, the host updates
+        the targets of all load balancers.
+
+        The host looks at the name, the provider ID and the addresses. Say here what you read
+        besides: the labels by which a Service selects its nodes. Asked again when the node's
+        labels, annotations or spec change. Pure, without questions to the cloud. Default: "".
         """
         return ""
 
@@ -87,6 +112,11 @@ class LoadBalancer(ABC):
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
         """Make `nodes` the targets of the existing load balancer; nothing else about it changes.
 
+        While a change of the Service waits or fails, `service` is as it was last built: with the
+        spec and annotations of then, the labels and status of now. In a process that did not build
+        it, it may be the present one, whose mistake `ensure_load_balancer` refuses: so do not read
+        annotations here.
+
         Raise what you like if that is not possible, `RetryError` if it is not yet: after any other
         error `ensure_load_balancer` follows at once, to repair what may be missing.
         """
@@ -94,6 +124,11 @@ class LoadBalancer(ABC):
     @abstractmethod
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         """Delete the load balancer and every part of it. Absent already is success.
+
+        Its type and annotations may have changed since it was built. The host asks for the Service
+        as it is, and, where its annotations were others, as it was last built too. A process that
+        did not build it knows of those only the ones that the name depends on. For a load balancer
+        under a former name the Service has the status of then, or none.
 
         Returning normally means that the cloud confirmed: the host then drops its finalizer and the
         host does not look again. So check for leftovers even when the main part is gone, and never

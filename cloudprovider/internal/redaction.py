@@ -37,7 +37,9 @@ _WORDS: Final = (
 _DOUBLE: Final = r'"(?:[^"\\]|\\.)*+"?'
 _SINGLE: Final = r"'(?:[^'\\]|\\.)*+'?"
 _ESCAPED: Final = r"\\[\"'][^\"'\\]*+(?:\\(?![\"'])[^\"'\\]*+)*+"
-_BARE: Final = rf"(?!{_WORDS})[^\s\"',;&<>(){{}}\[\]][^\s\"',;&)}}\]<]*+"
+# The host of a URL is no secret, as in "POST .../tokenreviews: https://10.0.0.1:6443: timed out".
+_HOST: Final = r"https?://(?:[\w.\-]{1,253}+|\[[\da-fA-F:.%]{2,60}+\])(?::\d{1,5}+)?+/?(?=[:,;.)\]]{0,3}(?:\s|\Z))"
+_BARE: Final = rf"(?!{_WORDS})(?!{_HOST})[^\s\"',;&<>(){{}}\[\]][^\s\"',;&)}}\]<]*+"
 _VALUE: Final = rf"(?:{_DOUBLE}|{_SINGLE}|{_ESCAPED}|{_BARE})"
 
 _FORMS: Final[tuple[tuple[str, str], ...]] = (

@@ -170,7 +170,7 @@ def _built(
             kubeconfig=given.kubeconfig or None,
             master=given.master or None,
             settings=ClientSettings(
-                qps=given.kube_api_qps,
+                qps=max(0.0, given.kube_api_qps),
                 burst=given.kube_api_burst,
                 content_type=given.kube_api_content_type,
                 service_accounts=NAMESPACE if own_accounts else None,

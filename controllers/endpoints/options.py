@@ -202,8 +202,8 @@ class ServingOptions:
         BOOL,
         "profiling",
         "debugging",
-        "Serve the stacks of all threads at /debug/threads, to users who may read that path. Go's profiles do "
-        "not exist here.",
+        "Serve the stacks of all threads at /debug/threads, and take another verbosity of the log (a PUT of "
+        "/debug/flags/v), for users who may do that. Go's profiles do not exist here.",
         configz="Generic.Debugging.enableProfiling",
     )
 

@@ -23,18 +23,23 @@ import attrs
 
 from controllers.endpoints.checks import SLI_SAMPLES, Check, Checks, report
 from controllers.httpserver.messages import Request, Response
+from controllers.process import logs
 from controllers.program import version
 from controllers.runtime.cleaning import one_line
 from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+MOST_VERBOSE: Final = 10
+"""The greatest value of --v."""
 _THREADS: Final = 1000
 _FRAMES: Final = 50
 
 
 Page = Callable[[], Response]
 """Makes the answer of one path. Called in threads that answer, several at once; never blocks."""
+Setter = Callable[[bytes, str], Response]
+"""Does what the body of a PUT says, for the user of this name; likewise."""
 METHODS: Final = ("GET", "HEAD")
 
 
@@ -43,6 +48,8 @@ class Asked:
     """A request for something that there is."""
 
     path: str
+    body: bytes | None = None
+    """Of a PUT."""
     checks: Sequence[Check] = ()
     """Of a health endpoint, or the one of them that is asked for."""
     name: str = ""
@@ -54,26 +61,34 @@ class Asked:
 
 
 class Endpoints:
-    """Thread-safe. `health` holds the checks of "healthz" and its like; `pages` has other paths."""
+    """Thread-safe. `health` holds the checks of "healthz" and its like; `pages` has other paths,
+    and `setters` those that take PUT alone."""
 
-    def __init__(self, health: Mapping[str, Checks], pages: Mapping[str, Page]) -> None:
+    def __init__(
+        self, health: Mapping[str, Checks], pages: Mapping[str, Page], setters: Mapping[str, Setter] | None = None
+    ) -> None:
         self._health = dict(health)
         self._pages = dict(pages)
+        self._setters = dict(setters or {})
 
     @property
     def paths(self) -> list[str]:
         """Every path, without those of single checks."""
-        return sorted([*(f"/{name}" for name in self._health), *self._pages])
+        return sorted([*(f"/{name}" for name in self._health), *self._pages, *self._setters])
 
     def find(self, request: Request) -> Asked | Response:
         """What is asked for, or the answer to what cannot be asked: wrong method, no such path."""
-        if request.method not in METHODS:
-            return Response(405, b"only GET and HEAD\n", headers=(("Allow", ", ".join(METHODS)),))
         try:
             url = urlsplit(request.target)
         except ValueError:  # a stranger's nonsense is no line in our log
             return Response(400, b"not a path\n")
         path = "/" + url.path.strip("/")
+        methods = ("PUT",) if path in self._setters else METHODS
+        if request.method not in methods:
+            text = f"only {' and '.join(methods)}\n"
+            return Response(405, text.encode(), headers=(("Allow", ", ".join(methods)),))
+        if path in self._setters:
+            return Asked(path, request.body)
         if path in self._pages:
             return Asked(path)
         name, _, part = path[1:].partition("/")
@@ -88,15 +103,17 @@ class Endpoints:
         query = parse_qs(url.query, keep_blank_values=True)
         return Asked(
             f"/{name}{'/' if part else ''}{part}",
-            checks,
-            name,
-            part,
-            "verbose" in query,
-            tuple(query.get("exclude", ())),
+            checks=checks,
+            name=name,
+            part=part,
+            verbose="verbose" in query,
+            excluded=tuple(query.get("exclude", ())),
         )
 
-    def answer(self, asked: Asked, *, details: bool) -> Response:
+    def answer(self, asked: Asked, *, details: bool, user: str = "") -> Response:
         """The answer; the reasons of failed checks only with `details`."""
+        if asked.body is not None:
+            return self._setters[asked.path](asked.body, user)
         if not asked.name:
             return self._pages[asked.path]()
         status, text = report(asked.name, asked.checks, verbose=asked.verbose, details=details, excluded=asked.excluded)
@@ -128,6 +145,17 @@ def text_page(make: Callable[[], str]) -> Page:
 def json_page(make: Callable[[], Mapping[str, Any]]) -> Page:
     """What this function returns, as JSON."""
     return lambda: Response(200, json.dumps(make()).encode() + b"\n", "application/json")
+
+
+def set_verbosity(body: bytes, user: str) -> Response:
+    """The log's verbosity becomes the number in the body, as with Go's /debug/flags/v."""
+    text = body.decode("ascii", "replace").strip()
+    if not text.isdecimal() or int(text) > MOST_VERBOSE:
+        return Response(400, f"the body is to be the verbosity, a number from 0 to {MOST_VERBOSE}\n".encode())
+    if not logs.set_verbosity(int(text)):
+        return Response(409, b"this program has a log of its own\n")
+    log.info("the log's verbosity is %d now: set by %s", int(text), one_line(user, 200))
+    return Response(200, f"the verbosity is {int(text)} now\n".encode())
 
 
 def statusz(program: str, started: float, now: float, paths: Sequence[str]) -> str:

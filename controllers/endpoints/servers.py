@@ -2,7 +2,7 @@
 
 Refusals are those of k8s.io/apiserver: 401 for wrong credentials, 403 for missing permissions, 500
 when the API server does not answer. What is known here is answered at once; where the API server
-must be asked, another crew of threads waits for it, so that probes never do."""
+must be asked, another pool of threads waits for it, so that probes never do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 from controllers.endpoints.authentication import ANONYMOUS, Authentication, TooManyTokens, Unauthenticated, User
 from controllers.endpoints.authorization import Authorization, CannotTell
 from controllers.endpoints.checks import Checks
-from controllers.endpoints.pages import Asked, Endpoints, Page, metrics_page
+from controllers.endpoints.pages import METHODS, Asked, Endpoints, Page, metrics_page
 from controllers.endpoints.reviews import AskFirst
 from controllers.httpserver.messages import Later, Limits, Request, Response
 from controllers.httpserver.server import Server
@@ -120,7 +120,9 @@ class SecureServer(Server):
         verb = request.method.lower()
         try:
             user = self._authentication.user(request, ask=ask)
-            if not self._authorization.is_open(path) and not self._authorization.may(user, verb, path, ask=ask):
+            # A path that is open to everybody can be read by everybody, and no more.
+            is_open = request.method in METHODS and self._authorization.is_open(path)
+            if not is_open and not self._authorization.may(user, verb, path, ask=ask):
                 return _forbidden(user, verb, request)
         except Unauthenticated:
             return _status(401, "Unauthorized", "Unauthorized")
@@ -130,7 +132,7 @@ class SecureServer(Server):
             return Response(500, f'Internal Server Error: "{path}": {error}\n'.encode())
         if isinstance(asked, Response):
             return Response(404, asked.body + "\n".join(["paths:", *self._endpoints.paths, ""]).encode())
-        return self._endpoints.answer(asked, details=self._may_see(user, asked, ask=ask))
+        return self._endpoints.answer(asked, details=self._may_see(user, asked, ask=ask), user=user.name)
 
     def _may_see(self, user: User, asked: Asked, *, ask: bool) -> bool:
         """Whether to show the reasons of failed checks: to users with access to the page of the

@@ -32,6 +32,7 @@ from controllers.httpserver.certificates import (
     PairSource,
     names_for,
 )
+from controllers.httpserver.messages import Limits
 from controllers.httpserver.pairs import Expiry
 from controllers.httpserver.tls import ServerTLS, trust
 from controllers.program import PROGRAM
@@ -44,6 +45,8 @@ from controllers.runtime.metrics import Metrics
 log = logging.getLogger(__name__)
 
 _STOP: Final = 5.0  # seconds for both servers
+LIMITS: Final = Limits(max_body=64, all_bodies=64 * 256)
+"""Of HTTPS: the one body that is taken is a number."""
 
 
 def minimum_version(name: str) -> ssl.TLSVersion:
@@ -152,12 +155,14 @@ class Serving:
             return pages.statusz(PROGRAM, started, self._clock.time(), endpoints.paths)
 
         served["/statusz"] = pages.text_page(status)
+        setters: dict[str, pages.Setter] = {}
         if options.profiling:
             served["/debug/threads"] = pages.text_page(pages.threads)
-        endpoints = Endpoints(self._checks, served)
+            setters["/debug/flags/v"] = pages.set_verbosity
+        endpoints = Endpoints(self._checks, served, setters)
         address = (options.bind_address, options.secure_port)
         shared = options.permit_port_sharing
-        return SecureServer(address, endpoints, self._tls, guards, load=lazily, share_port=shared)
+        return SecureServer(address, endpoints, self._tls, guards, load=lazily, share_port=shared, limits=LIMITS)
 
     def _pair(self) -> tuple[PairSource, bool]:
         """Where the certificate comes from, and whether the first one is made in the background:

@@ -95,3 +95,20 @@ IGNORED: tuple[Ignored, ...] = (
     ),
 )
 """In Go's order of sections; the table of all of Go's flags is `tests/support/gomanager.py`."""
+
+_PLAIN = "leave it out; HTTPS: --{}, plain HTTP for probes and metrics: --health-bind-address=ADDRESS:PORT"
+_ONE_STREAM = "leave it out: log lines go to standard error alone, which can be redirected"
+_LINES = "leave it out: lines have klog's header, or one JSON object each (--logging-format=json)"
+
+REMOVED: dict[str, str] = {
+    "address": _PLAIN.format("bind-address"),
+    "port": _PLAIN.format("secure-port"),
+    "register-retry-count": "leave it out: this program waits for the API server",
+    "experimental-logging-sanitization": "leave it out: what looks like a secret is never logged",
+    **dict.fromkeys(
+        ("logtostderr", "alsologtostderr", "log-dir", "log-file", "log-file-max-size", "stderrthreshold", "one-output"),
+        _ONE_STREAM,
+    ),
+    **dict.fromkeys(("add-dir-header", "skip-headers", "skip-log-headers", "log-backtrace-at"), _LINES),
+}
+"""Flags that older Go managers had and that no manager has any more, and what to do instead."""

@@ -13,16 +13,24 @@ from controllers.catalog import WEBHOOKS
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.endpoints.options import ServingOptions, pair_problem
 from controllers.flags import syntax
-from controllers.flags.ignored import IGNORED
+from controllers.flags.ignored import IGNORED, REMOVED
 from controllers.flags.syntax import Parsed
 from controllers.options import BOOL, VERSION, one_of
 from controllers.options.declare import Flag, fill, flags_of
 from controllers.options.kinds import display
-from controllers.registration.entry import ControllerEntry, misspelt, named_twice, off_by_flags, problems_of
+from controllers.registration.entry import (
+    ControllerEntry,
+    contradictions,
+    misspelt,
+    named_twice,
+    off_by_flags,
+    problems_of,
+)
 from controllers.registration.options import SECTIONS, ManagerOptions, Options
 from controllers.webhooks.options import WebhookOptions
 from controllers.webhooks.webhook import WebhookEntry
 
+_LOCK = "leases"
 NO_PROVIDER = "--cloud-provider: must be given: the name of an installed provider"
 """The problem of a missing --cloud-provider; `controllers/cli/main.py`, which may look, adds which
 ones are installed."""
@@ -149,7 +157,7 @@ def parse(
 
     The other arguments are the program's, as `table` takes them, and raise as it says."""
     rows = table(catalog, default_provider, flags, defaults, webhooks)
-    parsed = syntax.parse(rows, argv)
+    parsed = syntax.parse(rows, argv, REMOVED)
     values = parsed.values
     problems = (*parsed.problems, *_across(parsed, catalog, webhooks))
     options: Options | None = None
@@ -159,11 +167,11 @@ def parse(
     return Outcome(
         options=options,
         problems=problems,
-        warnings=(*parsed.warnings, *_without_effect(values)),
+        warnings=(*parsed.warnings, *_without_effect(values, catalog, webhooks)),
         help=values["help"],
         version=values["version"],
         cloud_provider=values["cloud-provider"],
-        leader_migration_config=values["leader-migration-config"] if values["enable-leader-migration"] else None,
+        leader_migration_config=values["leader-migration-config"] if _migrates(values) else None,
         values=values,
         flags=rows,
     )
@@ -176,10 +184,6 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry], webhooks: Sequen
     if not values["cloud-provider"] and "cloud-provider" not in ill:
         problems.append(NO_PROVIDER)
     problems += _election_problems(values, ill)
-    if values["enable-leader-migration"] and not values["leader-elect"]:
-        problems.append("--enable-leader-migration: needs --leader-elect, or controllers would run twice")
-    if values["leader-migration-config"] and not values["enable-leader-migration"]:
-        problems.append("--leader-migration-config: has no effect without --enable-leader-migration")
     if values["cloud-api-burst"] and not values["cloud-api-qps"] and "cloud-api-qps" not in ill:
         problems.append(f"--cloud-api-burst={values['cloud-api-burst']}: has no effect without --cloud-api-qps")
     pair = pair_problem(values["tls-cert-file"], values["tls-private-key-file"])
@@ -192,10 +196,30 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry], webhooks: Sequen
     return problems
 
 
-def _without_effect(values: Mapping[str, Any]) -> Iterator[str]:
+def _migrates(values: Mapping[str, Any]) -> bool:
+    return bool(values["enable-leader-migration"] and values["leader-elect"])
+
+
+def _without_effect(
+    values: Mapping[str, Any], catalog: Sequence[ControllerEntry], webhooks: Sequence[WebhookEntry]
+) -> Iterator[str]:
+    """What is let pass because Go's manager runs with it."""
     # No problem: in Go there is a limit by default, so manifests may give the burst alone.
-    if values["kube-api-burst"] and not values["kube-api-qps"]:
+    if values["kube-api-burst"] and values["kube-api-qps"] <= 0:
         yield f"--kube-api-burst={values['kube-api-burst']}: has no effect without --kube-api-qps: there is no limit"
+    if not values["leader-elect"]:
+        if values["enable-leader-migration"]:
+            yield (
+                "--enable-leader-migration: has no effect with --leader-elect=false: nothing keeps another manager "
+                "from running the same controllers"
+            )
+        if values["leader-elect-resource-lock"] != _LOCK:
+            yield "--leader-elect-resource-lock: has no effect with --leader-elect=false"
+    if values["leader-migration-config"] and not values["enable-leader-migration"]:
+        yield "--leader-migration-config: has no effect without --enable-leader-migration"
+    for flag, entries in (("controllers", catalog), ("webhooks", webhooks)):
+        for name in contradictions(values[flag], entries):
+            yield f"--{flag}: {name} is both asked for and left out; the first word counts, as in Go"
 
 
 def _webhook_problems(values: Mapping[str, Any], ill: Collection[str], webhooks: Sequence[WebhookEntry]) -> list[str]:
@@ -224,6 +248,8 @@ def _election_problems(values: Mapping[str, Any], ill: Collection[str]) -> list[
     from controllers.runtime.election import wrong_durations, wrong_names  # not needed for --help
 
     problems = []
+    if (lock := values["leader-elect-resource-lock"]) != _LOCK:
+        problems.append(f"--leader-elect-resource-lock={display(lock)}: must be {_LOCK}")
     if set(ill).isdisjoint(names.values()):
         wrong = wrong_names(*(values[flag] for flag in names.values()))
         problems += [f"--{names[field]}={display(values[names[field]])}: {text}" for field, text in wrong]

@@ -8,14 +8,14 @@ that begins with `--` must be joined with `=`, lest a forgotten value swallow a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from cloudprovider.internal.problem import nearest
 from controllers.options.declare import CLASSIFIED, Flag
-from controllers.options.kinds import display
+from controllers.options.kinds import INT, IP, STRING, display, is_octal
 
 
 @attrs.frozen
@@ -29,13 +29,14 @@ class Parsed:
     warnings: tuple[str, ...]
 
 
-def parse(flags: Iterable[Flag[Any]], argv: Sequence[str]) -> Parsed:
-    """Read `argv` (without the program's name) against the table.
+def parse(flags: Iterable[Flag[Any]], argv: Sequence[str], removed: Mapping[str, str] | None = None) -> Parsed:
+    """Read `argv` (without the program's name) against the table. `removed`: what to do about flags
+    that are gone.
 
     Never raises for bad input: each problem becomes one line that begins with the flag as the user
     wrote it, in the order of argv. Pure; may be called from any thread.
     """
-    return _Parser(flags).run(list(argv))
+    return _Parser(flags, removed or {}).run(list(argv))
 
 
 def read(flag: Flag[Any], raw: str) -> Any:
@@ -48,8 +49,9 @@ def read(flag: Flag[Any], raw: str) -> Any:
 
 
 class _Parser:
-    def __init__(self, flags: Iterable[Flag[Any]]) -> None:
+    def __init__(self, flags: Iterable[Flag[Any]], removed: Mapping[str, str]) -> None:
         self._flags = {flag.name: flag for flag in flags}
+        self._removed = removed
         self._short = {flag.shorthand: flag for flag in self._flags.values() if flag.shorthand}
         self._values = {name: flag.default for name, flag in self._flags.items()}
         self._given: dict[str, None] = {}  # in the order of argv
@@ -129,10 +131,16 @@ class _Parser:
             shown = f"{written}={hide or display(raw)}"
         else:
             shown = f"{written}={hide or display(raw)}"
+        # Of a template, say. Not a name, which says whose something is; nor a number, as in Go.
+        if not raw and flag.default and flag.kind in (STRING, IP):
+            raw = flag.kind.show(flag.default)
+            self._warnings.append(f"{written}: is empty, so its default counts: {display(raw)}")
         try:
             value = flag.kind.parse(raw)
         except ValueError as error:
             return self._fail(flag, f"{shown}: {error}", used)
+        if flag.kind is INT and is_octal(raw) and value != int(raw):
+            self._warnings.append(f"{shown}: is read as octal, as in Go: {display(flag.kind.show(value))}")
         if flag.kind.repeated and flag.name in self._given:
             before = self._values[flag.name]
             value = {**before, **value} if isinstance(value, dict) else before + value
@@ -160,6 +168,10 @@ class _Parser:
         return used
 
     def _unknown(self, written: str) -> None:
-        near = nearest(written[2:].replace("_", "-"), self._flags, 0.75)
+        name = written[2:].replace("_", "-")
+        if name in self._removed:
+            self._problems.append(f"{display(written)}: this flag was removed from Go's manager; {self._removed[name]}")
+            return
+        near = nearest(name, self._flags, 0.75)
         hint = f"; did you mean --{near}?" if near else ""
         self._problems.append(f"{display(written)}: there is no such flag{hint}")

@@ -57,7 +57,7 @@ class Leadership:
         self._elector = Elector(
             clients.rest(IDENTITY, guarded=False, apart=True),
             settings,
-            Callbacks(on_lost=on_lost, event=self._record),
+            Callbacks(on_lost=on_lost, event=self._record, on_stranger=self._warn),
             metrics=metrics,
             clock=clock,
         )
@@ -133,17 +133,23 @@ class Leadership:
             raise lease_lost(self.lost)
 
     def checks(self) -> list[Check]:
-        """The line of /healthz, named `check`, as Go's: a standby is well."""
+        """The line of /healthz, named `check`, as Go's."""
         problem = self._elector.problem()
         return [Check(self._check, not problem, problem)]
 
     def _record(self, what: str) -> None:
+        self._recorder.event(self._about(), "Normal", "LeaderElection", f"{self.settings.identity} {what}")
+
+    def _warn(self, problem: str) -> None:
+        message = f"{self.settings.identity} stands by: {problem}"
+        self._recorder.event(self._about(), "Warning", "LeaseHeldByAnotherManager", message)
+
+    def _about(self) -> Reference:
         lease = self.settings
-        about = Reference(
+        return Reference(
             kind="Lease",
             name=lease.name,
             namespace=lease.namespace,
             uid=self._elector.uid,
             api_version="coordination.k8s.io/v1",
         )
-        self._recorder.event(about, "Normal", "LeaderElection", f"{lease.identity} {what}")

@@ -256,13 +256,18 @@ class Manager:
         options = self._options.manager.leader_election
         if not options.leader_elect:
             return
-        leadership = self._leadership = self._candidate(options.settings(), "leaderElection")
+        given = self._options.manager
+        serves = {"provider": given.cloud_provider, "cluster": given.cluster_name}
+        leadership = self._leadership = self._candidate(
+            attrs.evolve(options.settings(), serves=serves), "leaderElection"
+        )
         self.health.watch_notes(leadership.checks)
         groups = self._parts.groups
         for part in leadership.start(self._parts.unfinished):
             groups.add("leader election", part)
         if (migration := self._parts.migration) is not None:
-            second = attrs.evolve(leadership.settings, name=migration.lease)  # under the same identity
+            # Under the same identity. The other candidate is another program, on purpose.
+            second = attrs.evolve(leadership.settings, name=migration.lease, serves={})
             self._second = MigrationLease(
                 migration.lease, lambda: self._candidate(second, "leaderMigration"), self._parts.clock
             )

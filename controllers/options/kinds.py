@@ -17,6 +17,7 @@ from cloudprovider.internal.values import parse_bool, parse_duration, show_bool,
 T = TypeVar("T")
 
 _INT32 = range(-(2**31), 2**31)
+_OCTAL = re.compile(r"[+-]?0[0-7]+")
 _NUMBER = re.compile(r"[+-]?[0-9a-zA-Z_.+-]+")
 
 
@@ -55,9 +56,14 @@ def _plain(raw: str) -> str:
     return raw
 
 
+def is_octal(raw: str) -> bool:
+    """Whether Go reads this number as an octal one."""
+    return _OCTAL.fullmatch(raw) is not None
+
+
 def _parse_int(raw: str) -> int:
     try:
-        value = int(_plain(raw), 0)
+        value = int(_plain(raw), 8 if is_octal(raw) else 0)
     except ValueError:
         raise ValueError("must be a whole number") from None
     if value not in _INT32:

@@ -171,6 +171,15 @@ def setup(
     return _handler
 
 
+def set_verbosity(verbosity: int) -> bool:
+    """Log at this verbosity from now on; False in a program with a log of its own. Thread-safe."""
+    if _handler is None:
+        return False
+    _handler.verbosity = verbosity
+    _take(_handler)
+    return True
+
+
 def keep(whose: str) -> None:
     """After code of a vendor's ran: take the log back where that code has taken it, and warn,
     naming `whose` it is.

@@ -103,6 +103,8 @@ class Context:
     clock: Clock
     drain: float
     """Seconds that a controller may take to finish its work when it is asked to stop."""
+    controllers: frozenset[str] = frozenset()
+    """The names of those that --controllers and the leader migration give to this process."""
 
     def build(self, kind: Callable[..., Controller], options: type[Any], **changes: object) -> Controller:
         """A controller with the constructor that all of ours have, and what the flags say of this
@@ -193,13 +195,12 @@ def named_twice(catalog: Sequence[Selectable]) -> list[str]:
 
 def enabled(words: Sequence[str], catalog: Sequence[S]) -> list[S]:
     """The entries that a value of --controllers or --webhooks turns on, in the catalog's order.
-    Unknown words turn on nothing."""
+    Unknown words turn on nothing. Of two words about an entry the first counts, as in Go."""
     chosen = []
     for entry in catalog:
         own = (entry.name, *entry.aliases)
-        if any(f"-{name}" in words for name in own):
-            continue
-        if any(name in words for name in own) or ("*" in words and entry.on_by_default):
+        first = next((word for word in words if word.removeprefix("-") in own), None)
+        if not first.startswith("-") if first else "*" in words and entry.on_by_default:
             chosen.append(entry)
     return chosen
 
@@ -221,20 +222,19 @@ def off_by_flags(values: Mapping[str, Any], catalog: Sequence[ControllerEntry]) 
 
 
 def misspelt(words: Sequence[str], catalog: Sequence[Selectable], noun: str) -> list[str]:
-    """What is wrong with the names in such a value: unknown ones, and contradictions."""
-    known = {name: entry.name for entry in catalog for name in (entry.name, *entry.aliases)}
-    problems: list[str] = []
-    wanted: set[str] = set()
-    unwanted: set[str] = set()
-    for word in words:
-        name = word.removeprefix("-")
-        if word == "*":
-            continue
-        if name in known:
-            (unwanted if word.startswith("-") else wanted).add(known[name])
-        else:
-            problems.append(f"no {noun} is called {display(name)!r}; known: {names(catalog) or 'none'}")
-    return [*problems, *(f"{name} is both asked for and left out" for name in sorted(wanted & unwanted))]
+    """What is wrong with the names in such a value: unknown ones."""
+    known = {name for entry in catalog for name in (entry.name, *entry.aliases)}
+    unknown = [word.removeprefix("-") for word in words if word != "*" and word.removeprefix("-") not in known]
+    return [f"no {noun} is called {display(name)!r}; known: {names(catalog) or 'none'}" for name in unknown]
+
+
+def contradictions(words: Sequence[str], catalog: Sequence[Selectable]) -> list[str]:
+    """The entries that such a value both asks for and leaves out."""
+    return [
+        entry.name
+        for entry in catalog
+        if {f"-{name}" for name in (entry.name, *entry.aliases)} & {*words} and {entry.name, *entry.aliases} & {*words}
+    ]
 
 
 def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[str]:

@@ -120,7 +120,6 @@ class LeaderElectionOptions:
         "leader-elect-resource-lock",
         "generic",
         "Kind of the object that is used as the lock. Only leases are supported, as in Go.",
-        check=one_of("leases"),
         configz="Generic.LeaderElection.resourceLock",
     )
     resource_name: str = option(
@@ -270,9 +269,8 @@ class ManagerOptions:
         FLOAT,
         "kube-api-qps",
         "generic",
-        "Limit of requests to the API server per second. 0: no limit; the server's 429 and Retry-After are obeyed"
-        " (Go's default of 20 makes large clusters slow).",
-        check=no_limit_at_zero,
+        "Limit of requests to the API server per second. 0 or less: no limit; the server's 429 and Retry-After are "
+        "obeyed (Go's default of 20 makes large clusters slow).",
         configz="Generic.ClientConnection.qps",
     )
     kube_api_burst: int = option(

@@ -31,6 +31,8 @@ _MARKS: Final = b'[]{},"'
 _MARK: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 """A text, an unfinished one at the end too, or what stands between values. Possessive: never tries
 twice."""
+_WIDE: Final = re.compile(rb"\\u(?!00[0-7])")
+"""An escape of a letter beyond ASCII. Go escapes <, > and & so, which are not."""
 _OF_A_MARK: Final = 1024  # bytes that it may take, as part of an object of the Kubernetes client and of its copy
 
 
@@ -187,7 +189,9 @@ def marks_in(body: bytes, most: int) -> int:
 def memory_of(body: bytes, marks: int) -> int:
     """Bytes that a review may take when it is parsed and answered, on no account less than it
     does."""
-    return len(body) * (2 if body.isascii() else 8) + marks * _OF_A_MARK
+    # One letter beyond ASCII makes each letter of its text up to four bytes, however it is written.
+    narrow = body.isascii() and _WIDE.search(body) is None
+    return len(body) * (2 if narrow else 8) + marks * _OF_A_MARK
 
 
 def parse(body: bytes) -> AdmissionRequest:

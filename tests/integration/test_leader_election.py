@@ -172,3 +172,22 @@ def test_with_the_rules_of_the_go_manager_it_polls_and_names_what_is_missing(man
         eventually(lambda: managers.is_initialised("second"), LATE, lambda: standby.log)
         assert standby.ask("/healthz?verbose")[0] == 200
         assert standby.log.count("missing permission") == 1
+
+
+@pytest.mark.row("O13")
+def test_a_standby_of_another_cluster_name_says_that_it_waits_in_vain(managers: Elected) -> None:
+    leader = managers.leader(LONG)
+    standby = managers("--cluster-name=blue")
+    eventually(lambda: "serves provider fake, cluster blue" in standby.log, 60, lambda: standby.log)
+    assert "--leader-elect-resource-name" in standby.log
+    eventually(lambda: standby.ask("/readyz")[0] == 200, 60, lambda: standby.ask("/readyz?verbose"))
+    status, text = standby.ask("/healthz")
+    assert status == 500
+    assert "[-]leaderElection failed" in text
+    assert standby.ask("/livez")[0] == 200, "a restart would not help"
+    assert leader.ask("/healthz")[0] == 200
+
+    def reasons() -> set[str]:
+        return {event["reason"] for event in managers.api.events_of("cloud-controller-manager")}
+
+    eventually(lambda: "LeaseHeldByAnotherManager" in reasons(), message=reasons)

@@ -9,7 +9,6 @@ same.
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,6 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
         # waited for.
         ready = "False" if number == 1 else "True"
         node = small_node(f"node-000{number}", cidrs=[f"10.244.{number}.0/24"], ready=ready)
-        node["status"]["nodeInfo"] = {"machineID": "first"}
         api.create(NODES, node)
     api.create(SERVICES, lb_service("web"))
     port = free_port()
@@ -88,15 +86,10 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
     eventually(lambda: ingress(api.get(f"{SERVICES}/web")), 90, lambda: process.log)
     eventually(lambda: {route.target_node for route in cloud.console.routes()} >= {"node-0000"}, 90)
     eventually(lambda: "stale" not in {route.name for route in cloud.console.routes()}, 90, lambda: process.log)
-    # A patch for certain: a Node is initialised by a PUT, and by a patch only while the first PUT
-    # of the process is not answered yet.
     cloud.console.set_shutdown("node-0001")
     eventually(lambda: TAINT_NODE_SHUTDOWN in json.dumps(api.get(f"{NODES}/node-0001")), 90, lambda: process.log)
     cloud.console.remove_instance("node-0001")
     eventually(lambda: api.find(f"{NODES}/node-0001") is None, 90, lambda: process.log)
-    cloud.console.recreate_instance("node-0000")  # which the cloud has called existing for that deletion
-    api.kubelet("node-0000").patch(f"{NODES}/node-0000/status", {"status": {"nodeInfo": {"machineID": "second"}}})
-    eventually(lambda: "node node-0000 was created anew" in process.log, 90, lambda: process.log)
     api.delete(f"{SERVICES}/web")
     eventually(lambda: api.find(f"{SERVICES}/web") is None, 90, lambda: process.log)
     eventually(lambda: any(event.get("count", 1) > 1 for event in api.events_of("node-0002")), 90, lambda: process.log)
@@ -113,15 +106,6 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
     def used() -> set[Right]:
         return rights_used(audit.by(MANAGER_USER), named)
 
-    # A Node is initialised by a PUT, if the cache has its bytes: not of a version that the manager
-    # itself has just written (a route's condition), which a busy machine may make of all of them.
-    for number in range(3, 13):
-        if ("update", "nodes", "") in used():
-            break
-        name = f"late-{number}"
-        cloud.console.add_instance(name)
-        api.create(NODES, small_node(name, cidrs=[f"10.244.{number}.0/24"]))
-        eventually(partial(initialised, name), 90, lambda: process.log)
     eventually(lambda: used() >= wanted, 90, lambda: (wanted - used(), process.log))
     assert sorted(used() - wanted) == []
     assert [one.uri for one in audit.by(MANAGER_USER) if one.code == 403] == []

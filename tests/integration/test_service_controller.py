@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from cloudprovider import Interface
-from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs
+from cloudprovider import Interface, InvalidService
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs, raises
+from cloudprovider.testing.fake.loadbalancers import KEEP
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
 from controllers.service.controller import ServiceController
@@ -115,6 +116,36 @@ def test_a_restart_with_nothing_changed_makes_no_write_at_all(api: Cluster, clou
     assert [api.get(f"{SERVICES}/{name}")["metadata"]["resourceVersion"] for name in names] == before
 
 
+@pytest.mark.row("S26")
+@pytest.mark.parametrize("built_by", ["this manager", "the Go manager"])
+def test_after_a_restart_new_nodes_reach_a_load_balancer_whose_service_has_a_mistake(
+    api: Cluster, cloud: FakeCloud, built_by: str
+) -> None:
+    for name in ("node-0", "node-1"):
+        _add_node(api, name)
+    api.create(SERVICES, lb_service("web"))
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _ingress(api, "web"))
+    note = {NOTE: None} if built_by == "the Go manager" else {}
+    api.patch(f"{SERVICES}/web", {"metadata": {"annotations": {"example.com/timeout": "5 minutes", **note}}})
+    cloud.faults.on("ensure_load_balancer", raises(InvalidService("example.com/timeout: no number")))
+    with _running(api.kubeconfig, cloud) as running:
+        eventually(lambda: "SyncLoadBalancerFailed" in api.reasons("web"))
+        for name in ("node-2", "node-3"):
+            _add_node(api, name)
+        for name in ("node-0", "node-1"):
+            api.delete(f"{NODES}/{name}")
+        eventually(lambda: _targets(cloud) == ["fake://node-2", "fake://node-3"])
+        eventually(lambda: running.metrics.value("service_controller_load_balancers_with_old_targets") == 0)
+        assert "UpdatedLoadBalancer" in api.reasons("web")
+    assert cloud.calls.count("update_load_balancer") >= 1
+
+
+def _targets(cloud: FakeCloud) -> list[str]:
+    [balancer] = cloud.console.load_balancers()
+    return sorted(balancer.backends)
+
+
 @pytest.mark.row("S12")
 @EMBEDDED
 def test_the_default_cluster_name_is_warned_about(api: Cluster, cloud: FakeCloud) -> None:
@@ -139,3 +170,20 @@ def test_a_building_call_that_takes_long_is_told_while_it_is_waited_for(api: Clu
         assert "SyncLoadBalancerFailed" not in api.reasons("web"), "it is not given up"
         cloud.faults.clear()
         eventually(lambda: _ingress(api, "web"), 60)
+
+
+@pytest.mark.row("S31")
+def test_a_load_balancer_that_is_kept_is_told_and_no_orphan(api: Cluster, cloud: FakeCloud) -> None:
+    web = lb_service("web")
+    api.create(SERVICES, {**web, "metadata": {**web["metadata"], "annotations": {KEEP: "true"}}})
+    with _running(api.kubeconfig, cloud, _options(orphan_check_period=0.2)) as running:
+        eventually(lambda: _ingress(api, "web"))
+        api.delete(f"{SERVICES}/web")
+        eventually(lambda: api.find(f"{SERVICES}/web") is None)
+        eventually(lambda: "LoadBalancerKept" in api.reasons("web"))
+        seen = cloud.calls.count("owned_load_balancers")
+        eventually(lambda: cloud.calls.count("owned_load_balancers") > seen + 2)
+        assert running.count("service_controller_orphaned_load_balancers") == 0
+        assert cloud.calls.count("ensure_load_balancer_deleted") == 1
+    [kept] = cloud.console.load_balancers()
+    assert kept.kept

@@ -100,7 +100,7 @@ def test_who_may_read_what(api: Cluster, start: Start, tmp_path: Path) -> None:
         assert secure.ask("/nothing")[0] == 403
         code, text = secure.ask("/nothing", secure.reader)
         assert code == 404
-        assert text.splitlines()[2:] == sorted([*PATHS, "/healthz", "/livez", "/readyz"])
+        assert text.splitlines()[2:] == sorted([*PATHS, "/healthz", "/livez", "/readyz", "/debug/flags/v"])
         assert secure.ask("/metrics", secure.reader, method="POST")[0] == 405
         _certificates(secure, tmp_path)
         _pages(secure)

@@ -193,10 +193,29 @@ GO_GATES: dict[str, tuple[str, str]] = {
 _BESIDES = {
     "allocate-node-cidrs": "; routes need it, which Go makes without it too",
     "cluster-cidr": "; with node ranges that are not /24 (IPv6: /64) it needs --node-cidr-mask-size, which Go has not",
-    "kube-api-qps": ", which is no limit; in Go 0 is 5 a second, and no limit is -1",
+    "kube-api-qps": ", which is no limit, as is -1; in Go 0 is 5 a second",
     "master": "; it must be a URL with its scheme, and in a pod the service account is used with it, unless it is http",
 }
 """What else differs where a flag works."""
+
+_TAKEN = """
+## Taken as in Go, and told
+
+These command lines start the Go manager, and this one, which warns about all but the first:
+
+| command line | what counts |
+| --- | --- |
+| `--kube-api-qps=-1` | no limit, as in client-go |
+| `--bind-address=`, `--webhook-bind-address=`, `--kube-api-content-type=` and other texts that are empty | the default. Not an empty list, which is a value, nor an empty name, which is refused |
+| `--leader-elect=false` with `--leader-elect-resource-lock=endpoints`, or with `--enable-leader-migration` | there is no election |
+| `--leader-migration-config=FILE` without `--enable-leader-migration` | the file is not read |
+| `--controllers=service,-service` | the first word |
+| `--concurrent-service-syncs=010` | 8: a leading zero makes a whole number octal |
+
+Values that Go takes and then fails with, or spins (zero and negative periods and workers, names that no Lease can
+have, files that are not there), are refused at the start. So are flags that Go had and removed, such as `--port`,
+`--address` and `--logtostderr`: the message says what to do instead.
+"""  # noqa: E501 - a row of Markdown is one line
 
 
 def page(catalog: Sequence[ControllerEntry]) -> str:
@@ -215,7 +234,7 @@ def page(catalog: Sequence[ControllerEntry]) -> str:
         rows.append((f"`--{name}`", f"`{default}`" if default else "", f"{here}{old}"))
     flags = rows_of(("flag", "Go's default", "here"), rows)
     gates = rows_of(("gate", "stage", "Go's default", "here", "meaning"), [_gate_row(name) for name in GO_GATES])
-    return "\n".join([_ABOUT, flags, _ABOUT_GATES, gates])
+    return "\n".join([_ABOUT, flags, _TAKEN, _ABOUT_GATES, gates])
 
 
 def _gate_row(name: str) -> tuple[str, ...]:

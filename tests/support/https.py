@@ -65,11 +65,13 @@ def ask(
     method: str = "GET",
     tls: ssl.SSLContext | None = None,
     timeout: float = 20.0,
+    body: bytes | None = None,
 ) -> tuple[int, str]:
     """Status and text of one answer, on a connection of its own. Raises OSError."""
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=timeout, context=tls or context())
     try:
-        connection.request(method, path, headers={"Authorization": f"Bearer {token}"} if token is not None else {})
+        headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        connection.request(method, path, body, headers)
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     finally:

@@ -18,8 +18,8 @@ from cloudprovider.sshkeys import SSHKeys
 
 
 class Feature(enum.Flag):
-    """What a provider can do. Join several with `|`. The capabilities of the contract, and
-    `SOURCE_RANGES`."""
+    """What a provider can do. Join several with `|`. The capabilities of the contract,
+    `SOURCE_RANGES` and `KEPT_LOAD_BALANCERS`."""
 
     NONE = 0
     INSTANCES_V2 = enum.auto()
@@ -34,6 +34,8 @@ class Feature(enum.Flag):
     """The class of the load balancers is an `OwnedLoadBalancers` too."""
     SOURCE_RANGES = enum.auto()
     """`spec.loadBalancerSourceRanges` limits who may connect."""
+    KEPT_LOAD_BALANCERS = enum.auto()
+    """A Service can ask that its load balancer stays when it is deleted (`LoadBalancerKept`)."""
     ROUTES = enum.auto()
     PV_LABELER = enum.auto()
     CLUSTERS = enum.auto()
@@ -57,8 +59,8 @@ subclasses besides."""
 
 
 def offered(provider: Interface) -> Feature:
-    """The features that the provider's accessors offer; `SOURCE_RANGES`, which none shows, is never
-    among them."""
+    """The features that the provider's accessors offer; `SOURCE_RANGES` and `KEPT_LOAD_BALANCERS`,
+    which none shows, are never among them."""
     found = Feature.NONE
     for feature, (accessor, _) in CAPABILITIES.items():
         ask: Callable[[], object] = getattr(provider, accessor)

@@ -217,7 +217,7 @@ class LoadBalancerFailureScenarios(ConformanceBase):
         outcome = trial.in_a_hang(partial(trial.balancers().get_load_balancer, trial.cluster_name, service))
         assert outcome.error is not None, f"get_load_balancer {outcome} while the cloud hangs: it must raise"
 
-    @scenario("L31", _LB, hooks=("kept_annotations",))
+    @scenario("L31", _LB | Feature.KEPT_LOAD_BALANCERS, hooks=("kept_annotations",))
     def test_l31_a_kept_one_stays(self, trial: Trial) -> None:
         """Asked to keep it, deletion raises `LoadBalancerKept`; the load balancer stays, and is
         listed as kept."""
@@ -234,3 +234,23 @@ class LoadBalancerFailureScenarios(ConformanceBase):
         assert found == status, f"kept, get_load_balancer answers {found!r}; it was {status!r}"
         if Feature.OWNED_LOAD_BALANCERS in trial.features:
             trial.eventually(partial(_check_listed_as_kept, trial, service))
+
+    @scenario("L32", _LB)
+    def test_l32_deleted_after_its_annotations_went(self, trial: Trial) -> None:
+        """Deleted without its annotations and as another type it is gone, or its name depends on
+        them."""
+        service = trial.service(annotations={"example.com/note": "built"})
+        trial.ensure(service, trial.machines(1))
+        bare = deepcopy(service)
+        assert bare.metadata is not None
+        assert bare.spec is not None
+        bare.metadata.annotations, bare.spec.type, bare.status = {}, "ClusterIP", None
+        balancers, cluster = trial.balancers(), trial.cluster_name
+        trial.remove(bare)
+        if balancers.get_load_balancer_name(cluster, bare) != balancers.get_load_balancer_name(cluster, service):
+            trial.remove(service)  # as the host does
+        found = balancers.get_load_balancer(cluster, service)
+        assert found is None, (
+            f"deleted without its annotations, get_load_balancer answers {found!r}: if annotations choose which load "
+            "balancer it is, get_load_balancer_name must depend on them"
+        )

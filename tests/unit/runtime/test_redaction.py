@@ -37,6 +37,8 @@ FORMS = [
     "passwd=hunter2x",
     "pwd=hunter2x;",
     "pass=hunter2x",
+    "password=https://hunter2x/services/a",
+    "token: https://host/hunter2x",
     "password: hunter2x",
     "password => hunter2x",
     "password := hunter2x",
@@ -142,6 +144,20 @@ def test_tokens_are_known_by_themselves(token: str) -> None:
     assert redact(f"answered {token}, sorry") == f"answered {REDACTED}, sorry"
 
 
+@pytest.mark.row("O22")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "POST /apis/authentication.k8s.io/v1/tokenreviews: https://10.0.0.1:6443: timed out",
+        "GET /api/v1/namespaces/kube-system/secrets: https://api.example.com: refused",
+        "POST /api/v1/namespaces/a/serviceaccounts/b/token: https://[fd00::1]:6443: timed out",
+        "PATCH /api/v1/namespaces/a/secrets/b: http://127.0.0.1:8080/",
+    ],
+)
+def test_where_a_request_went_stays_readable(text: str) -> None:
+    assert redact(text) == text
+
+
 @pytest.mark.row("X5")
 @pytest.mark.parametrize("text", READABLE)
 def test_names_and_prose_stay_readable(text: str) -> None:
@@ -153,6 +169,7 @@ def test_names_and_prose_stay_readable(text: str) -> None:
     "unit",
     ["a", "token", "token=", "token=\"", "token=\\\"", "bearer ", "basic aaaaaaa", "authorization: bearer ", "cookie:a",
      "-----BEGIN PRIVATE KEY-----", "://", "://a:", "a:b", "a@", "eyJaaaaaaaaaaaa", "-eyJ", "--token ", "token>a",
+     "token: https://a.", "token: https://[",
      "password ", "secretname", "ghp_", ":", "\\", "user:a", "pass\"\""],
 )  # fmt: skip
 def test_hostile_texts_cost_linear_time(unit: str) -> None:

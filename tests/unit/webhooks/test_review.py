@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers.webhooks import allow, change, deny
-from controllers.webhooks.review import BadReview, encode, parse
+from controllers.webhooks.review import BadReview, encode, marks_in, memory_of, parse
 from tests.support.anyjson import SCALARS, json_values
 from tests.unit.webhooks.support import VOLUME, response, review
 
@@ -125,3 +126,19 @@ def test_whatever_the_fields_hold_it_is_a_request_or_refused(changes: dict[str, 
         return
     assert isinstance(found.object, dict)
     assert isinstance(str(found), str)
+
+
+@pytest.mark.row("X16")
+@pytest.mark.parametrize("letter", ["", "\\ud83d\\ude00", "\\u20ac", "\\u00e9", "\\u003c", "\\n", "é", "😀"])
+@pytest.mark.parametrize("times", [1, 20_000])
+def test_no_review_takes_more_memory_than_it_is_counted_for(letter: str, times: int) -> None:
+    """One letter beyond ASCII makes each letter of its text up to four bytes."""
+    text = "a" * 300_000 + letter * times
+    body = json.dumps(review()).replace('"pv-1"', f'"{text}"').encode()
+    counted = memory_of(body, marks_in(body, 100_000))
+    tracemalloc.start()
+    try:
+        parse(body)
+        assert tracemalloc.get_traced_memory()[1] <= counted
+    finally:
+        tracemalloc.stop()

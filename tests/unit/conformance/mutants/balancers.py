@@ -344,6 +344,15 @@ class ReturnsWhereItKeeps(FakeOwningLoadBalancers):
             super().ensure_load_balancer_deleted(cluster_name, service)
 
 
+@breaks("L32")
+class DeletesOnlyWhatIsWanted(FakeOwningLoadBalancers):
+    """Deletion does nothing for a Service that is not of type LoadBalancer any more."""
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        if service.spec is not None and service.spec.type == "LoadBalancer":
+            super().ensure_load_balancer_deleted(cluster_name, service)
+
+
 # ---- OwnedLoadBalancers
 
 Owned = Sequence[OwnedLoadBalancer]

@@ -142,7 +142,10 @@ class Stream:
 class Candidate:
     """An elector whose steps the test takes, so that nothing happens by itself."""
 
-    def __init__(self, server: LeaseServer, clock: FakeClock, identity: str) -> None:
+    def __init__(
+        self, server: LeaseServer, clock: FakeClock, identity: str, serves: dict[str, str] | None = None
+    ) -> None:
+        self.strangers: list[str] = []
         self.told: list[str] = []
         self.lost: list[str] = []
         self.lost_hook: Callable[[], object] = lambda: None
@@ -150,8 +153,13 @@ class Candidate:
         self.metrics = Metrics()
         self.elector = Elector(
             cast(RestClient, server),
-            LeaseSettings(name="ccm", identity=identity),
-            Callbacks(on_leading=self._leads, on_lost=self._loses, event=self.told.append),
+            LeaseSettings(name="ccm", identity=identity, serves=serves or {}),
+            Callbacks(
+                on_leading=self._leads,
+                on_lost=self._loses,
+                event=self.told.append,
+                on_stranger=self.strangers.append,
+            ),
             metrics=self.metrics,
             clock=clock,
             chance=lambda: 0.5,

@@ -458,3 +458,31 @@ def test_two_candidates_are_never_both_open(server: LeaseServer, clock: FakeCloc
         assert not (one.elector.fence.held() and two.elector.fence.held())
     assert one.lost
     assert two.leads()
+
+
+@pytest.mark.row("O13")
+def test_a_standby_of_another_provider_says_so_once_and_until_that_leader_ends(
+    server: LeaseServer, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.may_watch = False
+    leader = Candidate(server, clock, "it", {"provider": "fake"})
+    standby, sibling = (Candidate(server, clock, name, {"provider": name}) for name in ("acme", "fake"))
+    leader.step()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            standby.step()
+            sibling.step()
+            clock.advance(2)
+            leader.step()
+    [text] = standby.strangers
+    assert "held by it, which serves provider fake; this process serves provider acme" in text
+    assert standby.elector.problem() == text
+    assert caplog.text.count("which serves provider fake") == 1
+    assert (sibling.strangers, sibling.elector.problem(), leader.elector.problem()) == ([], "", "")
+    leader.elector.stop()
+    leader.step()
+    standby.step()
+    assert standby.leads()
+    assert standby.elector.problem() == ""
+    sibling.step()
+    assert "held by acme, which serves provider acme" in sibling.elector.problem()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
+import attrs
 import pytest
 
-from controllers.runtime.election.record import Observation, Record, acquired, read, released, renewed
+from controllers.runtime.election.record import SERVES, Observation, Record, acquired, read, released, renewed, stranger
 from controllers.runtime.election.settings import LeaseSettings, wrong_durations
 
 NOW = 1_700_000_000.25
 STAMP = "2023-11-14T22:13:20.250000Z"
 SETTINGS = LeaseSettings(name="ccm", identity="me")
+ACME = LeaseSettings(name="ccm", identity="me", serves={"provider": "acme", "cluster": "blue"})
 
 
 def lease(holder: str | None, **spec: Any) -> dict[str, Any]:
@@ -162,3 +165,61 @@ def test_requests_are_short_and_the_fence_closes_before_the_lease_ends() -> None
         one = LeaseSettings(name="x", lease_duration=lease_duration, renew_deadline=renew, retry_period=retry)
         assert one.request_timeout <= one.renew_deadline / 2
         assert one.patience <= one.held_for < one.whole_seconds <= lease_duration
+
+
+def _told(new: dict[str, Any]) -> Any:
+    return json.loads(new["metadata"]["annotations"][SERVES])
+
+
+@pytest.mark.row("O13")
+def test_a_leader_says_on_its_lease_what_it_serves_and_keeps_other_annotations() -> None:
+    wanted = {"holder": "me", "provider": "acme", "cluster": "blue"}
+    old = lease("")
+    old["metadata"]["annotations"] = {"a": "b"}
+    taken = acquired(old, ACME, NOW)
+    assert _told(taken) == _told(acquired(None, ACME, NOW)) == wanted
+    assert taken["metadata"]["annotations"]["a"] == "b"
+    assert old["metadata"]["annotations"] == {"a": "b"}, "the cached one is not touched"
+    del taken["metadata"]["annotations"]
+    assert _told(renewed(taken, ACME, read(taken), NOW)) == wanted
+    assert "annotations" not in released(taken, ACME, NOW)["metadata"]
+
+
+@pytest.mark.row("O13")
+@pytest.mark.parametrize(
+    ("told", "different"),
+    [
+        ({"holder": "it", "provider": "acme", "cluster": "blue"}, ""),
+        ({"holder": "it", "provider": "acme", "cluster": "blue", "more": 1}, ""),
+        ({"holder": "it", "provider": "other", "cluster": "blue"}, "serves provider other, cluster blue"),
+        ({"holder": "it", "provider": "acme", "cluster": "red"}, "serves provider acme, cluster red"),
+        ({"holder": "former", "provider": "other", "cluster": "blue"}, ""),  # a Go manager keeps it
+        ({"holder": "it", "provider": 7, "cluster": "blue"}, ""),
+        ({"holder": "it"}, ""),
+        ([], ""),
+        ("no JSON", ""),
+        (None, ""),
+    ],
+)
+def test_who_stands_by_sees_that_its_leader_serves_something_else(told: Any, different: str) -> None:
+    seen = lease("it")
+    if told is not None:
+        seen["metadata"]["annotations"] = {SERVES: told if isinstance(told, str) else json.dumps(told)}
+    found = stranger(seen, ACME)
+    assert bool(found) is bool(different)
+    assert different in found
+    assert stranger(seen, SETTINGS) == "", "a program that says nothing of itself compares nothing"
+    if found:
+        assert "held by it, which" in found
+        assert "this process serves provider acme, cluster blue" in found
+        assert "--leader-elect-resource-name" in found
+
+
+@pytest.mark.row("O13")
+def test_nobody_is_a_stranger_to_itself_or_where_nobody_leads() -> None:
+    mine = acquired(None, ACME, NOW)
+    assert stranger(mine, ACME) == stranger(None, ACME) == ""
+    assert stranger(mine, LeaseSettings(name="ccm", identity="you", serves={"provider": "other"})) != ""
+    other = LeaseSettings(name="ccm", identity="me", serves={"provider": "other"})
+    assert stranger(mine, other) == "", "of ours from before a restart under a fixed identity"
+    assert stranger(released(mine, ACME, NOW), attrs.evolve(other, identity="you")) == ""

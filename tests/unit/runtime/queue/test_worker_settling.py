@@ -12,7 +12,7 @@ from controllers.runtime.api import TooManyRequests
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError, WorkQueue
-from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
+from controllers.runtime.queue.outcomes import LEAST_WAIT, FailureHandling, Requeuer
 from controllers.runtime.queue.results import Aborted
 from tests.support.clock import FakeClock
 
@@ -148,6 +148,20 @@ def test_a_named_time_is_a_second_at_least_and_varies(bench: Bench) -> None:
     bench.chance = 1.0
     bench.run(RetryError("being built", retry_after=70.0))
     assert bench.next_run() == 77.0
+
+
+@pytest.mark.row("K32")
+def test_a_retry_error_of_no_time_means_soon_and_never_backs_off(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(6):
+        bench.run(RetryError("being built", 0))
+        assert bench.next_run() == LEAST_WAIT
+    assert "failed" not in caplog.text
+    assert bench.errors() == 0
+    for seconds in (1.0, 2.0):
+        bench.run(Throttled("slowly", 0.0))
+        assert bench.next_run() == seconds, "no time is named"
 
 
 @pytest.mark.parametrize(
