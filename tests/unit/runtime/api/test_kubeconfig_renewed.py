@@ -16,6 +16,7 @@ from kubernetes.client import CoreV1Api
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, Unauthorized, Unreachable
 from controllers.runtime.api.credentials import LOOK_SECONDS
 from tests.support.clock import FakeClock
@@ -148,8 +149,7 @@ class TestAnotherCredential:
             bench.renew(exec={**EXEC, "command": str(plugin), "args": [name]})
             bench.taken = f"Bearer {name}"
             assert "401" in bench.ask()
-            while bench.ask():  # the plugin runs beside the requests
-                pass
+            eventually(lambda: bench.ask() == "")  # the plugin runs beside the requests
 
     def test_a_ca(self, bench: Bench, tmp_path: Path) -> None:
         """At once where the server's certificate was refused."""
