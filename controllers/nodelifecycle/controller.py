@@ -73,23 +73,23 @@ class NodeLifecycleController(ControllerBase):
         # An unknown is asked about again at the sweep's pace, then slower: the cloud is in trouble.
         backoff = Backoff(base=min(period, _LONGEST_PAUSE), cap=_LONGEST_PAUSE)
         queue = self._queue("NodeLifecycle", backoff=backoff, floor=min(_FLOOR, period / 2))
-        successors = self._queue("NodeSuccessor", backoff=backoff)
         self._reports = reports = Reports(shared, cloud, own)
         self._triggers = NodeLifecycleTriggers(queue, shared, cloud.provider_id_prefixes)
         self._writer = NodeWriter(self._rest, shared, own, self._triggers.attention)
         self._triggers.on_gone = self._writer.gone
         self._reconciler = reconciler = NodeLifecycleReconciler(
-            shared, cloud, self._writer, self._triggers, reports, limit, successors
+            shared, cloud, self._writer, self._triggers, reports, limit
         )
         self._watch(informer, self._triggers)
         self._every(period, "sweep", self._sweep)
-        batching = cloud.batching(_BATCH_FETCHERS)
-        failures: FailureHandling[str] = FailureHandling(expected=(CloudCallError,), noun="node", controller=self.NAME)
-        for keys, fetch, reconcile, threads in (
-            (queue, reconciler.fetch, reconciler.reconcile, options.concurrent_node_lifecycle_syncs),
-            (successors, reports.fetch_successors, reports.report_successor, 1),
-        ):
-            self._add_batch_worker(keys, fetch, reconcile, batching=batching, threads=threads, failures=failures)
+        self._add_batch_worker(
+            queue,
+            reconciler.fetch,
+            reconciler.reconcile,
+            batching=cloud.batching(_BATCH_FETCHERS),
+            threads=options.concurrent_node_lifecycle_syncs,
+            failures=FailureHandling(expected=(CloudCallError,), noun="node", controller=self.NAME),
+        )
 
     def health(self) -> list[tuple[str, bool, str]]:
         """One (name, healthy, detail) for each worker and for deletions held back. Thread-safe.

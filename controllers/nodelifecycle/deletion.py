@@ -136,8 +136,6 @@ class Candidate:
     """Why it is not deleted yet, for people."""
     told: bool = False
     """An Event said so."""
-    successor: str = ""
-    """The provider ID of another instance that has the node's name now, and was told."""
     released: bool = False
     """Held back once, and let go by an operator."""
     out_of_service: bool = False

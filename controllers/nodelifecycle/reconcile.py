@@ -29,7 +29,7 @@ from controllers.nodelifecycle.deletion import (
 from controllers.nodelifecycle.reports import some
 from controllers.runtime.api import ServerError, Unreachable
 from controllers.runtime.cache import key_of, uid_of
-from controllers.runtime.queue import Result, WorkQueue, retry_after_of
+from controllers.runtime.queue import Result, retry_after_of
 from controllers.runtime.write import Patch
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ class NodeLifecycleReconciler:
         triggers: NodeLifecycleTriggers,
         reports: Reports,
         limit: Limit,
-        successors: WorkQueue[str],
     ) -> None:
         self._shared = shared
         self._options = shared.options
@@ -70,7 +69,6 @@ class NodeLifecycleReconciler:
         self._reports = reports
         self._limit = limit
         self._limit_lock = threading.Lock()
-        self._successors = successors
 
     # ---- the question
 
@@ -98,6 +96,7 @@ class NodeLifecycleReconciler:
                     ready.setdefault(identity[0], node)
         said: dict[str, InstanceState | Exception] = {}
         late: dict[str, StateAnswer] = {}
+        lost: list[V1Node] = []
 
         def answered(name: str, answer: Answer[InstanceState]) -> None:
             node = ready.get(name) or nodes[name]
@@ -108,6 +107,8 @@ class NodeLifecycleReconciler:
                 said[name] = answer.unbound
                 return
             mine = StateAnswer(node, asked_at, self._shared.now(), answer.unbound)
+            if answer.unbound is InstanceState.GONE and self._is_news(node):
+                lost.append(node)
             if name in judged and (drawn or ready):
                 late[name] = mine
             else:
@@ -123,6 +124,14 @@ class NodeLifecycleReconciler:
                 self._samples.close(zone, _sample(asked, said, asked_at) if closed else None)
         for name, mine in late.items():
             deliver(name, mine)
+        if lost:
+            self._reports.ask_for_successors(lost)
+
+    def _is_news(self, node: V1Node) -> bool:
+        """Whether "gone" about this node's instance is new: another one may have its name."""
+        one = self._candidates.get(key_of(node))
+        first = one is None or one.state is not InstanceState.GONE or not one.is_of(node)
+        return bool(provider_id_of(node)) and (first or self._shared.moved(node))
 
     def _is_due(self, node: V1Node, one: Candidate, now: float) -> bool:
         """Whether the next answer may be the one after which the node is deleted."""
@@ -214,13 +223,10 @@ class NodeLifecycleReconciler:
         return None if confirmed or not self._options.out_of_service_taint else self._ask_again(key, one)
 
     def _gone(self, key: str, node: V1Node, one: Candidate, answer: StateAnswer) -> Result | None:
-        moved = self._shared.moved(node)
-        if one.provider_id and ((moved and not one.successor) or one.since == answer.answered_at):
-            self._successors.add(key)
         if one.answers < CONFIRMATIONS:
             self._reports.first_gone(one.zone, key)
             return self._ask_again(key, one)
-        if moved:
+        if self._shared.moved(node):
             # Its kubelet would not register again: it has gone on with this Node.
             why = (
                 "its kubelet runs on another machine than the one that is gone. Delete the Node, and restart the "

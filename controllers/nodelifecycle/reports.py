@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
@@ -18,6 +18,7 @@ from cloudprovider.helpers import provider_id_of
 from controllers.cloudcalls import CallsClosed
 from controllers.nodelifecycle.changes import without_provider_id
 from controllers.nodelifecycle.deletion import ALARM_AFTER, CONFIRMATIONS, TRICKLE, Candidate, Sample
+from controllers.runtime.cache import key_of, uid_of
 from controllers.runtime.metrics import Metrics, exponential_buckets
 
 if TYPE_CHECKING:
@@ -36,9 +37,6 @@ _METADATA: Final = "instance_metadata"
 _NAMED: Final = 3  # Ready nodes of a zone that get an Event when the cloud calls more of them gone
 _LOGGED_EVERY: Final = 60.0
 
-Successor = tuple["V1Node", InstanceMetadata | Exception] | None
-"""A node whose instance is gone, and what the cloud says of its name; None when not asked."""
-
 
 class Reports:
     """Thread-safe."""
@@ -51,6 +49,7 @@ class Reports:
         self._alarmed: set[str] = set()  # zones where the cloud is not believed
         self._gone: dict[str, dict[str, None]] = {}  # by zone: said to be gone for the first time, not logged yet
         self._logged: dict[str, float] = {}  # by zone: when a line last said so
+        self._told: dict[str, tuple[str, str]] = {}  # by node: its UID, and the other instance
 
     # ---- deletions
 
@@ -106,6 +105,9 @@ class Reports:
         """Before a sweep: report what has waited for long, and what is over."""
         now = self._shared.now()
         self._log_gone(now)
+        for name in list(self._told):  # fetchers add to it meanwhile
+            if self._shared.lister.get(name) is None:
+                del self._told[name]
         held = [one for _, one in self._shared.candidates.gone() if one.held and one.sample is not None]
         samples = {id(one.sample): one.sample for one in held if one.sample is not None}.values()
         self.metrics.contradicting = len({name for one in samples for name in self._shared.still(one)})
@@ -174,48 +176,31 @@ class Reports:
 
     # ---- successors
 
-    def fetch_successors(self, keys: Sequence[str], deliver: Callable[[str, Successor], None]) -> None:
-        """Ask the cloud, by name, about nodes whose instance is gone: is there a successor?"""
-        nodes: dict[str, V1Node] = {}
-        for key in keys:
-            one = self._shared.candidates.get(key)
-            node = self._shared.node(key, one)
-            if node is not None and one is not None and one.state is InstanceState.GONE:
-                nodes[key] = node
-            else:
-                deliver(key, None)
+    def ask_for_successors(self, nodes: Sequence[V1Node]) -> None:
+        """Ask the cloud, by name, about nodes whose instance is gone, and report where another
+        instance has the name now. Blocks until it has answered."""
+        by_name = {key_of(node): node for node in nodes}
 
         def answered(name: str, answer: Answer[InstanceMetadata]) -> None:
             self.metrics.metadata(answer.unbound)
-            deliver(name, (nodes[name], answer.unbound))
+            if isinstance(answer.unbound, InstanceMetadata) and answer.unbound.provider_id:
+                self._recreated(name, by_name[name], answer.unbound.provider_id)
 
-        if nodes:
-            nameless = [without_provider_id(node) for node in nodes.values()]
-            self._cloud.fetch_metadata(nameless, answered, fresh=True)
+        self._cloud.fetch_metadata([without_provider_id(node) for node in nodes], answered, fresh=True)
 
-    def report_successor(self, key: str, answer: Successor | Exception) -> None:
-        """Report that another instance has the node's name now, once for each."""
-        if answer is None or isinstance(answer, Exception):
+    def _recreated(self, name: str, node: V1Node, found: str) -> None:
+        known, told = provider_id_of(node), (uid_of(node), found)
+        if self._told.get(name) == told or self._cloud.same_provider_id(known, found):
             return
-        node, found = answer
-        known, one = provider_id_of(node), self._shared.candidates.get(key)
-        if isinstance(found, Exception):
-            log.debug("node %s: no instance is known by its name: %s", key, found)
-            return
-        if not found.provider_id or self._cloud.same_provider_id(known, found.provider_id):
-            return
-        if one is None or not one.is_of(node) or one.successor == found.provider_id:
-            return
-        self._shared.candidates.replace(key, one, evolve(one, successor=found.provider_id))
-        log.warning("node %s: instance %s is gone and instance %s now has its name", key, known, found.provider_id)
+        self._told[name] = told
+        log.warning("node %s: instance %s is gone and instance %s now has its name", name, known, found)
         self._shared.recorder.event(
             node,
             "Warning",
             "InstanceRecreated",
-            f"The cloud now has instance {found.provider_id} under the name of this node, whose spec.providerID is "
-            f"{known} and cannot change. If the new instance's kubelet runs already, delete the Node and restart that "
-            "kubelet, which registers only when it starts. Otherwise the Node is deleted once its instance is "
-            "confirmed gone",
+            f"The cloud now has instance {found} under the name of this node, whose spec.providerID is {known} and "
+            "cannot change. If the new instance's kubelet runs already, delete the Node and restart that kubelet, "
+            "which registers only when it starts. Otherwise the Node is deleted once its instance is confirmed gone",
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider import InstanceMetadata, InstanceState
+from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState
 from cloudprovider.helpers import same_provider_id
 from controllers.cloudcalls import Answer
 from controllers.nodelifecycle.controller import NodeLifecycleController
@@ -107,7 +107,7 @@ class Cloud(NodeCloud):
     def fetch_metadata(self, nodes: Sequence[V1Node], deliver: Callable[[str, Any], None], **_: Any) -> None:
         for one in nodes:
             self.named.append(one)
-            deliver(key_of(one), Answer.about(one, self.by_name[key_of(one)]))
+            deliver(key_of(one), Answer.about(one, self.by_name.get(key_of(one), InstanceNotFound("no"))))
 
 
 class Bench:
@@ -151,7 +151,7 @@ class Bench:
         )
         self.candidates, self.samples, self.limit = it._shared.candidates, it._shared.samples, it._reconciler._limit
         self.samples._rng = random.Random(1)
-        self.queue, self.successors = self.triggers._queue, self.reconciler._successors
+        self.queue = self.triggers._queue
         self.queue._floor = 0.0  # `run` and `sweep` decide when a key is worked on
 
     def rest(self, name: str) -> Server:
@@ -187,10 +187,6 @@ class Bench:
             if name in self.lister.objects:
                 self.drop(name)
         return results
-
-    def take_successors(self) -> list[str]:
-        """The nodes whose name the cloud is to be asked about, taken off their queue."""
-        return take_all(self.successors)
 
     def sweep(self) -> set[str]:
         """One tick; returns the keys of the queue, and takes them off."""

@@ -281,7 +281,7 @@ def test_a_provider_without_ids_finds_its_nodes_by_name() -> None:
     bench.tick()
     bench.settle(["n0"])
     assert bench.server.deleted == ["n0"]
-    assert not len(bench.successors), "there is no ID that another instance could differ in"
+    assert not bench.cloud.named, "there is no ID that another instance could differ in"
 
 
 # ---- N4: unknown
@@ -349,7 +349,6 @@ def test_an_instance_that_was_recreated_is_told() -> None:
     bench, names = _gone()
     bench.cloud.by_name["n0"] = InstanceMetadata("fake://i-2")
     bench.run(*names)
-    _ask_successor(bench, "n0")
     ((_, kind, reason, message),) = bench.recorder.events
     assert (kind, reason) == ("Warning", "InstanceRecreated")
     assert "fake://i-2" in message
@@ -360,7 +359,7 @@ def test_an_instance_that_was_recreated_is_told() -> None:
     assert asked.spec.provider_id is None
     bench.settle(names)
     assert bench.server.deleted == ["n0"]
-    assert not len(bench.successors), "asked once"
+    assert len(bench.cloud.named) == 1, "asked once"
 
 
 @pytest.mark.row("N16")
@@ -369,16 +368,7 @@ def test_no_other_instance_is_no_event(found: InstanceMetadata | Exception) -> N
     bench, names = _gone()
     bench.cloud.by_name["n0"] = found
     bench.run(*names)
-    _ask_successor(bench, "n0")
     assert not bench.recorder.events
-
-
-def _ask_successor(bench: Bench, name: str) -> None:
-    assert bench.successors.get(timeout=0) == name
-    answers: dict[str, Any] = {}
-    bench.reports.fetch_successors([name], answers.__setitem__)
-    bench.reports.report_successor(name, answers[name])
-    bench.successors.done(name)
 
 
 # ---- taints
@@ -519,7 +509,6 @@ def test_the_metrics_of_the_go_controller_count_answers_by_operation_and_result(
         bench.cloud.says[name] = state
     bench.cloud.by_name["n0"] = InstanceNotFound("no")
     bench.run(*says)
-    _ask_successor(bench, "n0")
     calls = "cloud_node_lifecycle_controller_cloud_provider_calls_total"
     counted = {
         (operation, result): bench.metrics.value(calls, operation=operation, result=result) or 0

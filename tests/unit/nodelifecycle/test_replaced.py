@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState
+from cloudprovider import InstanceMetadata, InstanceState
 from controllers.nodelifecycle.registration import ENTRY
 from controllers.nodelifecycle.triggers import SETTLED
 from tests.unit.nodelifecycle.support import PERIOD, Bench
@@ -36,8 +36,6 @@ def _bench(*, ready: str = "True", machine: str = "second") -> Bench:
 def _pass(bench: Bench, seconds: float) -> None:
     for _ in range(int(seconds / PERIOD)):
         bench.tick()
-        for name in bench.take_successors():
-            bench.reports.fetch_successors([name], bench.reports.report_successor)
 
 
 @pytest.mark.row("N16", "N41")
@@ -60,7 +58,6 @@ def test_such_a_node_says_nothing_against_the_cloud() -> None:
     bench = _bench()
     bench.put("n1", provider_id="fake://n1")
     bench.cloud.says["n1"] = GONE
-    bench.cloud.by_name["n1"] = InstanceNotFound("no")
     _pass(bench, 5 * PERIOD)
     assert bench.server.deleted == ["n1"]
 
