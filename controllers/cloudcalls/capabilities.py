@@ -28,12 +28,11 @@ from cloudprovider import (
 )
 from cloudprovider.checks import answers
 from cloudprovider.helpers import load_balancer_status_equal
-from controllers.cloudcalls.answer import judged
-from controllers.cloudcalls.call import CloudCall
+from controllers.cloudcalls.answers import judged
+from controllers.cloudcalls.call import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CloudCall
 from controllers.cloudcalls.errors import CallFailed
-from controllers.cloudcalls.gateway import Gateway
-from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
-from controllers.cloudcalls.outage import STRANGER
+from controllers.cloudcalls.metrics import STRANGER
+from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
 from controllers.runtime.cleaning import conceal, text_of
 from controllers.runtime.queue import seconds_text
@@ -49,8 +48,8 @@ R = TypeVar("R")
 
 
 class _Calls:
-    def __init__(self, gateway: Gateway, capability: Any) -> None:
-        self._gateway = gateway
+    def __init__(self, pool: CallPool, capability: Any) -> None:
+        self._pool = pool
         self._capability = capability
         self.slow: Callable[[str, str], None] | None = None
         """See `CloudCall.slow`; for all calls of this capability."""
@@ -67,9 +66,10 @@ class _Calls:
         counted: bool = True,
     ) -> R:
         fn = fn or getattr(self._capability, method)
-        call: CloudCall[R] = CloudCall(method, fn, args, key, judged(check, method), mutating, priority)
-        call.slow, call.counted = self.slow, counted
-        return self._gateway.call(call)
+        judge = judged(check, method)
+        return self._pool.call(
+            CloudCall(method, fn, args, key, judge, mutating, priority, counted=counted, slow=self.slow)
+        )
 
 
 class ProviderCalls(_Calls):
@@ -163,7 +163,7 @@ class LoadBalancerCalls(_Calls):
     ) -> V1LoadBalancerStatus:
         """Create or repair it. Use PRIORITY_NEW where there is none: it is logged as built then."""
         key, check = _service_key(service), answers.load_balancer_status
-        began = self._gateway.clock.monotonic()
+        began = self._pool.clock.monotonic()
         names: list[str] = []
         fn = self._and_name(self._capability.ensure_load_balancer, names)
         status = self._call(
@@ -180,14 +180,14 @@ class LoadBalancerCalls(_Calls):
     def update(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
         """Set its targets."""
         key, check = _service_key(service), answers.nothing
-        began = self._gateway.clock.monotonic()
+        began = self._pool.clock.monotonic()
         self._call("update_load_balancer", check, key, cluster_name, service, nodes, mutating=True)
         self._tell("changed", service, began, f"{len(nodes)} nodes")
 
     def ensure_deleted(self, cluster_name: str, service: V1Service) -> None:
         """Delete it. Returning means that the cloud confirmed; LoadBalancerKept, that it stays."""
         key, check = _service_key(service), answers.nothing
-        began = self._gateway.clock.monotonic()
+        began = self._pool.clock.monotonic()
         method = "ensure_load_balancer_deleted"
         names: list[str] = []
         try:
@@ -215,7 +215,7 @@ class LoadBalancerCalls(_Calls):
 
     def _tell(self, done: str, service: V1Service, began: float, what: str, names: Sequence[str] = ()) -> None:
         """One line for each load balancer that was built, changed or deleted."""
-        seconds = self._gateway.clock.monotonic() - began
+        seconds = self._pool.clock.monotonic() - began
         log.info(
             "%s the load balancer %sof Service %s in %s%s",
             done,
@@ -223,7 +223,7 @@ class LoadBalancerCalls(_Calls):
             key_of(service),
             seconds_text(seconds),
             f": {what}" if what else "",
-            extra={"service": key_of(service), "provider": self._gateway.provider, "duration": round(seconds, 3)},
+            extra={"service": key_of(service), "provider": self._pool.provider, "duration": round(seconds, 3)},
         )
 
 

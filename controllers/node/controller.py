@@ -86,7 +86,6 @@ class CloudNodeController(ControllerBase):
             expected=(CloudCallError, NodeIPError, InstanceReplaced, NoIPAddress),
             noun="node",
             controller=self.NAME,
-            outage=cloud.outage,
         )
         syncs = options.concurrent_node_syncs
         updates = options.concurrent_node_status_updates or syncs

@@ -88,9 +88,7 @@ class NodeLifecycleController(ControllerBase):
             reconciler.reconcile,
             batching=cloud.batching(_BATCH_FETCHERS),
             threads=options.concurrent_node_lifecycle_syncs,
-            failures=FailureHandling(
-                expected=(CloudCallError,), noun="node", controller=self.NAME, outage=cloud.outage
-            ),
+            failures=FailureHandling(expected=(CloudCallError,), noun="node", controller=self.NAME),
         )
 
     def health(self) -> list[tuple[str, bool, str]]:

@@ -115,7 +115,7 @@ class ServiceController(ControllerBase):
             clock,
         )
         failures: FailureHandling[str] = FailureHandling(
-            expected=(CloudCallError, CacheBehind), noun="service", controller=self.NAME, outage=cloud.outage
+            expected=(CloudCallError, CacheBehind), noun="service", controller=self.NAME
         )
         self._add_worker(queue, reconciler.reconcile, threads=syncs, failures=failures)
         self._add_worker(node_queue, sync.sync, threads=1)

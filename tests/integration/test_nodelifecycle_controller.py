@@ -235,7 +235,7 @@ def test_a_hung_call_costs_its_node_alone(api: Cluster, capabilities: list[str])
         hung = cloud.faults.on("instance*", hangs(), key="node-0000")
         for number in range(1, 6):
             cloud.console.remove_instance(_name(number))
-        calls = CloudCallOptions(timeout=1.0, patience=0.2, concurrency=8)
+        calls = CloudCallOptions(timeout=1.0, concurrency=8)
         options = evolve(FAST, unknown_event_after=0.5)
         with lifecycle(api.kubeconfig, cloud, options, calls) as running:
             eventually(lambda: len(_names(api)) == 15, timeout=60)

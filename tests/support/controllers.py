@@ -358,9 +358,6 @@ class NodeCloud:
         if name not in self.silent:
             deliver(name, Answer.about(node, said))
 
-    def forget_node(self, name: str) -> None:
-        """The node is gone."""
-
     def fetch_metadata(self, nodes: Sequence[V1Node], deliver: Callable[[str, Any], None], **_: Any) -> None:
         for node in nodes:
             self.answer(node, deliver)

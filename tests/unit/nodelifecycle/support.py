@@ -85,7 +85,8 @@ class Cloud(NodeCloud):
     """Answers what `says` holds; an absent node is answered RUNNING. `by_name`: the metadata."""
 
     has_instances = True
-    outage = None
+    chooses_pod_cidrs = True
+    """It can; whether it does, a flag says."""
 
     def __init__(self, prefixes: Sequence[str] = ("fake://",), max_batch: int = 100) -> None:
         super().__init__(InstanceState.RUNNING, prefixes)

@@ -19,8 +19,6 @@ NONSENSE: dict[type[Any], dict[str, float | str]] = {
         "qps": -1,
         "burst": -1,
         "max_abandoned": -1,
-        "patience": 0,
-        "lone_patience": 0,
         "cache_ttl": -0.1,
     },
     CloudNodeOptions: {

@@ -170,6 +170,31 @@ class TestAnotherCredential:
         assert bench.ask() == ""
 
 
+class TestFilesThatItNames:
+    def test_they_are_followed_and_nothing_is_said_before(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        cert, key = bench.authority.issue("jane")
+        bench.renew(**{"client-certificate": str(cert), "client-key": str(key)})
+        bench.taken = "jane"
+        bench.clock.advance(LOOK_SECONDS)
+        assert bench.ask() == ""
+        for file, new in zip((cert, key), bench.authority.issue("john"), strict=True):
+            new.rename(file)
+        for _ in range(3):
+            bench.clock.advance(LOOK_SECONDS)
+            assert bench.ask() == ""
+        assert len([line for line in caplog.messages if "has changed: from now on it is" in line]) == 2
+
+    def test_the_start_is_no_change(self, config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        cert, key = Authority(tmp_path).issue("jane")
+        config["users"][0]["user"] = {"client-certificate": str(cert), "client-key": str(key)}
+        source = config.load().source
+        source.look()
+        assert source.version == 1
+        assert "has changed" not in caplog.text
+
+
 class TestWhatCannotBeTakenOver:
     @pytest.mark.parametrize(
         ("where", "change", "what"),
