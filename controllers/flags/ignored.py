@@ -100,7 +100,16 @@ _PLAIN = "leave it out; HTTPS: --{}, plain HTTP for probes and metrics: --health
 _ONE_STREAM = "leave it out: log lines go to standard error alone, which can be redirected"
 _LINES = "leave it out: lines have klog's header, or one JSON object each (--logging-format=json)"
 
+_TWO_ANSWERS = "leave it out: a node is deleted after two answers, a --node-monitor-period apart"
+_HELD_BACK = "leave it out: above --node-deletion-limit one node is deleted a minute, or all by SIGUSR1"
+
 REMOVED: dict[str, str] = {
+    **dict.fromkeys(("node-deletion-confirmations", "node-deletion-confirmation-period"), _TWO_ANSWERS),
+    **dict.fromkeys(("node-deletion-trickle", "node-deletion-release-after"), _HELD_BACK),
+    "node-deletion-limit-share": "leave it out: it is half of the nodes; see --node-deletion-limit",
+    "node-deletion-witnesses": "leave it out: up to thirty Ready nodes of a zone are asked about",
+    "node-deletion-ready-grace": "leave it out: a node waits until those said to be gone too are NotReady",
+    "node-state-unknown-event-after": "leave it out: the Event comes after five minutes",
     "address": _PLAIN.format("bind-address"),
     "port": _PLAIN.format("secure-port"),
     "register-retry-count": "leave it out: this program waits for the API server",
@@ -111,4 +120,4 @@ REMOVED: dict[str, str] = {
     ),
     **dict.fromkeys(("add-dir-header", "skip-headers", "skip-log-headers", "log-backtrace-at"), _LINES),
 }
-"""Flags that older Go managers had and that no manager has any more, and what to do instead."""
+"""Flags that older Go managers, or earlier versions of this one, had, and what to do instead."""

@@ -170,7 +170,7 @@ class _Parser:
     def _unknown(self, written: str) -> None:
         name = written[2:].replace("_", "-")
         if name in self._removed:
-            self._problems.append(f"{display(written)}: this flag was removed from Go's manager; {self._removed[name]}")
+            self._problems.append(f"{display(written)}: this flag was removed; {self._removed[name]}")
             return
         near = nearest(name, self._flags, 0.75)
         hint = f"; did you mean --{near}?" if near else ""

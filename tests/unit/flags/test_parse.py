@@ -300,11 +300,14 @@ def test_what_such_command_lines_mean() -> None:
         ("--logtostderr=false", "log lines go to standard error alone"),
         ("--log_file=/var/log/ccm.log", "log lines go to standard error alone"),
         ("--skip-headers", "--logging-format=json"),
+        ("--node-deletion-confirmations=3", "after two answers, a --node-monitor-period apart"),
+        ("--node-deletion-trickle=10s", "above --node-deletion-limit one node is deleted a minute"),
+        ("--node-deletion-witnesses=10", "up to thirty Ready nodes"),
     ],
 )
-def test_flags_that_go_has_removed_are_refused_with_what_takes_their_place(flag: str, successor: str) -> None:
+def test_flags_that_were_removed_are_refused_with_what_takes_their_place(flag: str, successor: str) -> None:
     [problem] = read(*GOOD, flag).problems
-    assert problem.startswith(f"{flag.partition('=')[0]}: this flag was removed from Go's manager; leave it out")
+    assert problem.startswith(f"{flag.partition('=')[0]}: this flag was removed; leave it out")
     assert successor in problem
 
 
