@@ -76,6 +76,27 @@ class LoadBalancer(ABC):
         """
         return ""
 
+    def depends_on(self, service: V1Service) -> str:
+        """What else of the Service its load balancer depends on: when this text changes, the host
+        ensures the load balancer again.
+
+        The host looks at the ports, the other fields of the spec that concern load balancers, and
+        all annotations. Say here what you read besides: labels that become tags, the selector.
+        Asked each time a Service is worked on. Pure, without questions to the cloud. Any length;
+        the host remembers a digest. Default: "".
+        """
+        return ""
+
+    def target_traits(self, node: V1Node) -> str:
+        """What else of a node load balancers depend on: when this text changes, the host updates
+        the targets of all load balancers.
+
+        The host looks at the name, the provider ID and the addresses. Say here what you read
+        besides: the labels by which a Service selects its nodes. Asked again when the node's
+        labels, annotations or spec change. Pure, without questions to the cloud. Default: "".
+        """
+        return ""
+
     @abstractmethod
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]

@@ -1,9 +1,9 @@
 """Threads for code that may never return: a vendor's method, a handler, the system's resolver.
 
 The one place that starts them, so that there is one message where the system has no thread left
-(`NoThreadLeft`), one way to wait until a deadline (`within`, `Task`), and one bounded crew of
-threads (`Crew`). All are daemons, and nothing in here waits for a thread to end: a caller that has
-waited long enough goes on, and the thread stays with its call until that returns."""
+(`NoThreadLeft`), one way to wait until a deadline (`within`, `Task`), and one bounded pool of
+threads (`ThreadPool`). All are daemons, and nothing in here waits for a thread to end: a caller
+that has waited long enough goes on, and the thread stays with its call until that returns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from cloudprovider.call import Call, call_scope
 
-__all__ = ["Clock", "Crew", "NoThreadLeft", "Task", "TooLate", "start", "within"]
+__all__ = ["Clock", "ThreadPool", "NoThreadLeft", "Task", "TooLate", "start", "within"]
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ free for other work: that is where the answer is handed over, so that a caller t
 once finds this thread free."""
 
 
-class Crew:
+class ThreadPool:
     """At most `limit` threads, which come with work. Thread-safe; no method blocks.
 
     Work beyond the limit waits in its order. A thread without work ends after `idle_seconds`; with
@@ -214,7 +214,7 @@ class Crew:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._waiting: deque[Work] = deque()
-        self._idle: list[_Member] = []  # the last to come is the first to go, so that those below may end
+        self._idle: list[_Worker] = []  # the last to come is the first to go, so that those below may end
         self._threads = 0
         self._lost = 0
         self._closed = False
@@ -226,15 +226,15 @@ class Crew:
         """
         with self._lock:
             if self._idle:
-                member = self._idle.pop()
-                member.work = work
-                member.changed.notify()
+                worker = self._idle.pop()
+                worker.work = work
+                worker.changed.notify()
                 return
             if self._threads - self._lost >= self._limit:
                 self._waiting.append(work)
                 return
-            member = _Member(work, self._lock)
-            start(self._serve, f"{self._name}-{next(self._numbers)}", member)
+            worker = _Worker(work, self._lock)
+            start(self._serve, f"{self._name}-{next(self._numbers)}", worker)
             self._threads += 1
 
     def threads(self) -> int:
@@ -259,56 +259,56 @@ class Crew:
             while self._idle:
                 self._idle.pop().changed.notify()
 
-    def _serve(self, member: _Member) -> None:
+    def _serve(self, worker: _Worker) -> None:
         """The life of a thread."""
-        while (work := member.work) is not None:
-            member.work = None
+        while (work := worker.work) is not None:
+            worker.work = None
             tell = self._done(work)
             del work  # an idle thread holds on to nothing of its last work
             with self._lock:
-                stays = self._next(member)
+                stays = self._next(worker)
             if tell is not None:
                 self._done(tell)
             del tell
             if not stays:
                 return
             with self._lock:
-                self._rest(member)
+                self._rest(worker)
 
     def _done(self, work: Callable[[], Any]) -> Any:
         try:
             return work()
-        except BaseException:  # a thread's top: SystemExit of a vendor's code must not cost the crew a thread
+        except BaseException:  # a thread's top: SystemExit of a vendor's code must not cost the pool a thread
             log.exception("%s: a piece of work failed", self._name)
             return None
 
-    def _next(self, member: _Member) -> bool:
+    def _next(self, worker: _Worker) -> bool:
         """Give the thread its next work, or make it idle; False when it is to end."""
         if self._waiting and self._threads - self._lost <= self._limit:
-            member.work = self._waiting.popleft()
+            worker.work = self._waiting.popleft()
             return True
         one_too_many = self._threads - self._lost > self._limit  # its place was filled while it was lost
         if self._closed or one_too_many or not (self._idle_seconds or self._keep_one):
             self._threads -= 1
             return False
-        self._idle.append(member)
+        self._idle.append(worker)
         return True
 
-    def _rest(self, member: _Member) -> None:
+    def _rest(self, worker: _Worker) -> None:
         """Wait for work; returns without any when the thread is to end."""
         until = self._clock.monotonic() + self._idle_seconds
-        while member.work is None and not self._closed:
-            stays = self._keep_one and self._idle[0] is member
+        while worker.work is None and not self._closed:
+            stays = self._keep_one and self._idle[0] is worker
             left = until - self._clock.monotonic()
             if left <= 0 and not stays:
-                self._idle.remove(member)
+                self._idle.remove(worker)
                 self._threads -= 1
                 return
-            self._clock.wait(member.changed, None if stays else left)
+            self._clock.wait(worker.changed, None if stays else left)
 
 
-class _Member:
-    """One thread of a crew, as the crew knows it."""
+class _Worker:
+    """One thread of a pool, as the pool knows it."""
 
     __slots__ = ("changed", "work")
 

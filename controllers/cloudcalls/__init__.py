@@ -1,11 +1,9 @@
 """The gateway to the cloud (stage 5, cloud call): the only caller of vendor code.
 
-The way of one call: controller, `capabilities`, `gateway`, `pool`, and in a thread of the pool
-`Gateway._execute`, which calls the provider. A question about nodes goes from the controller to the
-`facade` (:class:`CloudCalls`), `nodes/fetch` (many at once) and `nodes/instances` (which calls a
-question takes), and then the same way. Beside it: `call` (one call, and how far it is), `turns` and
-`limits` (who is next, and how fast), `answer` (what passes in), `errors`
-(what a call can end in), `outage`, `health`, `metrics`, `options`.
+A controller holds `calls` (:class:`CloudCalls`, and what it has of `capabilities`, one typed method
+each). Every call goes to the `pool`, waits there for its turn (`turns`), and runs in a thread of it
+(`call`), where its answer is judged (`answers`) or its exception translated (`errors`). Questions
+about many nodes go by `nodes` and `batching`. Beside it: `metrics` (and health), `options`.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +11,15 @@ from typing import TYPE_CHECKING
 from cloudprovider.internal.lazy import lazy
 
 if TYPE_CHECKING:
-    from controllers.cloudcalls.answer import Answer
+    from controllers.cloudcalls.answers import Answer
+    from controllers.cloudcalls.call import (
+        PRIORITY_DELETE,
+        PRIORITY_NEW,
+        PRIORITY_NORMAL,
+        PRIORITY_SWEEP,
+        DryRunBackend,
+    )
+    from controllers.cloudcalls.calls import CloudCalls
     from controllers.cloudcalls.errors import (
         AnswerMissing,
         CallAborted,
@@ -23,23 +29,19 @@ if TYPE_CHECKING:
         CloudCallError,
         InvalidAnswer,
     )
-    from controllers.cloudcalls.facade import CloudCalls
-    from controllers.cloudcalls.gateway import DryRunBackend
-    from controllers.cloudcalls.health import CallHealth, OverdueCall
-    from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
+    from controllers.cloudcalls.metrics import CallHealth, OverdueCall
     from controllers.cloudcalls.options import CloudCallOptions
 else:
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "controllers.cloudcalls.answer": "Answer",
+            "controllers.cloudcalls.answers": "Answer",
+            "controllers.cloudcalls.call": "PRIORITY_DELETE PRIORITY_NEW PRIORITY_NORMAL PRIORITY_SWEEP DryRunBackend",
+            "controllers.cloudcalls.calls": "CloudCalls",
             "controllers.cloudcalls.errors": (
                 "AnswerMissing CallAborted CallFailed CallOverdue CallsClosed CloudCallError InvalidAnswer"
             ),
-            "controllers.cloudcalls.facade": "CloudCalls",
-            "controllers.cloudcalls.gateway": "DryRunBackend",
-            "controllers.cloudcalls.health": "CallHealth OverdueCall",
-            "controllers.cloudcalls.limits": ("PRIORITY_DELETE PRIORITY_NEW PRIORITY_NORMAL PRIORITY_SWEEP"),
+            "controllers.cloudcalls.metrics": "CallHealth OverdueCall",
             "controllers.cloudcalls.options": "CloudCallOptions",
         },
     )

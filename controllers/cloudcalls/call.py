@@ -1,27 +1,54 @@
-"""One call to the provider (stage 5, cloud call): what is to be called, how far it is, and where
-its end is waited for.
+"""One call to the provider (stage 5, cloud call): what is to be called, and how it runs in a thread
+of the pool. Made by `capabilities` and `nodes`, queued and timed by `pool`.
 
-Capabilities and questions about nodes make a `CloudCall`; the gateway fills in its limits and runs
-it; the pool moves its state. The thread that waits for it reads its `Inbox`.
-"""
+Vendor code ends in :func:`run`: a call passes the guard if it changes the cloud, gets arguments
+that cannot be changed, and has its answer validated and its exception translated, all within its
+deadline. Whatever vendor code does, SystemExit included, costs that call and nothing else."""
 
 from __future__ import annotations
 
 import enum
 import math
-import threading
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
-from controllers.cloudcalls.limits import PRIORITY_NORMAL
+from cloudprovider import Call, InstanceState, Throttled, call_scope
+from cloudprovider.internal.readonly import each_read_only, read_only
+from controllers.cloudcalls.answers import BatchAnswer
+from controllers.cloudcalls.errors import PARTIAL, REFUSED, SUCCESS, outcome_of, translate
 from controllers.runtime.clock import Clock, ClockEvent
-from controllers.runtime.queue import bounded
 
 R = TypeVar("R")
+
+PRIORITY_DELETE = 20
+"""Somebody waits for something to be gone, and it costs money until then."""
+PRIORITY_NEW = 10
+"""An object never served so far: a node that cannot take pods, a Service without an address."""
+PRIORITY_NORMAL = 0
+PRIORITY_SWEEP = -10
+"""Periodic checks of everything: they have time. Higher ones overtake them."""
+
+
+class DryRunBackend(Protocol):
+    """Answers in the cloud's place, so that nothing there is changed. Thread-safe.
+
+    With it the gateway has no way to make a call that changes the cloud: it passes on the method's
+    name, `key` (whom the call is about) and the arguments, and never the method itself.
+    """
+
+    def answer(self, method: str, key: str, args: tuple[Any, ...]) -> Any:
+        """Answer a call that would change the cloud, as the provider would; validated likewise.
+
+        Called in a vendor thread, with read-only arguments; it raises as the provider."""
+
+    def shown(self, method: str, key: str, answer: R) -> R:
+        """The valid answer to a call, with what was answered here applied to it."""
+
+    def stated(self, name: str, state: InstanceState | Exception) -> None:
+        """A fresh answer about the state of a node's instance."""
 
 
 @frozen
@@ -36,64 +63,28 @@ class CallState(enum.Enum):
     QUEUED = "queued"
     RUNNING = "running"
     ENDED = "ended"
-    """It ended in time; `answer` or `error` is set."""
+    """It ended in time."""
     OVERDUE = "overdue"
     """Given up, and still running."""
     LATE = "late"
     """Given up, and ended since."""
 
 
-class Inbox:
-    """Where one thread waits for the calls it submitted. Fields are guarded by `condition`."""
+@define
+class Outcome(Generic[R]):
+    """How a call ended. Plain: no code of the vendor runs behind it."""
 
-    __slots__ = ("condition", "ended", "started", "wake_at")
-
-    def __init__(self) -> None:
-        self.condition = threading.Condition(threading.Lock())
-        self.ended: deque[CloudCall[Any]] = deque()
-        """Calls that ended, late ones too."""
-        self.started: deque[CloudCall[Any]] = deque()
-        """Calls that began to run, with their deadlines."""
-        self.wake_at = -math.inf
-        """Until when the thread sleeps, by the clock; -inf while it is awake."""
-
-    def put(self, call: CloudCall[Any]) -> None:
-        """A call ended: wake the thread. May be called from any thread."""
-        with self.condition:
-            self.ended.append(call)
-            self.condition.notify()
-
-    def begun(self, call: CloudCall[Any]) -> None:
-        """A call runs. The thread is woken only if it would sleep past `look_at`."""
-        with self.condition:
-            self.started.append(call)
-            if call.look_at < self.wake_at:
-                self.condition.notify()
-
-    def clear(self) -> None:
-        """Forget everything. Calls and inboxes know each other, and the collector of cycles should
-        not have to come for every call."""
-        self.ended.clear()
-        self.started.clear()
-
-    def wait(self, clock: Clock, until: float) -> None:
-        """Sleep until something is there or the clock reads `until` (inf: without end). By the
-        inbox's thread only."""
-        with self.condition:
-            if self.ended or self.started:
-                return
-            left = None if until == math.inf else until - clock.monotonic()
-            if left is None or left > 0:
-                self.wake_at = until
-                with bounded():  # the deadlines of calls end it: no stall of the worker that waits
-                    clock.wait(self.condition, left)
-                self.wake_at = -math.inf
+    label: str
+    """As in the metrics."""
+    answer: R | None = None
+    error: Exception | None = None
+    throttled: Throttled | None = None
+    """What says that the cloud throttles, if anything does."""
 
 
 @define(eq=False)
 class CloudCall(Generic[R]):
-    """One call; submitted once. `Gateway.submit` fills in what stands below the first line, the
-    pool what stands below the second, under its lock."""
+    """One call; submitted once. The pool fills in what stands below the line, under its lock."""
 
     method: str
     """The vendor's method, as in the metrics."""
@@ -108,54 +99,96 @@ class CloudCall(Generic[R]):
     """Whether the call changes the cloud: then it passes the guard first."""
     priority: int = PRIORITY_NORMAL
 
-    about: str = field(init=False, default="")
+    about: str = field(kw_only=True, default="")
     """For people, where `key` is empty."""
-    counted: bool = field(init=False, default=True)
+    counted: bool = field(kw_only=True, default=True)
     """Whether it shows in the metrics and keeps to the rate; accessors that do no work don't."""
-    slow: Callable[[str, str], None] | None = field(init=False, default=None)
+    slow: Callable[[str, str], object] | None = field(kw_only=True, default=None)
     """Called once, with the key and words for people, when the call has more time than usual and
-    needs it; in the thread that waits in `Gateway.call`."""
+    needs it."""
 
     # ----
-    inbox: Inbox = field(init=False)
-    timeout: float = field(init=False)
-    patience: float = field(init=False)
-    """Seconds after its start when the inbox's thread wants to look at it."""
-    cancelled: ClockEvent = field(init=False)
-
-    # ----
+    future: Future[R] | None = field(init=False, factory=Future)
+    """The answer, or the error; ends when the call does, or when it is overdue or refused. Gone
+    then: an error's traceback holds frames that hold the call, which must not hold the error."""
+    outcome: Outcome[R] | None = field(init=False, default=None)
+    """From its end until it is told; gone then, too."""
+    until: Future[None] | None = field(init=False, default=None)
+    """Ends when an overdue call does."""
     state: CallState = field(init=False, default=CallState.QUEUED)
+    timeout: float = field(init=False, default=math.inf)
+    cancelled: ClockEvent = field(init=False)
     flow: Flow = field(init=False)
     """What it is part of, for whose turn it is; see `turns.py`."""
     added: float = field(init=False, default=0.0)
     """Its place in the order of those who wait."""
     started: float = field(init=False, default=math.nan)
-    answer: R | None = field(init=False, default=None)
-    error: Exception | None = field(init=False, default=None)
-    outcome: str = field(init=False, default="")
-    fate: str = field(init=False, default="")
-    """Why it was given up."""
-    until: Future[None] | None = field(init=False, default=None)
-    """Ends when an overdue call does."""
+    told_slow: bool = field(init=False, default=False)
 
     @property
     def shown(self) -> str:
         """Whom it is about, for people."""
         return self.key or self.about
 
-    @property
-    def deadline(self) -> float:
-        """By the clock; inf until it runs."""
-        return math.inf if self.state is CallState.QUEUED else self.started + self.timeout
+    def end(self, error: Exception | None, answer: R | None = None) -> None:
+        """Tell whoever waits. Once."""
+        future, self.future = self.future, None
+        assert future is not None
+        if error is None:
+            future.set_result(answer)  # type: ignore[arg-type]  # without an error there is an answer
+        else:
+            future.set_exception(error)
 
-    @property
-    def look_at(self) -> float:
-        """When the inbox's thread wants to look at it, by the clock; inf until it runs."""
-        return math.inf if self.state is CallState.QUEUED else self.started + self.patience
 
-    def take_error(self) -> Exception | None:
-        """The error, to be taken once: its traceback would keep this call alive."""
-        try:
-            return self.error
-        finally:
-            self.error = None
+def run(
+    call: CloudCall[R], clock: Clock, guard: Callable[[str], object] | None, dry_run: DryRunBackend | None
+) -> Outcome[R]:
+    """Make the call, in a thread of the pool. Never raises.
+
+    `guard(method)` may raise to refuse a call that changes the cloud; what it raises goes to the
+    caller. `dry_run` answers such calls in the cloud's place."""
+    fn, check = call.fn, call.check
+    if call.mutating and dry_run is not None:
+        stand_in, method, key = dry_run.answer, call.method, call.key
+        fn = lambda *args: stand_in(method, key, args)  # noqa: E731 - named once
+    elif call.mutating and guard is not None:
+        refusal = _refused(guard, call.method)
+        if refusal is not None:
+            return Outcome(REFUSED, error=refusal)
+    if dry_run is not None:
+        judged, shown, method, key = check, dry_run.shown, call.method, call.key
+        check = lambda answer: shown(method, key, judged(answer))  # noqa: E731 - named once
+    scope = Call(call.started + call.timeout, call.cancelled, clock.monotonic)
+    return _made(call.method, fn, call.args, check, scope)
+
+
+def _refused(guard: Callable[[str], object], method: str) -> Exception | None:
+    try:
+        guard(method)
+    except Exception as refusal:  # noqa: BLE001 - handed to the caller, who called nothing
+        return refusal
+    return None
+
+
+def _made(
+    method: str, fn: Callable[..., Any], args: tuple[Any, ...], check: Callable[[Any], R], scope: Call
+) -> Outcome[R]:
+    try:
+        with call_scope(scope):
+            answer = check(fn(*map(_handed_out, args)))
+    except BaseException as error:  # noqa: BLE001 - the vendor boundary: nothing gets past it
+        return _failed(error, method)
+    if isinstance(answer, BatchAnswer):
+        return Outcome(SUCCESS if answer.is_complete() else PARTIAL, answer, throttled=answer.throttled)
+    return Outcome(SUCCESS, answer)
+
+
+def _failed(error: BaseException, method: str) -> Outcome[Any]:
+    made = translate(error, method)
+    return Outcome(outcome_of(made), error=made, throttled=made if isinstance(made, Throttled) else None)
+
+
+def _handed_out(arg: Any) -> Any:
+    """An argument as the provider gets it: the cache's own objects, which are read-only, and others
+    made so. A list is a new one for each call, to be sorted and cut."""
+    return each_read_only(arg) if isinstance(arg, list | tuple) else read_only(arg)

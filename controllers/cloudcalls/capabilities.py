@@ -19,6 +19,7 @@ from cloudprovider import (
     InformerUser,
     InvalidService,
     Listers,
+    LoadBalancer,
     LoadBalancerKept,
     OwnedLoadBalancer,
     OwnedLoadBalancers,
@@ -27,12 +28,11 @@ from cloudprovider import (
 )
 from cloudprovider.checks import answers
 from cloudprovider.helpers import load_balancer_status_equal
-from controllers.cloudcalls.answer import judged
-from controllers.cloudcalls.call import CloudCall
+from controllers.cloudcalls.answers import judged
+from controllers.cloudcalls.call import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CloudCall
 from controllers.cloudcalls.errors import CallFailed
-from controllers.cloudcalls.gateway import Gateway
-from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
-from controllers.cloudcalls.outage import STRANGER
+from controllers.cloudcalls.metrics import STRANGER
+from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
 from controllers.runtime.cleaning import conceal, text_of
 from controllers.runtime.queue import seconds_text
@@ -48,8 +48,8 @@ R = TypeVar("R")
 
 
 class _Calls:
-    def __init__(self, gateway: Gateway, capability: Any) -> None:
-        self._gateway = gateway
+    def __init__(self, pool: CallPool, capability: Any) -> None:
+        self._pool = pool
         self._capability = capability
         self.slow: Callable[[str, str], None] | None = None
         """See `CloudCall.slow`; for all calls of this capability."""
@@ -63,11 +63,13 @@ class _Calls:
         mutating: bool = False,
         priority: int = PRIORITY_NORMAL,
         fn: Callable[..., Any] | None = None,
+        counted: bool = True,
     ) -> R:
         fn = fn or getattr(self._capability, method)
-        call: CloudCall[R] = CloudCall(method, fn, args, key, judged(check, method), mutating, priority)
-        call.slow = self.slow
-        return self._gateway.call(call)
+        judge = judged(check, method)
+        return self._pool.call(
+            CloudCall(method, fn, args, key, judge, mutating, priority, counted=counted, slow=self.slow)
+        )
 
 
 class ProviderCalls(_Calls):
@@ -119,6 +121,33 @@ class LoadBalancerCalls(_Calls):
         """The word that says how this provider's version builds; see `load_balancer_revision`."""
         return self._call("load_balancer_revision", answers.revision, "load-balancers")
 
+    def depends_on(self, service: V1Service) -> str:
+        """What its load balancer depends on besides what the host looks at; see `LoadBalancer`."""
+        if not self.has_hook("depends_on"):
+            return ""
+        return self._call("depends_on", answers.revision, _service_key(service), service, counted=False)
+
+    def target_traits(self, nodes: Sequence[V1Node]) -> list[str | CallFailed]:
+        """The same of each of these nodes. One call for all of them, as they do no work."""
+        if not self.has_hook("target_traits"):
+            return [""] * len(nodes)
+
+        def run(nodes: Sequence[V1Node]) -> list[str | CallFailed]:
+            return [self._trait(node) for node in nodes]
+
+        return self._call("target_traits", list, "load-balancers", nodes, fn=run, counted=False)
+
+    def _trait(self, node: V1Node) -> str | CallFailed:
+        try:
+            return judged(answers.revision, "target_traits")(self._capability.target_traits(node))
+        except Exception as error:  # noqa: BLE001 - vendor boundary: one node's failure is no other's
+            return CallFailed(f"the provider's target_traits failed: {text_of(error)}")
+
+    def has_hook(self, name: str) -> bool:
+        """Whether the provider has its own word for `depends_on` or `target_traits`."""
+        default = getattr(LoadBalancer, name)
+        return getattr(type(self._capability), name, default) is not default
+
     @property
     def can_list_owned(self) -> bool:
         """Whether the provider can list what a cluster owns."""
@@ -134,7 +163,7 @@ class LoadBalancerCalls(_Calls):
     ) -> V1LoadBalancerStatus:
         """Create or repair it. Use PRIORITY_NEW where there is none: it is logged as built then."""
         key, check = _service_key(service), answers.load_balancer_status
-        began = self._gateway.clock.monotonic()
+        began = self._pool.clock.monotonic()
         names: list[str] = []
         fn = self._and_name(self._capability.ensure_load_balancer, names)
         status = self._call(
@@ -151,14 +180,14 @@ class LoadBalancerCalls(_Calls):
     def update(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
         """Set its targets."""
         key, check = _service_key(service), answers.nothing
-        began = self._gateway.clock.monotonic()
+        began = self._pool.clock.monotonic()
         self._call("update_load_balancer", check, key, cluster_name, service, nodes, mutating=True)
         self._tell("changed", service, began, f"{len(nodes)} nodes")
 
     def ensure_deleted(self, cluster_name: str, service: V1Service) -> None:
         """Delete it. Returning means that the cloud confirmed; LoadBalancerKept, that it stays."""
         key, check = _service_key(service), answers.nothing
-        began = self._gateway.clock.monotonic()
+        began = self._pool.clock.monotonic()
         method = "ensure_load_balancer_deleted"
         names: list[str] = []
         try:
@@ -186,7 +215,7 @@ class LoadBalancerCalls(_Calls):
 
     def _tell(self, done: str, service: V1Service, began: float, what: str, names: Sequence[str] = ()) -> None:
         """One line for each load balancer that was built, changed or deleted."""
-        seconds = self._gateway.clock.monotonic() - began
+        seconds = self._pool.clock.monotonic() - began
         log.info(
             "%s the load balancer %sof Service %s in %s%s",
             done,
@@ -194,7 +223,7 @@ class LoadBalancerCalls(_Calls):
             key_of(service),
             seconds_text(seconds),
             f": {what}" if what else "",
-            extra={"service": key_of(service), "provider": self._gateway.provider, "duration": round(seconds, 3)},
+            extra={"service": key_of(service), "provider": self._pool.provider, "duration": round(seconds, 3)},
         )
 
 

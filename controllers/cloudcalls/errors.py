@@ -16,15 +16,12 @@ label. The gateway's own errors::
 
 Vendor code ends at the gate. Whatever a method raised becomes an error of ours in the vendor's
 thread, within the call's deadline, with plain text and plain numbers; so no `__str__` and no
-property of a vendor's class runs anywhere else. "Chained errors count" means explicit chains:
-`raise MyError() from Throttled()` is a Throttled, as Go's `%w` would have it. An exception that
-merely happened while another was handled (`__context__`) says nothing: a lookup that fails with a
-timeout inside `except InstanceNotFound:` must never count as "gone".
+property of a vendor's class runs anywhere else. Exceptions that it was raised `from` count, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from itertools import islice
 
@@ -41,20 +38,18 @@ from cloudprovider import (
     RetryError,
     Throttled,
 )
+from cloudprovider.internal.errorchain import links
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.queue import Parked, retry_after_of
 
 SUCCESS = "success"
 OVERDUE = "overdue"
 """No answer before the deadline."""
-SUPERSEDED = "superseded"
-"""Given up before its deadline, because the batch's keys are asked about in smaller ones."""
 PARTIAL = "partial"
 """A batch answered, and for some of its keys with an error, nothing, or junk."""
 REFUSED = "refused"
 """The guard did not let the call through (the lease is lost). The provider was not called."""
 
-_CHAIN_LIMIT = 32
 _SHOWN = 10
 _PROBLEMS = 100
 
@@ -128,7 +123,7 @@ _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
 
 _ERROR = "error"
 
-OUTCOMES = tuple(dict.fromkeys((SUCCESS, PARTIAL, REFUSED, SUPERSEDED, *(name for _, name in _OUTCOMES), _ERROR)))
+OUTCOMES = tuple(dict.fromkeys((SUCCESS, PARTIAL, REFUSED, *(name for _, name in _OUTCOMES), _ERROR)))
 """Every value of the label `outcome`."""
 
 _CHAINED = tuple(kind for kind, _ in _OUTCOMES if issubclass(kind, CloudProviderError))
@@ -136,7 +131,7 @@ _CHAINED = tuple(kind for kind, _ in _OUTCOMES if issubclass(kind, CloudProvider
 
 def outcome_of(error: BaseException) -> str:
     """The outcome label of a call that ended in `error`. The outermost known exception decides."""
-    for link in _chain(error):
+    for link in links(error):
         for kind, name in _OUTCOMES:
             if isinstance(link, kind):
                 return name
@@ -163,7 +158,7 @@ def translate(error: BaseException, method: str) -> Exception:
 
 def _translate(error: BaseException, method: str) -> Exception:
     text = text_of(error)
-    for link in _chain(error):
+    for link in links(error):
         if isinstance(link, _CHAINED):
             made = _plain(link, text if link is error else f"{_name(error)}: {text}")
             if made is not None:
@@ -178,16 +173,6 @@ def _translate(error: BaseException, method: str) -> Exception:
 
 def _name(error: BaseException) -> str:
     return type(error).__name__
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception and its explicit causes, outermost first; bounded: chains may have loops."""
-    link: BaseException | None = error
-    for _ in range(_CHAIN_LIMIT):
-        if link is None:
-            return
-        yield link
-        link = link.__cause__
 
 
 def _kind(error: BaseException) -> type[CloudProviderError]:

@@ -1,28 +1,79 @@
-"""Metrics of cloud calls (stage 5): the metric families and the usual duration of each method.
+"""How cloud calls are doing (stage 5): metrics, and what health checks and last words say.
 
-The gateway reports each call's end here; the metrics server reads the families at a scrape. The two
+The pool reports each call's end here; the metrics server reads the families at a scrape. The two
 named in the first place follow the Go CCM's conventions, which has no such metrics itself.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections import Counter as Tally
-from collections.abc import Callable
+from collections.abc import Callable, Sized
+from typing import Any, Final
 
-from controllers.cloudcalls.errors import OUTCOMES
+from attrs import frozen
+
+from controllers.cloudcalls.answers import BatchAnswer
+from controllers.cloudcalls.call import CloudCall, Outcome
+from controllers.cloudcalls.errors import OUTCOMES, OVERDUE, REFUSED, SUCCESS, outcome_of
 from controllers.cloudcalls.pool import CallPool
 from controllers.cloudcalls.turns import KINDS
+from controllers.runtime.cleaning import text_of
+from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 
+log = logging.getLogger(__name__)
+
+Called = CloudCall[Any]
+
+STRANGER: Final = "admission/"
+"""Begins the key of a call about an object that a webhook was asked about. It is in no cluster, and
+a client of the webhook port may invent as many as it likes: such a call proves nothing, whatever
+its outcome."""
+
+_FAILED: Final = frozenset(("error", "aborted", OVERDUE))  # it is open whether the cloud answers at all
+_SILENT: Final = frozenset((REFUSED, "throttled", "cancelled"))  # these tell nothing about that
+_RUN: Final = 3  # failed calls in a row that are trouble
+_TROUBLE_AFTER: Final = 5.0  # seconds of failures without one answer until health says so
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-_WEIGHT = 0.2
+
+
+@frozen
+class OverdueCall:
+    """A call that was given up and still runs."""
+
+    method: str
+    key: str
+    """What it is about: the parked key, or a description of the batch."""
+    seconds: float
+    """Since it began."""
+
+    @classmethod
+    def of(cls, call: Called, now: float) -> OverdueCall:
+        """The call, for those who ask how it is."""
+        return cls(call.method, call.shown, now - call.started)
+
+
+@frozen
+class CallHealth:
+    """How the calls to the cloud are doing."""
+
+    ok: bool
+    """False while any call is overdue, or the cloud has answered none for a while."""
+    fatal: bool
+    """More threads are lost than allowed: the process should end with 1. Never turns back."""
+    message: str
+    overdue: tuple[OverdueCall, ...] = ()
+    """The longest first."""
 
 
 class CallMetrics:
     """Counts calls of one provider. Thread-safe; one call costs about 4 us."""
 
-    def __init__(self, provider: str, metrics: Metrics) -> None:
+    def __init__(self, provider: str, metrics: Metrics, clock: Clock) -> None:
         self._provider = provider
+        self._clock = clock
         self._requests = metrics.counter(
             "cloudprovider_api_requests_total",
             f"Calls of provider methods by how they ended ({', '.join(OUTCOMES)}).",
@@ -43,15 +94,51 @@ class CallMetrics:
         # The label lookups of prometheus_client cost more than the counting.
         self._counting: dict[tuple[str, str], Callable[[], None]] = {}
         self._timing: dict[str, Callable[[float], None]] = {}
-        self._typical: dict[str, tuple[float, float, float]] = {}  # mean, last duration, time of the last
+        # Failed calls in a row: how many, since when, about what, and the last one.
+        self._lock = threading.Lock()
+        self._failed = 0
+        self._since = 0.0
+        self._about: set[str] = set()
+        self._last = ""
 
-    def _gauge(self, name: str, doc: str, value: Callable[[], float], kind: str = "") -> None:
-        """A gauge labelled with the provider, and the kind of call if there is one."""
-        labels = {"provider": self._provider} | ({"kind": kind} if kind else {})
-        self._metrics.gauge(name, doc, tuple(labels)).labels(**labels).set_function(value)
+    # ---- by the pool
 
-    def ended(self, method: str, outcome: str, seconds: float) -> None:
-        """A call ended, or was given up."""
+    def ended(self, call: Called, outcome: Outcome[Any] | None, seconds: float) -> None:
+        """A call ended, or was given up: None."""
+        if outcome is None:
+            self._overdue(call, seconds)
+            return
+        if not call.counted:
+            return
+        self._count(call.method, outcome.label, seconds)
+        answer = outcome.answer
+        if not isinstance(answer, BatchAnswer):
+            self._heard(call, outcome.label, outcome.error)
+            return
+        labels = [outcome_of(value) if isinstance(value, Exception) else SUCCESS for value in answer.values.values()]
+        for label, count in Tally(labels).items():
+            self._items.labels(self._provider, call.method, label).inc(count)
+        errors = [value for value in answer.values.values() if isinstance(value, Exception)]
+        if labels and all(label in _FAILED for label in labels):
+            self._heard(call, "error", errors[-1])
+        else:
+            self._heard(call, outcome.label, None)
+
+    def _overdue(self, call: Called, seconds: float) -> None:
+        # The controller logs it, once for many; see `runtime/queue/failurelog.py`.
+        log.debug(
+            "cloud provider %r: %s for %s has not answered within %.1f s and is abandoned; its thread is blocked until"
+            " it returns",
+            self._provider,
+            call.method,
+            call.shown,
+            seconds,
+        )
+        if call.counted:
+            self._count(call.method, OVERDUE, seconds)
+            self._heard(call, OVERDUE, TimeoutError(f"no answer after {seconds:.0f} s"))
+
+    def _count(self, method: str, outcome: str, seconds: float) -> None:
         count = self._counting.get((method, outcome))
         if count is None:
             count = self._requests.labels(self._provider, method, outcome).inc
@@ -62,23 +149,58 @@ class CallMetrics:
             observe = self._timing[method] = self._durations.labels(self._provider, method).observe
         observe(seconds)
 
-    def answered(self, method: str, seconds: float, now: float) -> None:
-        """A call gave a usable answer after `seconds`, at `now`."""
-        before = self._typical.get(method)
-        mean = seconds if before is None else before[0] + _WEIGHT * (seconds - before[0])
-        self._typical[method] = (mean, seconds, now)
+    def _heard(self, call: Called, outcome: str, error: Exception | None) -> None:
+        """Keep count of failed calls without one answer between."""
+        if call.key.startswith(STRANGER) or (outcome in _SILENT or (outcome not in _FAILED and not self._failed)):
+            return
+        with self._lock:
+            if outcome not in _FAILED:
+                self._failed = 0
+                self._about.clear()
+                return
+            if not self._failed:
+                self._since = self._clock.monotonic()
+            self._failed += 1
+            self._last = f"{call.method}: {text_of(error)}"
+            if len(self._about) < _RUN:
+                self._about.add(call.key)
 
-    def usual(self, method: str) -> tuple[float, float] | None:
-        """(seconds that this method takes, when it last answered); None before the first.
+    # ---- for health
 
-        No less than the last one took: when a stall ends, nothing else is slow beside it."""
-        known = self._typical.get(method)
-        return None if known is None else (max(known[0], known[1]), known[2])
+    def health(self, pool: CallPool) -> CallHealth:
+        """Cheap."""
+        now = self._clock.monotonic()
+        calls = sorted(pool.overdue(), key=lambda call: call.started)
+        overdue = tuple(OverdueCall.of(call, now) for call in calls)
+        if fatal := pool.fatal():
+            return CallHealth(False, True, fatal, overdue)
+        problems: list[str] = []
+        if overdue:
+            blamed = sorted(calls, key=lambda call: not call.key)[:3]  # of a batch, hardly anyone is to blame
+            shown = ", ".join(f"{call.method} for {call.shown} since {now - call.started:.0f} s" for call in blamed)
+            problems.append(f"overdue: {shown}{_and_more(overdue)}")
+        slow = sorted(
+            f"{call.method} for {call.key} since {now - call.started:.0f} of at most {call.timeout:.0f} s"
+            for call in pool.running()
+            if call.key and now - call.started >= pool.options.timeout
+        )
+        if slow:
+            problems.append(f"slow: {', '.join(slow[:3])}{_and_more(slow)}")
+        trouble = self._trouble(now)
+        problems += [trouble] if trouble else []
+        return CallHealth(not overdue and not trouble, False, "; ".join(problems) or "ok", overdue)
 
-    def items(self, method: str, outcomes: Tally[str]) -> None:
-        """What one batch answer said about its keys."""
-        for outcome, count in outcomes.items():
-            self._items.labels(self._provider, method, outcome).inc(count)
+    def _trouble(self, now: float) -> str:
+        """The run of failed calls that still goes on; "" where there is none to speak of."""
+        with self._lock:
+            # One Service that the cloud refuses, where nothing else happens, proves nothing.
+            refused = len(self._about) == 1 and any(key.startswith("service/") for key in self._about)
+            seconds = now - self._since
+            if self._failed < _RUN or refused or seconds < _TROUBLE_AFTER:
+                return ""
+            return f"every call has failed for {seconds:.0f} s ({self._failed} calls), the last one: {self._last}"
+
+    # ---- the pool's gauges
 
     def watch(self, pool: CallPool) -> None:
         """Gauges of the pool, computed at each scrape."""
@@ -120,3 +242,13 @@ class CallMetrics:
             "Seconds until the next provider call, as the cloud asked for with Retry-After.",
             lambda: pool.rate()[1],
         )
+
+    def _gauge(self, name: str, doc: str, value: Callable[[], float], kind: str = "") -> None:
+        """A gauge labelled with the provider, and the kind of call if there is one."""
+        labels = {"provider": self._provider} | ({"kind": kind} if kind else {})
+        self._metrics.gauge(name, doc, tuple(labels)).labels(**labels).set_function(value)
+
+
+def _and_more(shown: Sized) -> str:
+    """What is said after the first three."""
+    return f" and {len(shown) - 3} more" if len(shown) > 3 else ""

@@ -87,14 +87,6 @@ class CloudCallOptions:
     """Overdue calls that still hold a thread. One more, and health turns fatal: the manager ends
     the process with 1, because threads cannot be taken back from code that never returns."""
 
-    patience: float = option(2.0, DURATION, check=positive)
-    """Seconds after which a batch is split without waiting for its timeout, provided that the same
-    method has answered others meanwhile, and that this one took four times as long."""
-
-    lone_patience: float = option(5.0, DURATION, check=positive)
-    """Seconds after which one batch is split although no other call of its method was answered
-    meanwhile: an instance that hangs must not keep a lone batch waiting."""
-
     cache_ttl: float = option(5.0, DURATION, check=not_negative)
     """Seconds for which an instance's metadata may be answered from memory; 0 turns it off. One
     poll's answers serve the next question. Never used for fresh questions, and no state is ever

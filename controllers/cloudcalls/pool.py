@@ -1,10 +1,10 @@
-"""Which calls run, and when (stage 5, cloud call).
+"""Which calls run, and until when (stage 5, cloud call). Every call of vendor code passes here.
 
-Calls wait here for their turn (`turns.py`; a free slot; the limits' consent), and run in a crew of
-daemon threads. The thread that waits for a call watches the clock: one past its deadline is given
-up with :meth:`CallPool.expire`, which frees its slot while its thread stays with the vendor's code
-until that returns. So a hung call costs one thread and nothing else, and the number of threads
-never exceeds `concurrency + max_abandoned`."""
+Calls wait for their turn (`turns.py`: a free slot, the limits' consent) and run in a pool of daemon
+threads (`call.py`). One more thread, the timer, watches all deadlines: a call past its own is given
+up, and its slot is free, while its thread stays with the vendor's code until that returns. So a
+hung call costs one thread and nothing else, and there are never more than `concurrency +
+max_abandoned` of them. Whoever submits a call waits for its Future, without a clock."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from cloudprovider import Throttled
-from cloudprovider.threads import Crew, NoThreadLeft, start
-from controllers.cloudcalls.call import CallState, CloudCall
-from controllers.cloudcalls.errors import OVERDUE, CallFailed, CallsClosed
-from controllers.cloudcalls.limits import Limits
+from cloudprovider.threads import NoThreadLeft, ThreadPool, start
+from controllers.cloudcalls.call import CallState, CloudCall, DryRunBackend, Outcome, run
+from controllers.cloudcalls.errors import CallFailed, CallOverdue, CallsClosed
 from controllers.cloudcalls.options import CloudCallOptions
-from controllers.cloudcalls.turns import Turns
-from controllers.runtime.clock import Clock, wait_for
+from controllers.cloudcalls.turns import FairQueue, Limits
+from controllers.runtime.clock import Clock, ClockEvent, wait_for
+from controllers.runtime.queue import bounded
 
 log = logging.getLogger(__name__)
 
+R = TypeVar("R")
 Called = CloudCall[Any]
 
 IDLE_SECONDS: Final = 30.0
@@ -37,30 +37,29 @@ IDLE_SECONDS: Final = 30.0
 class CallPool:
     """A bounded pool whose threads may be lost. Thread-safe.
 
-    `execute(call)` runs a call in the calling thread, fills its `answer` or `error`, and never
-    raises; what it returns says whether the cloud throttled. `on_end(call, seconds)` is called once
-    for each call that ran, by the thread that learned its fate: when it ended, or when it was given
-    up. When more than `max_abandoned` threads are lost, `fatal` says so for good.
+    `on_end(call, outcome, seconds)` is called for each call that ran, before its Future ends: with
+    None for one that was given up. When more than `max_abandoned` threads are lost, `fatal` says so
+    for good. `guard` and `dry_run`: see `CloudCalls`.
     """
 
     def __init__(
         self,
-        name: str,
+        provider: str,
         options: CloudCallOptions,
         clock: Clock,
-        execute: Callable[[Called], Throttled | None],
-        on_end: Callable[[Called, float], None],
+        on_end: Callable[[Called, Outcome[Any] | None, float], object],
+        guard: Callable[[str], object] | None = None,
+        dry_run: DryRunBackend | None = None,
     ) -> None:
-        self._name = name
-        self._concurrency = options.concurrency
-        self._max_abandoned = options.max_abandoned
-        self._clock = clock
-        self._execute = execute
+        self.provider = provider
+        self.options = options
+        self.clock = clock
         self._on_end = on_end
+        self._run_call = partial(run, clock=clock, guard=guard, dry_run=dry_run)
         self._limits = Limits(options.qps, options.burst)
-        self._turns = Turns(options.concurrency)
-        self._crew = Crew(
-            f"cloud-{name}", options.concurrency, idle_seconds=IDLE_SECONDS, keep_one=True, clock=clock
+        self._queue = FairQueue(options.concurrency)
+        self._threads = ThreadPool(
+            f"cloud-{provider}", options.concurrency, idle_seconds=IDLE_SECONDS, keep_one=True, clock=clock
         )  # fmt: skip
 
         self._lock = threading.Lock()
@@ -73,70 +72,49 @@ class CallPool:
         self._fatal = ""
         self._closed = False
         self._changed = threading.Condition(self._lock)  # a call ended; for wait_idle()
-        self._resume_at: float | None = None  # when the limiter is to be asked again
-        self._pacer: threading.Thread | None = None
-        self._pace = threading.Condition(self._lock)
+        self._timer: threading.Thread | None = None
+        self._time = threading.Condition(self._lock)
+        self._resume_at = math.inf  # when the limits are to be asked again
+        self._wake_at = -math.inf  # until when the timer sleeps; -inf while it is awake
 
-    # ---- by the gateway, and by those who wait
+    # ---- by those who call
 
-    def submit(self, call: Called) -> None:
-        """Queue a call. Its inbox gets it when it begins, and when it ended or will never begin."""
-        with self._lock:
-            refused = self._closed
-            if not refused:
-                self._turns.push(call)
-                self._dispatch()
-        if refused:
-            self._refuse(call)
+    def call(self, call: CloudCall[R]) -> R:
+        """Make the call and return its answer. Blocks until then, or until its deadline.
 
-    def expire(self, call: Called, fate: str = OVERDUE) -> bool:
-        """Give the call up: it is cancelled, its slot is free, and its key is parked until it ends.
-        `fate` says why.
-
-        False when there is nothing to give up: it ended meanwhile, or was given up before. A call
-        that still waits for its turn will not run, and its inbox does not get it.
+        Raises the errors of `cloudprovider.errors` and of `controllers.cloudcalls.errors`, and what
+        the guard raises.
         """
-        fatal = ""
-        with self._lock:
-            if call.state is CallState.QUEUED:
-                self._turns.remove(call)
-                call.state = CallState.ENDED
-                call.error = CallsClosed(f"the provider's {call.method} is no longer needed")
-                return False
-            if call.state is not CallState.RUNNING:
-                return False
-            call.state, call.fate = CallState.OVERDUE, fate
-            call.until = Future()
-            call.until.set_running_or_notify_cancel()  # so that only the pool ends it
-            self._running.discard(call)
-            self._overdue.add(call)
-            if call.key:
-                self._parked.setdefault(call.key, []).append(call)
-            if len(self._overdue) - len(self._excess) > self._max_abandoned:
-                self._excess.add(call)
-                if not self._fatal:
-                    fatal = self._fatal = (
-                        f"{len(self._overdue)} calls to cloud provider {self._name!r} are overdue and hold threads that"
-                        f" cannot be taken back (bound: {self._max_abandoned})"
-                    )
-            else:
-                self._crew.lose()
-                self._free(call)
-                self._dispatch()
-            self._changed.notify_all()
-        call.cancelled.set()
-        self._on_end(call, self._clock.monotonic() - call.started)
-        if fatal:
-            log.critical("%s", fatal)
-        return True
+        future = self.submit(call)
+        del call  # an error's traceback holds this frame, and the call's future holds the error
+        try:
+            with bounded():  # the deadline ends it: no stall of the worker that waits
+                return future.result()
+        finally:
+            del future
 
-    def parked_until(self, key: str) -> Future[None] | None:
-        """The end of the last overdue call for this key, None when there is none."""
+    def submit(self, call: CloudCall[R]) -> Future[R]:
+        """Queue the call. Its Future ends in any case: with the answer, with an error of ours, at
+        its deadline, when its key is parked, when the pool is closed."""
+        future = call.future
+        assert future is not None
+        call.timeout = self.options.timeout_of(call.method)
+        call.cancelled = ClockEvent(self.clock)
+        with self._lock:
+            refusal = _closed(call) if self._closed else self._parked_error(call.key, call.method)
+            if refusal is None:
+                self._queue.push(call)
+                self._dispatch()
+        if refusal is not None:
+            call.end(refusal)
+        return future
+
+    def parked_error(self, key: str, method: str) -> Exception | None:
+        """The refusal of a call whose key is parked; None when it may be made."""
         if not self._parked:
             return None
         with self._lock:
-            calls = self._parked.get(key)
-            return calls[-1].until if calls else None
+            return self._parked_error(key, method)
 
     def cancel_running(self) -> None:
         """Tell every call under way that its answer is no longer wanted. Vendor code may notice."""
@@ -148,16 +126,17 @@ class CallPool:
         twice."""
         with self._lock:
             self._closed = True
-            waiting = self._turns.clear()
-            self._crew.close()
-            self._pace.notify_all()
+            waiting = self._queue.clear()
+            self._threads.close()
+            self._time.notify()
         for call in waiting:
-            self._refuse(call)
+            call.state = CallState.ENDED
+            call.end(_closed(call))
 
     def wait_idle(self, timeout: float | None) -> bool:
         """Wait until no call is under way, overdue ones not counted; False when time is up."""
         with self._lock:
-            return wait_for(self._clock, self._changed, lambda: not self._running, timeout)
+            return wait_for(self.clock, self._changed, lambda: not self._running, timeout)
 
     # ---- for health and metrics
 
@@ -174,20 +153,16 @@ class CallPool:
     def parked(self) -> dict[str, Called]:
         """The key and the latest call of everything parked."""
         with self._lock:
-            return {key: calls[-1] for key, calls in self._parked.items()}
+            return {key: parked[-1] for key, parked in self._parked.items()}
 
     def waiting(self) -> int:
         """Calls that wait for their turn."""
         with self._lock:
-            return len(self._turns.waiting())
+            return len(self._queue.waiting())
 
     def threads(self) -> int:
-        """Threads that exist, idle and lost ones included."""
-        return self._crew.threads()
-
-    def has_spare_threads(self) -> bool:
-        """Whether so few threads are lost that one more may be risked without need."""
-        return 2 * len(self._overdue) <= self._max_abandoned
+        """Threads that exist, idle and lost ones included, the timer not."""
+        return self._threads.threads()
 
     def fatal(self) -> str:
         """Why the process should end; "" for as long as it should not."""
@@ -197,7 +172,7 @@ class CallPool:
         """(calls per second allowed, seconds of pause left) at present, of one kind or of the
         slowest."""
         with self._lock:
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             return self._limits.rate(now, kind), self._limits.pause(now, kind)
 
     # ---- inside; the lock is held where a name says nothing else
@@ -206,87 +181,166 @@ class CallPool:
         """Start whatever may start."""
         while (call := self._take()) is not None:
             try:
-                self._crew.run(self._run)
+                self._watched(self._look_at(call))  # nothing runs without a timer
+                self._threads.run(self._work)
                 self._handed.append(call)
             except NoThreadLeft as error:  # the calls that run will be followed by others
                 self._free(call)
                 self._running.discard(call)
                 call.state = CallState.ENDED
-                call.error = CallFailed(f"no thread for the provider's {call.method}: {error}")
-                call.inbox.put(call)
+                call.end(CallFailed(f"no thread for the provider's {call.method}: {error}"))
 
     def _take(self) -> Called | None:
         """The next call, marked as running, if one may run now."""
-        if self._busy >= self._concurrency:
+        if self._busy >= self.options.concurrency:
             return None
-        now = self._clock.monotonic()
-        call, wait = self._turns.next(lambda kind: self._limits.delay(kind, now))
+        now = self.clock.monotonic()
+        call, wait = self._queue.next(lambda kind: self._limits.delay(kind, now))
         if call is None:
             if wait != math.inf:
-                self._resume(now + wait)
+                self._resume_at = min(self._resume_at, now + wait)
+                try:
+                    self._watched(self._resume_at)
+                except NoThreadLeft as error:  # the next call tries again
+                    log.error("%s: rate-limited calls wait, as their timer did not start: %s", self.provider, error)
             return None
         if call.counted:
             self._limits.take(call.flow.kind, now)
         self._busy += 1
-        self._turns.started(call)
+        self._queue.started(call)
         self._running.add(call)
         call.started = now
         call.state = CallState.RUNNING
-        call.inbox.begun(call)
         return call
 
     def _free(self, call: Called) -> None:
         """The call's slot is free."""
         self._busy -= 1
-        self._turns.ended(call)
+        self._queue.ended(call)
 
-    def _resume(self, when: float) -> None:
-        if self._resume_at is None or when < self._resume_at:
-            self._resume_at = when
-            self._pace.notify()
-        if self._pacer is None:
+    def _parked_error(self, key: str, method: str) -> Exception | None:
+        parked = self._parked.get(key)
+        return self._overdue_error(method, key, parked[-1]) if parked else None
+
+    def _overdue_error(self, method: str, key: str, call: Called) -> CallOverdue:
+        assert call.until is not None
+        seconds, flag = self.options.timeout_of(method), self.options.flag_of(method)
+        return CallOverdue(method, key, seconds, call.until, flag)
+
+    # ---- the timer
+
+    def _watched(self, when: float) -> None:
+        """See that the timer looks up at this time. Raises NoThreadLeft."""
+        if self._timer is None:
+            self._timer = start(self._keep_time, f"cloud-{self.provider}-timer")
+        elif when < self._wake_at:
+            self._time.notify()
+
+    def _look_at(self, call: Called) -> float:
+        """When the timer has something to do about a running call: its usual time is up, where it
+        has more than that; its deadline."""
+        return call.started + (call.timeout if call.told_slow else min(call.timeout, self.options.timeout))
+
+    def _keep_time(self) -> None:
+        """The timer thread. Takes the lock."""
+        while True:
             try:
-                self._pacer = start(self._keep_pace, f"cloud-{self._name}-pacer")
-            except NoThreadLeft as error:  # a next call tries again
-                log.error("%s: rate-limited calls wait, as their thread could not be started: %s", self._name, error)
+                if not self._tick():
+                    return
+            except Exception:  # nothing may end it: all deadlines are in its hands
+                log.exception("%s: the timer of provider calls failed, and goes on", self.provider)
 
-    def _keep_pace(self) -> None:
-        """The pacer thread: starts calls when the limiter's time has come. Takes the lock."""
+    def _tick(self) -> bool:
+        """Sleep until something is due, and do it; False when the timer is not needed any more."""
         with self._lock:
-            while not self._closed:
-                left = None if self._resume_at is None else self._resume_at - self._clock.monotonic()
-                if left is None or left > 0:
-                    self._clock.wait(self._pace, left)
-                else:
-                    self._resume_at = None
-                    self._dispatch()
+            now = self.clock.monotonic()
+            due = [call for call in self._running if self._look_at(call) <= now]
+            if self._resume_at <= now:
+                self._resume_at = math.inf
+                self._dispatch()
+            elif not due:
+                if self._closed and not self._running:
+                    self._timer = None
+                    return False
+                self._wake_at = min(map(self._look_at, self._running), default=math.inf)
+                self._wake_at = min(self._wake_at, self._resume_at)
+                self.clock.wait(self._time, None if self._wake_at == math.inf else self._wake_at - now)
+                self._wake_at = -math.inf
+                return True
+        for call in sorted(due, key=lambda call: call.started):
+            if now < call.started + call.timeout:
+                self._tell_slow(call)
+            else:
+                self._expire(call)
+        return True
 
-    def _refuse(self, call: Called) -> None:
+    def _tell_slow(self, call: Called) -> None:
         """Without the lock."""
-        call.state = CallState.ENDED
-        call.error = CallsClosed(f"the program is stopping; the provider's {call.method} was not called")
-        call.inbox.put(call)
+        call.told_slow = True
+        text = (
+            f"the provider's {call.method} has not answered after {self.options.timeout:g} s (--cloud-api-timeout). "
+            f"Such a call may take up to {call.timeout:g} s ({self.options.flag_of(call.method)})"
+        )
+        log.warning("%s: %s", call.key, text)
+        if call.slow is not None:
+            call.slow(call.key, text)
 
-    # ---- in the threads of the crew; they take the lock
+    def _expire(self, call: Called) -> None:
+        """Give the call up, unless it has just ended: it is cancelled, its slot is free, and its
+        key is parked until it ends. Takes the lock."""
+        fatal = ""
+        with self._lock:
+            if call.state is not CallState.RUNNING:
+                return
+            call.state = CallState.OVERDUE
+            call.until = Future()
+            call.until.set_running_or_notify_cancel()  # so that only the pool ends it
+            self._running.discard(call)
+            self._overdue.add(call)
+            if call.key:
+                self._parked.setdefault(call.key, []).append(call)
+            if len(self._overdue) - len(self._excess) > self.options.max_abandoned:
+                self._excess.add(call)
+                if not self._fatal:
+                    fatal = self._fatal = (
+                        f"{len(self._overdue)} calls to cloud provider {self.provider!r} are overdue and hold threads"
+                        f" that cannot be taken back (bound: {self.options.max_abandoned})"
+                    )
+            else:
+                self._threads.lose()
+                self._free(call)
+                self._dispatch()
+            self._changed.notify_all()
+            error = self._overdue_error(call.method, call.shown, call)
+        try:
+            call.cancelled.set()
+            self._on_end(call, None, self.clock.monotonic() - call.started)
+            if fatal:
+                log.critical("%s", fatal)
+        finally:
+            call.end(error)
 
-    def _run(self) -> Callable[[], None]:
+    # ---- in the threads of the pool; they take the lock
+
+    def _work(self) -> Callable[[], None]:
         """Run the call that was handed over, and those whose turn is next; what is returned tells
         the end of the last one. A thread holds on to no call but the one that it runs."""
         with self._lock:
             call = self._handed.popleft()
         while True:
-            tell, following = self._ended(call, self._execute(call))
+            call.outcome = self._run_call(call)
+            tell, following = self._ended(call)
             if following is None:
                 return tell
             tell()
             call = following
             del tell, following
 
-    def _ended(self, call: Called, throttled: Throttled | None) -> tuple[Callable[[], None], Called | None]:
+    def _ended(self, call: Called) -> tuple[Callable[[], None], Called | None]:
         """The call has returned: how to tell it, and the call that this thread runs next."""
         with self._lock:
-            now = self._clock.monotonic()
-            if throttled is not None:
+            now = self.clock.monotonic()
+            if call.outcome is not None and (throttled := call.outcome.throttled) is not None:
                 self._limits.throttled(
                     call.flow.kind,
                     now,
@@ -302,28 +356,45 @@ class CallPool:
             else:
                 self._recover(call)
             self._changed.notify_all()
-            return partial(self._tell, call, now - call.started, in_time), self._take()
+            if self._closed and not self._running:
+                self._time.notify()
+            tell = partial(self._tell, call, now - call.started) if in_time else partial(_tell_late, call)
+            following = self._take()
+            if following is not None:
+                self._watched(self._look_at(following))  # it runs: it watched the last call
+            return tell, following
 
     def _recover(self, call: Called) -> None:
-        """An overdue call ended after all. With the lock held."""
+        """An overdue call ended after all."""
         call.state = CallState.LATE
         self._overdue.discard(call)
         if call in self._excess:
             self._excess.discard(call)
             self._free(call)
         else:
-            self._crew.find()
-        calls = self._parked.get(call.key, [])
-        if call in calls:
-            calls.remove(call)
-            if not calls:
+            self._threads.find()
+        parked = self._parked.get(call.key, [])
+        if call in parked:
+            parked.remove(call)
+            if not parked:
                 del self._parked[call.key]
 
-    def _tell(self, call: Called, seconds: float, in_time: bool) -> None:
+    def _tell(self, call: Called, seconds: float) -> None:
+        """Without the lock. Whoever waits is told, whatever happens here."""
+        outcome, call.outcome = call.outcome, None
+        assert outcome is not None
         try:
-            if in_time:
-                self._on_end(call, seconds)
+            self._on_end(call, outcome, seconds)
         finally:
-            call.inbox.put(call)
-            if call.until is not None:
-                call.until.set_result(None)
+            call.end(outcome.error, outcome.answer)
+
+
+def _tell_late(call: Called) -> None:
+    """An overdue call has ended: its key may be asked about again."""
+    call.outcome = None
+    assert call.until is not None
+    call.until.set_result(None)
+
+
+def _closed(call: Called) -> CallsClosed:
+    return CallsClosed(f"the program is stopping; the provider's {call.method} was not called")

@@ -2,7 +2,7 @@
 
 Refusals are those of k8s.io/apiserver: 401 for wrong credentials, 403 for missing permissions, 500
 when the API server does not answer. What is known here is answered at once; where the API server
-must be asked, another crew of threads waits for it, so that probes never do."""
+must be asked, another pool of threads waits for it, so that probes never do."""
 
 from __future__ import annotations
 

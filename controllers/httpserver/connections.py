@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 import attrs
 import h11
 
-from cloudprovider.threads import Crew, NoThreadLeft
+from cloudprovider.threads import NoThreadLeft, ThreadPool
 from controllers.httpserver.messages import Certificate, Handler, Limits, Request, Response
 from controllers.httpserver.peers import Shares, group_of
 from controllers.httpserver.stream import CHUNK, Stream
@@ -93,8 +93,8 @@ class Connections:
         self._limits = limits
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
-        self._fast = Crew(f"{name}-answers", _ANSWERERS)
-        self._slow = Crew(f"{name}-asks", limits.slow_threads)
+        self._fast = ThreadPool(f"{name}-answers", _ANSWERERS)
+        self._slow = ThreadPool(f"{name}-asks", limits.slow_threads)
         self._slow_places = Shares(limits.slow_places, limits.slow_per_peer)
         self._clients: dict[_Client, None] = {}  # in the order in which they began to wait for a request
         self._groups: dict[bytes, int] = {}
@@ -321,9 +321,9 @@ class Connections:
         return await self._in_thread(self._slow, request, answer, release)
 
     async def _in_thread(
-        self, crew: Crew, request: Request, make: Callable[[], T], release: Callable[[], None] = lambda: None
+        self, pool: ThreadPool, request: Request, make: Callable[[], T], release: Callable[[], None] = lambda: None
     ) -> T | Response:
-        """What this returns, in a thread of the crew.
+        """What this returns, in a thread of the pool.
 
         A connection that is closed meanwhile gives back neither thread nor place: its thread
         does."""
@@ -344,7 +344,7 @@ class Connections:
             return lambda: self._from_thread(end, answer)
 
         try:
-            crew.run(work)
+            pool.run(work)
         except NoThreadLeft as error:
             release()
             raise OSError(str(error)) from error

@@ -162,6 +162,7 @@ class Assembly:
             metrics=self.metrics,
             clock=self.clock,
             drain=self.drain - min(_AFTER_DRAIN, self.drain / 2),
+            controllers=frozenset(entry.name for entry in (*self.shares.main, *self.shares.migrated)),
         )
 
     def construct(self, context: Context) -> list[Built]:

@@ -1,9 +1,10 @@
 """Stage 4: DECIDE. A node and the cloud's answer in, the patches out. Pure: no I/O, no clock. Which
 addresses it gets says `addresses.py`.
 
-Two patches at most, in this order: one for `status.addresses`, then one for the object (labels,
-provider ID, our record of labels, taint). So a node is never schedulable before its addresses are
-there. Neither is made when it would change nothing.
+Two patches at most, in this order: one for the status (addresses, and that there is no route yet),
+then one for the object (labels, provider ID, our record of labels, taint). So a node is never
+schedulable before its addresses and, where this process makes routes, its route are there. Neither
+is made when it would change nothing.
 
 Which labels are ours. The proof is `Known`: what the cloud asked for on this node while this
 process ran. The record, an annotation on the node for the next process, is only a hint: its kubelet
@@ -22,26 +23,32 @@ uninitialized taint, instance type, zone and region replace other values, as in 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, field, frozen
 
 from cloudprovider.checks.nodelabels import wanted_labels
 from cloudprovider.helpers.addresses import describe_addresses, provided_node_ip
-from cloudprovider.helpers.ips import parse_ip
+from cloudprovider.helpers.ips import parse_ip, parse_network
 from cloudprovider.helpers.labels import LABEL_PAIRS, is_kubernetes_label, missing_twins
-from cloudprovider.helpers.objects import addresses_of, annotations_of, labels_of
+from cloudprovider.helpers.objects import addresses_of, annotations_of, labels_of, pod_cidrs_of
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import node_taints
-from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
+from cloudprovider.helpers.taints import get_node_condition, node_taints
+from cloudprovider.wellknown import (
+    CONDITION_NETWORK_UNAVAILABLE,
+    REASON_NO_ROUTE_CREATED,
+    TAINT_EXTERNAL_CLOUD_PROVIDER,
+)
 from controllers.node.addresses import UNHEARD, Heard, NoIPAddress, Wanted, wanted
-from controllers.runtime.write import Patch, addresses_replaced, combined, taints_changed
+from controllers.options.podnetwork import is_inside
+from controllers.runtime.write import Patch, addresses_replaced, combined, condition_set, taints_changed
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from cloudprovider import InstanceMetadata
+    from cloudprovider.helpers.ips import IPNetwork
 
 APPLIED_LABELS: Final = "kubernetes-cloud-provider/applied-labels"
 """Annotation on nodes: the labels that this controller wrote, as a JSON object. Never changes."""
@@ -91,12 +98,18 @@ NOTHING: Final = NodeChanges()
 
 
 def initialization(
-    node: V1Node, metadata: InstanceMetadata, known: Known | None = None, *, ip_needed: bool = True
+    node: V1Node,
+    metadata: InstanceMetadata,
+    known: Known | None = None,
+    *,
+    ip_needed: bool = True,
+    routed: Sequence[IPNetwork] = (),
+    now: str = "",
 ) -> NodeChanges:
     """Everything that a newly joined node gets from its cloud, the taint's removal last.
 
     `known` is what this process knew of the node before, None when it never compared it with the
-    cloud.
+    cloud. `routed`: the ranges to which this process makes routes. `now`: in RFC 3339.
 
     Raises:
         InstanceReplaced, NodeIPError: the node must stay tainted; the message is for users.
@@ -123,13 +136,29 @@ def initialization(
     identity = Patch() if provider_id_of(node) else _identity(metadata)
     untainted = taints_changed(node_taints(node), remove=lambda taint: taint["key"] == TAINT_EXTERNAL_CLOUD_PROVIDER)
     rest = combined(_labels_patch(node, changed, ours), identity, untainted)
-    return NodeChanges(
-        _made(addresses_replaced(addresses_of(node), addresses.addresses), rest),
-        refused,
-        _known_after(ours, asked, known),
-        addresses,
-        replaced,
-    )
+    status = combined(addresses_replaced(addresses_of(node), addresses.addresses), _unrouted(node, routed, now))
+    return NodeChanges(_made(status, rest), refused, _known_after(ours, asked, known), addresses, replaced)
+
+
+def _unrouted(node: V1Node, routed: Sequence[IPNetwork], now: str) -> Patch:
+    """What keeps pods away from a new node until the route controller has made its route, and
+    changed this. Nothing where somebody wrote the condition already."""
+    if get_node_condition(node, CONDITION_NETWORK_UNAVAILABLE) is not None:
+        return Patch()
+    if not any(is_inside(net, routed) for net in map(_network, pod_cidrs_of(node)) if net is not None):
+        return Patch()
+    condition = {
+        "type": CONDITION_NETWORK_UNAVAILABLE, "status": "True", "reason": REASON_NO_ROUTE_CREATED,
+        "message": "The node is new, and its route is not made yet", "lastHeartbeatTime": now,
+    }  # fmt: skip
+    return condition_set(None, condition, now=now)
+
+
+def _network(cidr: str) -> IPNetwork | None:
+    try:
+        return parse_network(cidr)
+    except ValueError:
+        return None  # the route controller says so
 
 
 def refresh(

@@ -74,7 +74,9 @@ class CloudNodeController(ControllerBase):
         self._cloud = cloud
         self._memory = memory = NodeMemory(options.node_status_update_frequency)
         own_metrics = NodeMetrics(self._metrics, lister, memory, clock)
-        reconciler = NodeReconciler(self._rest, lister, cloud, self._recorder, own_metrics, clock, memory)
+        reconciler = NodeReconciler(
+            self._rest, lister, cloud, self._recorder, own_metrics, clock, memory, options.routed
+        )
         self._triggers = NodeTriggers(nodes, refreshes, lister, cloud, memory, clock, self._foreign, self._shared)
         self._watch(informer, self._triggers)
         self._every(options.node_status_update_frequency, "refresh", self._sweep)
@@ -84,7 +86,6 @@ class CloudNodeController(ControllerBase):
             expected=(CloudCallError, NodeIPError, InstanceReplaced, NoIPAddress),
             noun="node",
             controller=self.NAME,
-            outage=cloud.outage,
         )
         syncs = options.concurrent_node_syncs
         updates = options.concurrent_node_status_updates or syncs

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
 from controllers.options import DURATION, INT, between, drain_timeout_option, option, positive
+
+if TYPE_CHECKING:
+    from cloudprovider.helpers.ips import IPNetwork
 
 _SECTION: Final = "cloud-node-controller"
 
@@ -43,3 +46,6 @@ class CloudNodeOptions:
         configz="NodeStatusUpdateFrequency",
     )
     drain_timeout: float = drain_timeout_option()
+    routed: tuple[IPNetwork, ...] = ()
+    """The ranges of pods to which this process makes routes: a new node with a part of them begins
+    with NetworkUnavailable=True, until the route controller has made its route."""

@@ -25,11 +25,12 @@ from controllers.node.triggers import is_refreshed
 from controllers.runtime.api import ObjectNotFound, RestClient, ServerError, Unreachable
 from controllers.runtime.cache import NODES, Lister, key_of, uid_of
 from controllers.runtime.queue import Result, seconds_text
-from controllers.runtime.write import EventRecorder, ObjectReplaced, Patch, apply
+from controllers.runtime.write import EventRecorder, ObjectReplaced, Patch, apply, timestamp
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
+    from cloudprovider.helpers.ips import IPNetwork
     from controllers.cloudcalls import CloudCalls
     from controllers.node.metrics import NodeMetrics
     from controllers.runtime.clock import Clock
@@ -67,6 +68,7 @@ class NodeReconciler:
         metrics: NodeMetrics,
         clock: Clock,
         memory: NodeMemory,
+        routed: Sequence[IPNetwork] = (),
     ) -> None:
         self._rest = rest
         self._lister = lister
@@ -75,6 +77,7 @@ class NodeReconciler:
         self._metrics = metrics
         self._clock = clock
         self._memory = memory
+        self._routed = routed
         self._refused_before: set[str] = set()
 
     def fetch_new(self, keys: Sequence[str], deliver: Callable[[str, MetadataAnswer], None]) -> None:
@@ -111,7 +114,10 @@ class NodeReconciler:
         def plan(fresh: V1Node) -> NodeChanges:
             if not needs_initialization(fresh):
                 return NOTHING
-            return changes.initialization(fresh, metadata, entry.known, ip_needed=ip_needed)
+            written = timestamp(self._clock.time())
+            return changes.initialization(
+                fresh, metadata, entry.known, ip_needed=ip_needed, routed=self._routed, now=written
+            )
 
         try:
             done, latest, planned = self._apply(node, plan)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from controllers.node.options import CloudNodeOptions
-from controllers.registration.entry import ControllerEntry, Rule, built, event_rule, informers
+from controllers.options.podnetwork import ROUTE_CONTROLLER, RouteSwitches
+from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, event_rule, informers
+
+
+def _construct(context: Context) -> Controller:
+    from controllers.node.controller import CloudNodeController
+
+    routes = context.options.of(RouteSwitches)
+    made = routes.on and context.cloud.routes is not None and ROUTE_CONTROLLER in context.controllers
+    return context.build(CloudNodeController, CloudNodeOptions, routed=routes.cluster_cidrs if made else ())
+
 
 ENTRY = ControllerEntry(
     name="cloud-node-controller",
     aliases=("cloud-node",),
     client="node-controller",
-    construct=built("controllers.node.controller:CloudNodeController", CloudNodeOptions),
+    construct=_construct,
     needs=lambda cloud: cloud.has_instances,
     lacking="offers no instances, so new nodes stay tainted unless another manager initialises them",
     module="controllers.node.controller",

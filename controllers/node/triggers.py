@@ -81,7 +81,6 @@ class NodeTriggers:
         self._refreshes.forget(key_of(node))
         self._memory.forget(key_of(node))
         self._memory.note_id(key_of(node), provider_id_of(node), "")
-        self._cloud.forget_node(key_of(node))
 
     def sweep(self) -> int:
         """Ask for a refresh of every initialised node of this provider that is not being deleted;

@@ -113,7 +113,6 @@ class NodeIPAMController(ControllerBase):
                     expected=(CloudCallError, NotChosenYet, RangesOverlap),
                     noun="node",
                     controller=self.NAME,
-                    outage=cloud.outage,
                 ),
             )
         else:

@@ -6,7 +6,7 @@ Stage: before the first one, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -21,6 +21,7 @@ DEFAULT_MASK_SIZES: Final[Mapping[int, int]] = {4: 24, 6: 64}
 """Prefix length of a node's pod CIDR by IP version, by default, as kube-controller-manager's."""
 RANGE_ALLOCATOR: Final = "RangeAllocator"
 CLOUD_ALLOCATOR: Final = "CloudAllocator"
+ROUTE_CONTROLLER: Final = "node-route-controller"
 _SECTION: Final = "generic"
 
 
@@ -50,6 +51,20 @@ def at_most_one_of_each_family(nets: Sequence[IPNetwork]) -> str | None:
 CIDRS: Kind[tuple[IPNetwork, ...]] = Kind("TEXT", parse_cluster_cidrs, lambda nets: ",".join(map(str, nets)))
 
 
+def is_inside(net: IPNetwork, ranges: Iterable[IPNetwork]) -> bool:
+    """Whether all of it lies in one of the ranges."""
+    return any(_within(net, one) for one in ranges)
+
+
+def _within(net: IPNetwork, cluster: IPNetwork) -> bool:
+    return (
+        net.version == cluster.version
+        and net.prefixlen >= cluster.prefixlen
+        and int(net.network_address) >> (net.max_prefixlen - cluster.prefixlen)
+        == int(cluster.network_address) >> (net.max_prefixlen - cluster.prefixlen)
+    )
+
+
 def allocate_node_cidrs_option() -> Any:
     """Whether nodes get pod CIDRs at all."""
     return option(
@@ -60,6 +75,21 @@ def allocate_node_cidrs_option() -> Any:
         "Whether nodes get pod CIDRs: from kube-controller-manager, or from node-ipam-controller if --controllers "
         "names it. node-route-controller runs only if this flag and --configure-cloud-routes are on.",
         configz="KubeCloudShared.AllocateNodeCIDRs",
+    )
+
+
+def cluster_cidrs_option() -> Any:
+    """The ranges of the cluster's pods."""
+    return option(
+        (),
+        CIDRS,
+        "cluster-cidr",
+        _SECTION,
+        "IP range of the cluster's pods, or two ranges of different families separated by a comma. Required by "
+        "node-route-controller, which creates and deletes nothing outside it, and by node-ipam-controller, which gives "
+        "each node a part of it.",
+        check=at_most_one_of_each_family,
+        configz="KubeCloudShared.ClusterCIDR",
     )
 
 
@@ -77,20 +107,31 @@ def cidr_allocator_type_option() -> Any:
 
 
 @attrs.frozen(kw_only=True)
+class RouteSwitches:
+    """Whether the manager makes routes, and for which nodes."""
+
+    allocate_node_cidrs: bool = allocate_node_cidrs_option()
+    configure_cloud_routes: bool = option(
+        True,
+        BOOL,
+        "configure-cloud-routes",
+        _SECTION,
+        "Whether routes in the cloud are created for the pod CIDRs of --allocate-node-cidrs.",
+        configz="KubeCloudShared.ConfigureCloudRoutes",
+    )
+    cluster_cidrs: tuple[IPNetwork, ...] = cluster_cidrs_option()
+
+    @property
+    def on(self) -> bool:
+        """Whether both flags hold."""
+        return self.allocate_node_cidrs and self.configure_cloud_routes
+
+
+@attrs.frozen(kw_only=True)
 class PodNetworkOptions:
     """What the controllers for IPAM and routes both take. Frozen; raises ValueError."""
 
-    cluster_cidrs: tuple[IPNetwork, ...] = option(
-        (),
-        CIDRS,
-        "cluster-cidr",
-        _SECTION,
-        "IP range of the cluster's pods, or two ranges of different families separated by a comma. Required by "
-        "node-route-controller, which creates and deletes nothing outside it, and by node-ipam-controller, which gives "
-        "each node a part of it.",
-        check=at_most_one_of_each_family,
-        configz="KubeCloudShared.ClusterCIDR",
-    )
+    cluster_cidrs: tuple[IPNetwork, ...] = cluster_cidrs_option()
     """`parse_cluster_cidrs` makes them from text."""
     node_cidr_mask_size: int = option(
         0,

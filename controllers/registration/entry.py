@@ -103,6 +103,8 @@ class Context:
     clock: Clock
     drain: float
     """Seconds that a controller may take to finish its work when it is asked to stop."""
+    controllers: frozenset[str] = frozenset()
+    """The names of those that --controllers and the leader migration give to this process."""
 
     def build(self, kind: Callable[..., Controller], options: type[Any], **changes: object) -> Controller:
         """A controller with the constructor that all of ours have, and what the flags say of this

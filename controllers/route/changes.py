@@ -7,7 +7,8 @@ A node's pod CIDR is no proof: a kubelet can register its Node with any. So a ro
 wholly inside a cluster CIDR, with the prefix length that the flags say, if they say one, and never
 where another node with this pod CIDR, or with one that overlaps, has its own. A route is deleted
 only in the same bounds, if it is a blackhole or leads to what could be a node, and the provider
-does not call it another's. So supernets, VPNs and rules without a target stay.
+does not call it another's. So supernets, VPNs and rules without a target stay. Where the flags say
+no size, a destination counts that was seen to be a node's, whatever leads there (`Scope.own`).
 That its target is no node of this cluster, or one without that pod CIDR, is proved elsewhere, by a
 quorum read. Names of routes prove nothing: clouds cut and rewrite them.
 """
@@ -26,6 +27,7 @@ from attrs import field, frozen
 
 from cloudprovider.helpers.ips import IPAddress, IPNetwork, parse_ip, parse_network
 from cloudprovider.helpers.objects import pod_cidrs_of
+from controllers.options.podnetwork import is_inside
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -94,7 +96,7 @@ class Scope:
 
     def inside(self, net: IPNetwork) -> bool:
         """Whether all of it lies in one of the cluster CIDRs."""
-        return any(_within(net, cluster) for cluster in self.cluster_cidrs)
+        return is_inside(net, self.cluster_cidrs)
 
     def has_pod_cidr_size(self, net: IPNetwork) -> bool:
         """Whether it could be a node's pod CIDR: inside, and of that size; or not all there is."""
@@ -316,12 +318,3 @@ def _ips(addresses: Iterable[V1NodeAddress]) -> frozenset[IPAddress]:
 
 def _joined(addresses: Iterable[IPAddress]) -> str:
     return ", ".join(sorted(map(str, addresses)))
-
-
-def _within(net: IPNetwork, cluster: IPNetwork) -> bool:
-    return (
-        net.version == cluster.version
-        and net.prefixlen >= cluster.prefixlen
-        and int(net.network_address) >> (net.max_prefixlen - cluster.prefixlen)
-        == int(cluster.network_address) >> (net.max_prefixlen - cluster.prefixlen)
-    )

@@ -13,6 +13,7 @@ from attrs import evolve, frozen
 
 from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
+from cloudprovider.wellknown import CONDITION_NETWORK_UNAVAILABLE, REASON_NO_ROUTE_CREATED, REASON_ROUTE_CREATED
 from controllers.runtime.api import ObjectNotFound, RestClient
 from controllers.runtime.cache import NODES, key_of, uid_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply, condition_set, timestamp
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 
     from controllers.runtime.clock import Clock
 
-CONDITION: Final = "NetworkUnavailable"
-CREATED: Final = ("False", "RouteCreated")
-MISSING: Final = ("True", "NoRouteCreated")
-"""Status and reason of the condition; they must never change."""
+CONDITION: Final = CONDITION_NETWORK_UNAVAILABLE
+CREATED: Final = ("False", REASON_ROUTE_CREATED)
+MISSING: Final = ("True", REASON_NO_ROUTE_CREATED)
+"""Status and reason of the condition. The cloud-node controller writes the second one, too, on a
+node that it initialises."""
 _MESSAGES: Final = {CREATED: "RouteController created a route", MISSING: "RouteController failed to create a route"}
 
 RESTORING: Final = Backoff(base=300.0, cap=3600.0, at_once=1)

@@ -71,9 +71,7 @@ class RouteController(ControllerBase):
             queue,
             reconciler.reconcile,
             threads=options.concurrent_route_syncs,
-            failures=FailureHandling(
-                expected=(CloudCallError, RouteConflict), noun="route", controller=self.NAME, outage=cloud.outage
-            ),
+            failures=FailureHandling(expected=(CloudCallError, RouteConflict), noun="route", controller=self.NAME),
         )
 
     def _begin(self) -> None:

@@ -13,29 +13,13 @@ from typing import Any
 
 import attrs
 
-from controllers.options import BOOL, option
-from controllers.options.podnetwork import allocate_node_cidrs_option
+from controllers.options.podnetwork import ROUTE_CONTROLLER, RouteSwitches
 from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, event_rule, informers, planned
 from controllers.route.options import RouteOptions
 
 log = logging.getLogger(__name__)
 
 _PLANNED = 1.0  # seconds between two comparisons of all routes in a dry run
-
-
-@attrs.frozen(kw_only=True)
-class RouteSwitches:
-    """Whether the manager runs the controller."""
-
-    allocate_node_cidrs: bool = allocate_node_cidrs_option()
-    configure_cloud_routes: bool = option(
-        True,
-        BOOL,
-        "configure-cloud-routes",
-        "generic",
-        "Whether routes in the cloud are created for the pod CIDRs of --allocate-node-cidrs.",
-        configz="KubeCloudShared.ConfigureCloudRoutes",
-    )
 
 
 def _off(values: Mapping[str, Any]) -> str:
@@ -48,9 +32,9 @@ def _off(values: Mapping[str, Any]) -> str:
 
 def _construct(context: Context) -> Controller | None:
     switches = context.options.of(RouteSwitches)
-    if not (switches.allocate_node_cidrs and switches.configure_cloud_routes):
+    if not switches.on:
         log.info("node-route-controller is off: it needs --allocate-node-cidrs and --configure-cloud-routes")
-        if switches.configure_cloud_routes and context.options.of(RouteOptions).cluster_cidrs and context.cloud.routes:
+        if switches.configure_cloud_routes and switches.cluster_cidrs and context.cloud.routes:
             log.warning(
                 "no routes are made, although --cluster-cidr is given: new nodes get none. Go's manager makes them "
                 "without --allocate-node-cidrs too. Fix: give --allocate-node-cidrs (nodes may still get their pod "
@@ -100,7 +84,7 @@ def _stand_in(context: Context, enabled: bool) -> Controller | None:
 
 
 ENTRY = ControllerEntry(
-    name="node-route-controller",
+    name=ROUTE_CONTROLLER,
     aliases=("route",),
     client="route-controller",
     construct=_construct,

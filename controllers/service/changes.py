@@ -125,20 +125,24 @@ def has_class(service: V1Service) -> bool:
     return spec is not None and spec.type == SERVICE_TYPE_LOAD_BALANCER and not wants_load_balancer(service)
 
 
-def fingerprint(service: V1Service, scope: Scope) -> str:
-    """A digest of everything of the Service that its load balancer depends on."""
+def fingerprint(service: V1Service, scope: Scope, depends_on: str = "") -> str:
+    """A digest of everything of the Service that its load balancer depends on, by the host's word
+    and the provider's."""
     spec = service.spec
-    content = {
+    content: dict[str, Any] = {
         "uid": uid_of(service),
         "scope": [scope.cluster_name, scope.kube_system_uid, scope.revision],
         "spec": {name: _plain(getattr(spec, name)) for name in _SPEC},
         "annotations": {key: value for key, value in annotations_of(service).items() if key != APPLIED},
     }
+    if depends_on:
+        content["provider"] = depends_on
     return hashlib.sha256(_compact(content).encode()).hexdigest()[:16]
 
 
-def relevant(service: V1Service) -> tuple[object, ...]:
-    """Everything of the Service that may mean work; versions alike in it need no second look."""
+def relevant(service: V1Service, *, whole: bool = False) -> tuple[object, ...]:
+    """Everything of the Service that may mean work; versions alike in it need no second look.
+    `whole`: the provider may depend on all that its users write."""
     metadata, spec = service.metadata, service.spec
     wanted = wants_load_balancer(service)
     return (
@@ -149,6 +153,7 @@ def relevant(service: V1Service) -> tuple[object, ...]:
         ownership(service),
         *((getattr(spec, name) for name in _SPEC) if wanted else ()),
         metadata.annotations if metadata is not None and wanted else None,
+        (spec, metadata.labels) if whole and metadata is not None and wanted else None,
         # Another program may fill in a status, but it must not be missing.
         bool(ingress(status_of(service))) if wanted else None,
     )

@@ -117,6 +117,16 @@ class ServiceCloud:
             log.debug("the name of the load balancer of Service %s: %s", key_of(service), error)
             return ""
 
+    def depends_on(self, service: V1Service) -> str:
+        """What else its load balancer depends on. When the provider fails to say, tells the
+        Service's owner and raises."""
+        try:
+            return self.balancers.depends_on(service)
+        except CLOUD_ERRORS as error:
+            what = "Error syncing load balancer: the provider failed to say what it depends on"
+            self.failed(service, "SyncLoadBalancerFailed", what, error)
+            raise
+
     def mark(self, service: V1Service) -> dict[str, str]:
         """The annotations that the load balancer's name depends on: without any other it has the
         same name."""

@@ -28,6 +28,7 @@ from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
 from controllers.service.secondlook import SecondLook
 from controllers.service.targets import TargetSet
+from controllers.service.traits import NodeTraits
 from controllers.service.triggers import DELETED, NodeTriggers, ServiceTriggers
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class ServiceController(ControllerBase):
         self._services = queue
         self._records = records = Records()
         own_metrics = ServiceMetrics(self._metrics, records)
-        targets = TargetSet(nodes.lister, options.ready_nodes_only)
+        traits = NodeTraits(balancers, self._recorder).of if balancers.has_hook("target_traits") else None
+        targets = TargetSet(nodes.lister, options.ready_nodes_only, traits)
         sync = NodeSync(
             node_queue,
             queue,
@@ -93,9 +95,9 @@ class ServiceController(ControllerBase):
             latency=own_metrics.nodesync_latency,
             clock=clock,
         )
-        watch_targets(self._metrics, records, targets.current, clock)
+        watch_targets(self._metrics, records, targets.latest, clock)
         self._watch(nodes, NodeTriggers(targets, sync))
-        self._watch(services, ServiceTriggers(queue, records))
+        self._watch(services, ServiceTriggers(queue, records, whole=balancers.has_hook("depends_on")))
         self._watch(services, AddressWatch(self._metrics, services.lister, clock))
         api = ServiceAPI(self._rest, options.ready_nodes_only, clock)
         side = ServiceCloud(balancers, records, self._recorder, options.cluster_name, clock)
@@ -108,11 +110,12 @@ class ServiceController(ControllerBase):
             Executor(api, side, sync.given, self._second_look.deleted, own_metrics, schedule, clock),
             sync,
             lambda: Scope(options.cluster_name, self._identity.get(), balancers.revision()),
+            side.depends_on,
             schedule,
             clock,
         )
         failures: FailureHandling[str] = FailureHandling(
-            expected=(CloudCallError, CacheBehind), noun="service", controller=self.NAME, outage=cloud.outage
+            expected=(CloudCallError, CacheBehind), noun="service", controller=self.NAME
         )
         self._add_worker(queue, reconciler.reconcile, threads=syncs, failures=failures)
         self._add_worker(node_queue, sync.sync, threads=1)

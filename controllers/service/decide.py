@@ -156,6 +156,8 @@ class ServiceView:
     record: Record | None
     scope: Scope | None = None
     """None until the cluster's identity is known."""
+    depends_on: str | None = ""
+    """The provider's word for what else the load balancer depends on; None: it failed to say."""
     gathering: bool = False
     """Whether changes of nodes are being gathered: then the targets are not compared."""
     found: Found = ObservedLoadBalancer.NOT_LOOKED
@@ -250,7 +252,7 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
         return Step(action=Action.WRITE, record=record)
     certain = record.state not in (State.UNSURE, State.UNSEEN)
     ensure: Step | None = None
-    if found is ObservedLoadBalancer.NONE or (record.spec != fingerprint and not waits):
+    if fingerprint and (found is ObservedLoadBalancer.NONE or (record.spec != fingerprint and not waits)):
         ensure = Step(action=Action.ENSURE, record=record)
     elif certain and not waits and min(record.due, record.ensure_due) <= now:
         looks = record.state is not State.ELSEWHERE
@@ -378,8 +380,13 @@ def _rest(view: ServiceView, now: float) -> Step:
 
 
 def wanted(view: ServiceView) -> str:
-    """Fingerprint of the Service; "" while it is not known what all depends on."""
-    return changes.fingerprint(view.service, view.scope) if view.service is not None and view.scope is not None else ""
+    """Fingerprint of the Service; "" while it is not known what all depends on. Where the provider
+    fails to say what this one does, it counts as unchanged, so that its targets follow the nodes."""
+    if view.service is None or view.scope is None:
+        return ""
+    if view.depends_on is None:
+        return view.record.tried if view.record is not None else ""
+    return changes.fingerprint(view.service, view.scope, view.depends_on)
 
 
 def _waits(record: Record, fingerprint: str, now: float) -> float:

@@ -53,16 +53,17 @@ class ServiceMetrics:
         )
 
 
-def watch_targets(metrics: Metrics, records: Records, targets: Callable[[], Targets], clock: Clock) -> None:
+def watch_targets(metrics: Metrics, records: Records, targets: Callable[[], Targets | None], clock: Clock) -> None:
     """Add two gauges: of the load balancers whose targets are not the present nodes, and for how
-    long. Worked out when /metrics is read."""
+    long. Worked out when /metrics is read. `targets` None: none were worked out yet."""
 
     def count() -> int:
-        return records.lagging(targets(), clock.monotonic())[0]
+        present = targets()
+        return 0 if present is None else records.lagging(present, clock.monotonic())[0]
 
     def age() -> float:
-        now = clock.monotonic()
-        return now - records.lagging(targets(), now)[1]
+        present, now = targets(), clock.monotonic()
+        return 0.0 if present is None else now - records.lagging(present, now)[1]
 
     metrics.gauge(
         "service_controller_load_balancers_with_old_targets",

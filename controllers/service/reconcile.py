@@ -17,6 +17,7 @@ from attrs import evolve
 from controllers.cloudcalls import CallsClosed
 from controllers.runtime.api import ApiError
 from controllers.runtime.queue import DONE, Parked, Result, retry_after_of
+from controllers.service.changes import wants_load_balancer_from_us
 from controllers.service.cloud import CLOUD_ERRORS, TooEarly
 from controllers.service.decide import Action, ServiceView, decide
 from controllers.service.kube import CacheBehind, ServiceGone
@@ -40,7 +41,7 @@ class ServiceReconciler:
     """One unit of work per key. Thread-safe: the work queue keeps two threads off one key.
 
     `identify` returns what all load balancers of the cluster depend on, or raises TooEarly while
-    that is not known.
+    that is not known; `depends_on`, the provider's word for what else one depends on.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class ServiceReconciler:
         executor: Executor,
         sync: NodeSync,
         identify: Callable[[], Scope],
+        depends_on: Callable[[V1Service], str],
         schedule: Schedule,
         clock: Clock,
     ) -> None:
@@ -58,6 +60,7 @@ class ServiceReconciler:
         self._executor = executor
         self._sync = sync
         self._identify = identify
+        self._depends_on = depends_on
         self._schedule = schedule
         self._clock = clock
         self._scope: Scope | None = None
@@ -86,6 +89,15 @@ class ServiceReconciler:
         service, record = self._newest(key, self._services.get(key))
         view = ServiceView(service=service, record=record, scope=self._scope, gathering=gathering, resting=resting)
         failures: list[Exception] = []
+        if service is not None and wants_load_balancer_from_us(service):
+            try:
+                view = evolve(view, depends_on=self._depends_on(service))
+            except (Parked, CallsClosed):
+                raise
+            except CLOUD_ERRORS as error:
+                failures.append(error)
+                view = evolve(view, depends_on=None)
+        lasting = len(failures)
         while True:
             # While changes of nodes are gathered nothing is compared with the targets, but for what
             # waits since the last gathering.
@@ -120,7 +132,7 @@ class ServiceReconciler:
                 view = evolve(view, service=service, record=record, resting=resting)
             else:
                 if step.action is Action.ENSURE:
-                    failures.clear()  # it repairs whatever failed before it
+                    del failures[lasting:]  # it repairs whatever failed before it
 
     def _newest(self, key: str, service: V1Service | None) -> tuple[V1Service | None, Record | None]:
         """The Service, and what is remembered of it; the answer to our last write goes when the

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import evolve, frozen
 
@@ -57,28 +58,51 @@ class _Judged:
     line: str
 
 
-class TargetSet:
-    """The present targets, worked out anew only after `invalidate`. Thread-safe."""
+Traits: TypeAlias = Callable[[Sequence["V1Node"]], Mapping[str, str]]
+"""Digests of what else the provider says that load balancers depend on of nodes, by name."""
 
-    def __init__(self, lister: Lister[V1Node], ready_only: bool) -> None:
+
+class TargetSet:
+    """The present targets, worked out anew only after `invalidate`. Thread-safe.
+
+    `traits` asks the provider, so no lock is held meanwhile; None: it says nothing."""
+
+    def __init__(self, lister: Lister[V1Node], ready_only: bool, traits: Traits | None = None) -> None:
         self._lister = lister
         self._ready_only = ready_only
+        self._traits = traits
         self._lock = threading.Lock()
         self._present: Targets | None = None
+        self._latest: Targets | None = None
+        self._changes = 0
         self._former: frozenset[str] = frozenset()
         self._judged = Derived(_judge)
 
     def current(self) -> Targets:
         """What the cache shows."""
         with self._lock:
-            if self._present is None:
-                found = _targets(self._judged.of(self._lister.list()), self._ready_only)
-                self._present = evolve(found, good_enough=found.good_enough | self._former)
-            return self._present
+            if self._present is not None:
+                return self._present
+            changes = self._changes
+        nodes = self._lister.list()
+        traits = {} if self._traits is None else self._traits(nodes)
+        with self._lock:
+            found = _targets(self._judged.of(nodes), self._ready_only, traits)
+            found = evolve(found, good_enough=found.good_enough | self._former)
+            self._latest = found
+            if changes == self._changes:
+                self._present = found
+            return found
+
+    def latest(self) -> Targets | None:
+        """What `current` last answered: for metrics, which ask no provider."""
+        with self._lock:
+            return self._latest
 
     def invalidate(self) -> None:
         """A node has changed, and the targets of every load balancer that had it or will."""
         with self._lock:
+            self._changes += 1
             self._present, self._former = None, frozenset()
 
     def leaving(self) -> None:
@@ -87,6 +111,7 @@ class TargetSet:
             if self._present is not None:
                 self._former = self._present.good_enough | {self._present.digest}
                 self._present = None
+                self._changes += 1
 
     def differs(self, old: V1Node | None, new: V1Node | None) -> bool:
         """Whether a change of one node may change the targets. The autoscaler's taint is none."""
@@ -94,10 +119,11 @@ class TargetSet:
             return True
         return old is not None and new is not None and is_leaving(old) and not is_leaving(new)
 
-    def _part(self, node: V1Node | None) -> tuple[str, bool] | None:
+    def _part(self, node: V1Node | None) -> tuple[object, ...] | None:
         if node is None or not is_eligible(node):
             return None
-        return describe(node), self._ready_only and is_ready(node)
+        traits = None if self._traits is None else traits_of(node)
+        return describe(node), self._ready_only and is_ready(node), traits
 
 
 def targets(nodes: Iterable[V1Node], ready_only: bool) -> Targets:
@@ -110,15 +136,15 @@ def _judge(node: V1Node) -> _Judged:
     return _Judged(node, key_of(node), _left_out(node), is_leaving(node), is_ready(node), describe(node))
 
 
-def _targets(judged: Iterable[_Judged], ready_only: bool) -> Targets:
+def _targets(judged: Iterable[_Judged], ready_only: bool, traits: Mapping[str, str] = MappingProxyType({})) -> Targets:
     judged = tuple(judged)
     eligible = sorted((one for one in judged if not one.left_out), key=attrgetter("key"))
     found = _chosen([one for one in eligible if not one.leaving], ready_only)
-    nodes, digest = tuple([one.node for one in found]), _digest(found)
+    nodes, digest = tuple([one.node for one in found]), _digest(found, traits)
     why_none = "" if found else _why_none(judged)
     if len(found) == len(eligible):
         return Targets(nodes, digest, why_none=why_none)
-    good_enough = frozenset({_digest(_chosen(eligible, ready_only))} - {digest})
+    good_enough = frozenset({_digest(_chosen(eligible, ready_only), traits)} - {digest})
     return Targets(nodes, digest, good_enough, why_none)
 
 
@@ -155,8 +181,11 @@ def _chosen(found: list[_Judged], ready_only: bool) -> list[_Judged]:
     return [one for one in found if one.ready] or found if ready_only else found
 
 
-def _digest(found: list[_Judged]) -> str:
-    return hashlib.sha256("\n".join([one.line for one in found]).encode()).hexdigest()[:16] if found else NO_TARGETS
+def _digest(found: list[_Judged], traits: Mapping[str, str]) -> str:
+    if not found:
+        return NO_TARGETS
+    lines = [f"{one.line}{traits.get(one.key, '')}" for one in found] if traits else [one.line for one in found]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def describe(node: V1Node) -> str:
@@ -164,3 +193,10 @@ def describe(node: V1Node) -> str:
     addresses = (node.status.addresses if node.status is not None else None) or ()
     places = sorted(f"{address.type}={address.address}" for address in addresses)
     return " ".join([key_of(node), provider_id_of(node) or "-", *places])
+
+
+def traits_of(node: V1Node) -> tuple[object, ...]:
+    """What of a node the provider's `target_traits` may read."""
+    metadata = node.metadata
+    labels = None if metadata is None else (metadata.labels, metadata.annotations)
+    return labels, node.spec, describe(node)

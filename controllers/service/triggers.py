@@ -31,11 +31,13 @@ DRIFT: Final = -10
 
 
 class ServiceTriggers:
-    """The handler of Services. Called from the informer's thread."""
+    """The handler of Services. Called from the informer's thread, so the provider is not asked
+    here: with `whole`, every change that its `depends_on` may read is looked at."""
 
-    def __init__(self, queue: WorkQueue[str], records: Records) -> None:
+    def __init__(self, queue: WorkQueue[str], records: Records, *, whole: bool = False) -> None:
         self._queue = queue
         self._records = records
+        self._whole = whole
 
     def on_add(self, service: V1Service, initial: bool) -> None:
         key = key_of(service)
@@ -47,7 +49,7 @@ class ServiceTriggers:
         restored = is_newer(version_of(old), version_of(new)) is True  # the API server, from a backup
         if restored:
             self._records.rewind(key)
-        if not restored and relevant(old) == relevant(new):
+        if not restored and relevant(old, whole=self._whole) == relevant(new, whole=self._whole):
             return
         if not wants_load_balancer(new) or uid_of(new) != uid_of(old):
             self._leaves(old)

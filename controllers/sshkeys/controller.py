@@ -90,7 +90,6 @@ class SSHKeyController(ControllerBase):
                 expected=(CloudCallError,),
                 noun="SSH key",
                 controller=self.NAME,
-                outage=cloud.outage,
             ),
         )
 

@@ -68,6 +68,5 @@ class VolumeLabelController(ControllerBase):
                 expected=(CloudCallError,),
                 controller=self.NAME,
                 noun="persistentvolume",
-                outage=cloud.outage,
             ),
         )

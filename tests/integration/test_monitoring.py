@@ -18,9 +18,8 @@ from cloudprovider.testing.fake import new_provider
 from cloudprovider.testing.waiting import eventually
 from controllers.app import Manager, ManagerOptions, Options
 from controllers.endpoints.options import ServingOptions
-from controllers.options.podnetwork import parse_cluster_cidrs
+from controllers.options.podnetwork import RouteSwitches, parse_cluster_cidrs
 from controllers.route.options import RouteOptions
-from controllers.route.registration import RouteSwitches
 from controllers.runtime.api import ClientBuilder
 from controllers.service.metrics import UnservedMetrics
 from tests.generate import ALERTS, ROOT, alerts_page

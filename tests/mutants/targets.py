@@ -40,7 +40,11 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
             "targets": "targets nodesync",
         },
     ),
-    "cloudcalls": ("controllers/cloudcalls", "tests/unit/cloudcalls", {"limits": "limits", "outage": "outage"}),
+    "cloudcalls": (
+        "controllers/cloudcalls",
+        "tests/unit/cloudcalls",
+        {"turns": "turns limits", "batching": "batching"},
+    ),
     "queue": (
         "controllers/runtime/queue",
         "tests/unit/runtime/queue",
@@ -78,7 +82,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     for name, (folder, tests, modules) in _FOLDERS.items()
     for module, chosen in modules.items()
 }
-TARGETS["cloudcalls/answers"] = ("controllers/cloudcalls/answer.py", ("tests/unit/node/test_recreated.py",))
+TARGETS["cloudcalls/answers"] = ("controllers/cloudcalls/answers.py", ("tests/unit/node/test_recreated.py",))
 """By name: the module, and the paths of its tests."""
 TARGETS["answers"] = (
     "cloudprovider/checks/answers.py",

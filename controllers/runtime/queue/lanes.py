@@ -109,14 +109,6 @@ class Timers(Generic[K]):
             heapify(self._heap)
         return True
 
-    def end_delay(self, item: Item[K]) -> bool:
-        """Take the item's time away; return whether it had one."""
-        if item.due is None:
-            return False
-        item.due, item.ticket = None, 0
-        self.delayed -= 1
-        return True
-
     def cool(self, item: Item[K], until: float) -> None:
         """The item's floor ends at this time, which is never before that of an earlier call."""
         item.free_at = until

@@ -16,7 +16,7 @@ exception with `retry_after` over 0, again in that many seconds, at least, and  
 or RetryError                        an ApiError no sooner than with backoff
 ``TerminalError``                    backoff forgotten, not again                      terminal
 ``Parked``                           closed until its future ends, then backoff        parked
-any other exception                  again with backoff, or soon after an outage ends  error
+any other exception                  again with backoff                                error
 ===================================  ================================================  ==================
 """
 
@@ -24,8 +24,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Hashable
-from functools import partial
-from typing import Final, Generic, ParamSpec, Protocol, TypeVar
+from typing import Final, Generic, ParamSpec, TypeVar
 
 from attrs import frozen
 
@@ -65,22 +64,6 @@ _ADDED_SHARE = 0.1
 """The share of a named time that is added at most, by chance."""
 
 
-class OutageListener(Protocol):
-    """What knows when a key that failed may come back before its time: the cloud is back, say."""
-
-    def least_wait(self, error: Exception) -> float:
-        """Seconds that a key which fails with this waits at least, as too many others try the same
-        in vain; often 0."""
-
-    def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
-        """The work known as `token` failed and waits for its back-off, which `bring_back()` ends.
-
-        Returns seconds after which it shall come back at the latest; or None."""
-
-    def settled(self, token: Hashable) -> None:
-        """It waits no longer, or not for this."""
-
-
 @frozen(kw_only=True)
 class FailureHandling(Generic[K]):
     """What is done about runs that fail, besides another try."""
@@ -98,9 +81,6 @@ class FailureHandling(Generic[K]):
 
     controller: str = ""
     """Whose work it is: the name in --controllers, at each line's begin; empty: the queue's."""
-
-    outage: OutageListener | None = None
-    """May bring keys back before their back-off ends."""
 
 
 class AwaitingServer(Generic[K]):
@@ -159,7 +139,6 @@ class Requeuer(Generic[K]):
         self._failures: FailureLog[K] = FailureLog(
             failures.controller or queue.name, logger, clock=clock, noun=failures.noun
         )
-        self._outage = failures.outage
         self._awaiting_server: AwaitingServer[K] = AwaitingServer(self._return)
         self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *failures.expected)
         self._clock = clock
@@ -226,8 +205,6 @@ class Requeuer(Generic[K]):
             self._queue.forget(key)
             self._failures.succeeded(key)
             self._awaiting_server.discard(key)
-        if self._outage is not None:
-            self._outage.settled((self._name, key))
         if result.requeue_after is None:
             self._runs["success"].inc()
         else:
@@ -257,8 +234,6 @@ class Requeuer(Generic[K]):
             self._runs[result].inc()
             if result in ("error", "terminal"):
                 self._errors.inc()
-            if self._outage is not None and result != "error":
-                self._outage.settled((self._name, key))
             expected = result == "retry_after" or isinstance(error, self.expected)
             self._tell(level if expected else logging.ERROR, key, fate, delay, error, expected, stack)
             self._report(key, error)
@@ -282,13 +257,8 @@ class Requeuer(Generic[K]):
 
     def _back_off(self, key: K, error: Exception) -> float:
         """Requeue the key, and return the seconds until it can run."""
-        least = 0.0 if self._outage is None else self._outage.least_wait(error)
-        self._queue.add_rate_limited(key, least=least, problem=_unknown(error))
+        self._queue.add_rate_limited(key, problem=_unknown(error))
         self._awaiting_server.add(key, error)
-        if self._outage is not None:
-            soon = self._outage.failed((self._name, key), error, partial(self._queue.hasten, key))
-            if soon is not None:
-                self._queue.add_after(key, soon)
         return self._queue.next_run(key)
 
     def _return(self, key: K, delay: float) -> None:

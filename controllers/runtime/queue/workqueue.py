@@ -140,16 +140,6 @@ class WorkQueue(Generic[K]):
                 item.failures, item.problem = 0, ""
                 self._keys.release(item, now)
 
-    def hasten(self, key: K) -> bool:
-        """End the key's delay now, as if its time had come; False when it has none."""
-        with self._lock:
-            now = self._keys.catch_up()
-            item = self._keys.items.get(key)
-            if self._closed or item is None or not self._keys.timers.end_delay(item):
-                return False
-            self._keys.mark(item, item.due_priority, now, now)
-            return True
-
     def next_run(self, key: K) -> float:
         """The seconds until the key can run again: its delay or its floor. inf: it need not."""
         with self._lock:

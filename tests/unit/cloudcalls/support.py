@@ -3,6 +3,7 @@ told, nodes."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import InstanceMetadata, Interface, threads
+from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.cloudcalls.capabilities import LoadBalancerCalls
 from controllers.runtime.metrics import Metrics
@@ -181,8 +183,22 @@ class World:
     def time_out(self, hang: Hang, seconds: float = 60.0, *, calls: int = 1) -> None:
         """Once so many more calls hang: let the time pass that one of them has."""
         hang.wait_entered(calls)
-        self.clock.wait_for_timeout(seconds)
+        self.wait_for_timer(seconds)
         self.clock.advance(seconds)
+
+    def wait_for_timer(self, seconds: float) -> None:
+        """Block until the pool's timer sleeps, for so long at most: `advance` will wake it."""
+        pool = self.calls._pool
+
+        def sleeps() -> bool:
+            with pool._lock:
+                return -math.inf < pool._wake_at <= self.clock.monotonic() + seconds + 1e-6
+
+        eventually(sleeps, LIMIT)
+
+    def wait_queued(self, count: int) -> None:
+        """Block until so many calls wait for their turn."""
+        eventually(lambda: self.calls._pool.waiting() == count, LIMIT)
 
     def requests(self, method: str, outcome: str) -> float:
         value = self.metrics.value("cloudprovider_api_requests_total", provider="test", method=method, outcome=outcome)

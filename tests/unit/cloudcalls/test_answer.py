@@ -17,7 +17,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Route, Throttled, Zone
 from cloudprovider.checks import answers
-from controllers.cloudcalls.answer import BatchAnswer, by_name, judged
+from controllers.cloudcalls.answers import BatchAnswer, by_name, judged
 from controllers.cloudcalls.errors import AnswerMissing, CallFailed, InvalidAnswer
 
 PREFIXES = ("test://", "aws:///")

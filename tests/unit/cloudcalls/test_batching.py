@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudprovider import CallCancelled, NotImplementedByProvider, RetryError, Throttled
+from controllers.cloudcalls.batching import Batch, Batcher, concerns_all
 from controllers.cloudcalls.errors import CallFailed, CallsClosed
-from controllers.cloudcalls.nodes.batching import Batcher, Group, concerns_all
 
 
 class Cloud:
@@ -28,7 +28,7 @@ class Cloud:
         pending = set(names)
         good: set[str] = set()
         first = self.batcher.form(names, max_batch)
-        waiting: list[Group] = list(first)
+        waiting: list[Batch] = list(first)
         while waiting:
             group = waiting.pop(0)
             self.calls.append(group.names)
@@ -37,7 +37,7 @@ class Cloud:
                 good |= set(group.names) & pending
                 pending -= set(group.names)
                 continue
-            smaller = self.batcher.failed(group, [n for n in group.names if n in pending], max_batch)
+            smaller = self.batcher.failed(group, max_batch)
             pending -= set(group.names) - {n for part in smaller for n in part.names}
             waiting += smaller
         self.batcher.finished(first)
@@ -151,26 +151,12 @@ def test_even_if_every_batch_holds_poison_after_an_outage() -> None:
     assert bad == poison
 
 
-def test_keys_answered_meanwhile_are_not_asked_again() -> None:
+def test_the_parts_of_a_batch_are_nearly_equal() -> None:
     batcher = Batcher()
-    (group,) = batcher.form(names(8), 8)
-    parts = batcher.failed(group, ["n1", "n2"], 8)
-    assert [part.names for part in parts] == [("n1",), ("n2",)]
-    assert batcher.failed(group, ["n1", "n2"], 8) == [], "it is split already"
-    (other,) = batcher.form(names(8), 8)
-    assert batcher.failed(other, [], 8) == []
-
-
-def test_a_slow_batch_is_split_once_and_its_failure_later_splits_nothing() -> None:
-    batcher = Batcher()
-    (group,) = batcher.form(names(10), 10)
-    parts = batcher.slow(group, names(10))
-    assert [len(part.names) for part in parts] == [3, 3, 2, 2]
-    assert all(part.depth == 1 for part in parts)
-    assert batcher.slow(group, names(10)) == []
-    assert batcher.failed(group, names(10), 10) == []
+    (batch,) = batcher.form(names(10), 10)
+    assert [len(part.names) for part in batcher.failed(batch, 10)] == [3, 3, 2, 2]
     (alone,) = batcher.form(["x"], 10)
-    assert batcher.slow(alone, ["x"]) == []
+    assert batcher.failed(alone, 10) == []
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
 
 from cloudprovider import InvalidAnnotations, LoadBalancerKept, Route, SSHKeys
@@ -51,6 +53,43 @@ def test_load_balancers() -> None:
         assert vendors == svc
         assert vendors is not svc, "a copy"
         assert [n.metadata.name for n in vendor_nodes] == ["n1"]
+
+
+@pytest.mark.row("S33")
+def test_hooks_that_a_provider_leaves_alone_cost_no_call() -> None:
+    lb = balancers()
+    with world(Provider(load_balancer=lb)) as w:
+        calls = w.balancers
+        assert not calls.has_hook("depends_on")
+        assert calls.depends_on(service()) == ""
+        assert calls.target_traits([node("n1"), node("n2")]) == ["", ""]
+        assert lb.calls == []
+
+
+@pytest.mark.row("S33")
+def test_hooks_run_in_the_providers_thread_and_a_node_s_failure_is_its_own() -> None:
+    here, ran = threading.get_ident(), set()
+
+    class Hooked(Capability):
+        def depends_on(self, service: V1Service) -> str:
+            ran.add(threading.get_ident())
+            raise KeyError("team")
+
+        def target_traits(self, node: V1Node) -> Any:
+            ran.add(threading.get_ident())
+            return {"n1": "edge", "n2": None, "n3": ""}[node.metadata.name]  # type: ignore[union-attr, index]
+
+    with world(Provider(load_balancer=Hooked())) as w:
+        assert w.balancers.has_hook("depends_on")
+        with pytest.raises(CallFailed, match="depends_on failed: KeyError: 'team'"):
+            w.balancers.depends_on(service())
+        first, wrong, nothing, unknown = w.balancers.target_traits([node(f"n{number}") for number in range(1, 5)])
+        assert (first, nothing) == ("edge", "")
+        assert isinstance(wrong, CallFailed)
+        assert isinstance(unknown, CallFailed)
+        assert "target_traits failed: 'n4'" in str(unknown)
+    assert ran
+    assert here not in ran
 
 
 def test_a_service_that_its_owner_must_change_is_told_so_but_never_kept_from_being_deleted() -> None:

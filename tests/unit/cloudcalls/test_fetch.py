@@ -267,7 +267,7 @@ def test_a_batch_method_that_the_provider_lacks_is_served_one_by_one() -> None:
         assert all(isinstance(answer, NotImplementedByProvider) for answer in answers.values())
 
 
-# ---- hung and slow
+# ---- hung
 
 
 def hangs_for(hang: Hang, *poison: str) -> Any:
@@ -285,13 +285,13 @@ def hangs_for(hang: Hang, *poison: str) -> Any:
 def test_a_batch_hung_by_one_node_answers_all_the_others() -> None:
     hang = Hang()
     provider, batch = batching(hangs_for(hang, "n17"))
-    with world(provider, patience=1000, timeout=30) as w:
+    with world(provider, timeout=30) as w:
         answers = Answers()
         task = Task(lambda: w.calls.fetch_metadata(nodes(100), answers))
         for answered in (0, 75, 94, 99):
             hang.wait_entered()
             answers.wait_for(answered)
-            w.clock.wait_for_timeout(30)
+            w.wait_for_timer(30)
             w.clock.advance(30)
         task.result()
         assert answers.bad() == {"n17"}
@@ -310,141 +310,6 @@ def test_a_batch_hung_by_one_node_answers_all_the_others() -> None:
 
 
 @pytest.mark.row("N5")
-def test_a_hung_batch_is_split_at_once_when_others_are_served_meanwhile() -> None:
-    hang = Hang()
-    provider, batch = batching(hangs_for(hang, "n17"))
-    with world(provider, patience=2.0, timeout=60) as w:
-        begin = w.clock.monotonic()
-        answers = Answers()
-        task = Task(lambda: w.calls.fetch_metadata(nodes(300), answers))
-        answers.wait_for(200)
-        hang.wait_entered()
-        w.clock.wait_for_timeout(2.0)
-        w.clock.advance(1.0)
-        others = [node(f"other{i}") for i in range(5)]
-        w.fetch(others)  # later than the hung batch began: somebody is being served
-        w.clock.wait_for_timeout(1.0)
-        w.clock.advance(1.0)
-        for answered in (275, 294):
-            hang.wait_entered()
-            answers.wait_for(answered)
-            w.clock.wait_for_timeout(0.5)
-            w.clock.advance(0.25)
-            w.fetch(others)
-            w.clock.advance(0.25)
-        answers.wait_for(299)
-        assert w.clock.monotonic() - begin < 5
-        w.time_out(hang)
-        task.result()
-        assert answers.bad() == {"n17"}
-        assert isinstance(answers["n17"], CallOverdue)
-        batch.calls.clear()
-        hang.release()
-
-
-def test_a_cloud_that_is_slow_for_everyone_is_not_asked_more_often() -> None:
-    hang = Hang(all_good)
-    provider, batch = batching(hang)
-    with world(provider, patience=2.0, timeout=60) as w:
-        task = Task(lambda: w.fetch(nodes(300)))
-        hang.wait_entered(3)
-        for _ in range(10):
-            w.clock.wait_for_waiters(1, timed=True)
-            w.clock.advance(2.0)
-        hang.release()
-        assert len(task.result().good()) == 300
-        assert batch.count("instances_metadata") == 3 + 4, "one batch is split as a probe, no more"
-
-
-def test_nor_if_it_was_quick_before() -> None:
-    slow = Hang(all_good)
-    provider, batch = batching(lambda seq: slow(seq) if len(seq) > 5 else all_good(seq))
-    with world(provider, patience=2.0, lone_patience=5.0, timeout=60) as w:
-        w.fetch(nodes(5))
-        batch.calls.clear()
-        w.clock.advance(1.0)
-        task = Task(lambda: w.fetch(nodes(300)))
-        slow.wait_entered(3)
-        for pause in (*[2.0] * 3, *[0.5] * 20):  # the parts of the probe are looked at more often
-            w.clock.wait_for_timeout(pause)
-            w.clock.advance(pause)
-        slow.release()
-        assert len(task.result().good()) == 300
-        assert batch.count("instances_metadata") == 3 + 4, "nobody was served faster meanwhile"
-
-
-@pytest.mark.row("N5")
-def test_a_lone_batch_that_hangs_is_split_without_evidence() -> None:
-    hang = Hang(all_good)
-    w: World
-
-    def answer(seq: Sequence[V1Node]) -> Any:
-        if "n7" in names_of(seq):
-            return hang(seq)
-        w.clock.advance(0.01)
-        return all_good(seq)
-
-    provider, _ = batching(answer)
-    answers = Answers()
-    with world(provider, patience=2.0, lone_patience=5.0, timeout=60) as w:
-        task = Task(lambda: w.calls.fetch_metadata(nodes(50), answers))
-        for _ in range(3):
-            w.clock.wait_for_timeout(2.0)
-            w.clock.advance(2.0)
-        answers.wait_for(37)
-        assert "n7" not in answers
-        hang.release()
-        task.result()
-        assert len(answers.good()) == 50
-
-
-def test_a_batch_is_slow_only_by_four_times_what_others_take() -> None:
-    slow = Hang(all_good)
-    w: World
-
-    def answer(seq: Sequence[V1Node]) -> Any:
-        if len(seq) == 100:
-            return slow(seq)
-        if names_of(seq) == ["usual"]:
-            w.clock.advance(5.0)
-        return all_good(seq)
-
-    provider, batch = batching(answer)
-    with world(provider, patience=2.0, timeout=60) as w:
-        w.fetch([node("usual")])
-        task = Task(lambda: w.fetch(nodes(100)))
-        slow.wait_entered()
-        w.clock.wait_for_timeout(2.0)
-        w.clock.advance(2.0)
-        w.clock.wait_for_timeout(18.0)
-        for _ in range(2):
-            w.fetch([node("usual")])  # 5 s each
-            assert batch.count("instances_metadata") <= 4
-        w.clock.wait_for_timeout(8.0)
-        w.clock.advance(8.0)
-        assert len(task.result().good()) == 100
-        slow.release()
-
-
-@pytest.mark.parametrize("late", [all_good, OSError("connection reset at last")])
-def test_of_a_batch_that_was_split_a_late_answer_counts_and_a_late_failure_does_not(late: Any) -> None:
-    first, second = Hang(late), Hang(all_good)
-    provider, _ = batching(lambda seq: (first if len(seq) == 8 else second)(seq))
-    with world(provider, patience=1000, timeout=30) as w:
-        task = Task(lambda: w.fetch(nodes(8)))
-        w.time_out(first, 30)
-        second.wait_entered(4)
-        (overdue,) = w.calls._gateway.pool.overdue()
-        assert overdue.until is not None
-        first.release()
-        overdue.until.result(LIMIT)
-        if late is not all_good:
-            second.release()
-        assert len(task.result().good()) == 8
-        second.release()
-
-
-@pytest.mark.row("N5")
 def test_one_by_one_a_hung_node_is_parked_and_the_others_are_answered() -> None:
     hang = Hang()
     provider, v2 = one_by_one(lambda n: hang(n) if name_of(n) == "n3" else good(n))
@@ -452,7 +317,7 @@ def test_one_by_one_a_hung_node_is_parked_and_the_others_are_answered() -> None:
         answers = Answers()
         task = Task(lambda: w.calls.fetch_metadata(nodes(50), answers))
         answers.wait_for(49)
-        w.clock.wait_for_timeout(60)
+        w.wait_for_timer(60)
         w.clock.advance(60)
         task.result()
         overdue = answers["n3"]
@@ -473,10 +338,11 @@ def test_a_node_parked_between_two_questions_is_not_asked_the_second() -> None:
     with world(Provider(instances_v2=v2)) as w:
         first = Task(lambda: w.fetch(nodes(1)))
         about.wait_entered()
-        w.clock.wait_for_timeout(60)
+        w.wait_for_timer(60)
         w.clock.advance(30)
         second = Task(lambda: w.fetch_state(nodes(1)))
         exists.wait_entered()
+        w.wait_for_timer(30)
         w.clock.advance(30)
         assert isinstance(first.result()["n0"], CallOverdue)
         exists.release()
@@ -504,11 +370,11 @@ def test_when_all_hang_the_bound_of_threads_holds() -> None:
     provider, _ = batching(lambda seq: hang(seq), max_batch=10)
     with world(provider, concurrency=4, max_abandoned=6) as w:
         task = Task(lambda: w.fetch(nodes(100)))
-        pool = w.calls._gateway.pool
+        pool = w.calls._pool
         hang.wait_entered(4)
         while not pool.fatal():
-            w.clock.wait_for_waiters(1, timed=True)
-            w.clock.advance(w.clock.next_deadline() or 0.0)
+            w.wait_for_timer(60)
+            w.clock.advance(60)
             assert pool.threads() <= 10
         assert w.calls.health().fatal
         w.calls.close()
@@ -566,9 +432,9 @@ def test_new_nodes_overtake_a_sweep() -> None:
     with world(provider, concurrency=1) as w:
         sweep = Task(lambda: w.fetch(nodes(20), priority=PRIORITY_SWEEP))
         gate.wait_entered()
-        w.clock.wait_for_waiters(1)
+        w.wait_queued(19)
         new = Task(lambda: w.fetch([node("new")], priority=PRIORITY_NEW))
-        w.clock.wait_for_waiters(2)
+        w.wait_queued(20)
         gate.release()
         assert len(new.result().good()) == 1
         assert len(sweep.result().good()) == 20
@@ -604,7 +470,7 @@ def test_closing_answers_everyone() -> None:
     with world(provider, concurrency=2) as w:
         task = Task(lambda: w.fetch(nodes(20)))
         hang.wait_entered(2)
-        w.clock.wait_for_waiters(1)
+        w.wait_queued(18)
         w.calls.close()
         hang.release()
         answers = task.result()
@@ -659,13 +525,13 @@ def test_hanging_raising_and_junk_cost_their_own_nodes_and_all_recover(batched: 
         return {name_of(n): about(n) for n in seq}
 
     provider = batching(batch)[0] if batched else one_by_one(about)[0]
-    with world(provider, patience=1000.0) as w:
+    with world(provider) as w:
         answers = Answers()
         task = Task(lambda: w.calls.fetch_metadata(nodes(200), answers))
         for answered in (100, 175, 193, 198, 199) if batched else (199,):
             hang.wait_entered()
             answers.wait_for(answered)
-            w.clock.wait_for_timeout(60)
+            w.wait_for_timer(60)
             w.clock.advance(60)
         task.result()
         assert answers.bad() == {"n1", "n2", "n3"}
@@ -678,7 +544,7 @@ def test_hanging_raising_and_junk_cost_their_own_nodes_and_all_recover(batched: 
         answers["n1"].until.result(LIMIT)
         assert w.calls.parked() == {}
         assert w.fetch(nodes(200)).bad() == set()
-        for job in w.calls._gateway.pool.overdue():
+        for job in w.calls._pool.overdue():
             assert job.until is not None
             job.until.result(LIMIT)
         assert w.calls.health().ok

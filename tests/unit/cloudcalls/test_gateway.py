@@ -64,7 +64,7 @@ def hung_call(w: World, hang: Hang, key: str = "k", seconds: float = 60.0) -> Ca
 @pytest.mark.row("O6")
 def test_threads_end_when_idle_and_come_back() -> None:
     with world(Provider(), concurrency=6) as w:
-        pool = w.calls._gateway.pool
+        pool = w.calls._pool
         for _ in range(2):
             hang = Hang(lambda *args: threading.current_thread())
             burst = [later(w, hang, key=str(n)) for n in range(6)]
@@ -73,7 +73,7 @@ def test_threads_end_when_idle_and_come_back() -> None:
             threads = {task.result() for task in burst}
             assert len(threads) == pool.threads() == 6
             assert all(thread.name.startswith("cloud-test-") for thread in threads)
-            w.clock.wait_for_waiters(5, timed=True)
+            w.clock.wait_for_waiters(6, timed=True)  # and the timer
             w.clock.advance(IDLE_SECONDS)
             eventually(lambda all_=threads: sum(thread.is_alive() for thread in all_) == 1)  # type: ignore[misc]  # binds it
             assert pool.threads() == 1
@@ -127,7 +127,7 @@ def test_two_overdue_calls_for_one_key_park_it_until_both_end(w: World) -> None:
     tasks = [later(w, h, key="k") for h in (first, second)]
     first.wait_entered()
     second.wait_entered()
-    w.clock.wait_for_waiters(2, timed=True)
+    w.wait_for_timer(60)
     w.clock.advance(60)
     errors = []
     for task in tasks:
@@ -156,7 +156,7 @@ def test_an_overdue_call_is_cancelled_and_ends_quickly_if_it_listens(w: World) -
 
     task = Task(lambda: w.calls.call("m", listens, key="k"))
     assert entered.wait(LIMIT)
-    w.clock.wait_for_waiters(2, timed=True)
+    w.clock.wait_for_waiters(2, timed=True)  # it, and the timer
     w.clock.advance(60)
     with pytest.raises(CallOverdue) as caught:
         task.result()
@@ -186,7 +186,7 @@ def test_a_call_with_more_time_than_usual_is_told_when_the_usual_time_is_up(capl
         calls.slow = lambda key, text: told.append((key, text))
         task = Task(lambda: calls.ensure("c", service(), []))
         hang.wait_entered()
-        w.clock.wait_for_timeout(5)
+        w.wait_for_timer(5)
         assert w.calls.health().message == "ok"
         w.clock.advance(5)
         w.clock.wait_for_timeout(295)
@@ -248,7 +248,7 @@ def test_waiting_for_a_turn_does_not_count() -> None:
         first = Task(lambda: w.calls.call("m", hang, key="a"))
         hang.wait_entered()
         second = Task(lambda: w.calls.call("m", lambda: current_call().remaining(), key="b"))
-        w.clock.wait_for_waiters(2)
+        w.wait_queued(1)
         w.clock.advance(9)
         hang.release()
         assert first.result() == "first"
@@ -262,7 +262,7 @@ def test_a_call_that_had_to_wait_and_then_hangs_is_overdue_too() -> None:
         one = later(w, first, key="a")
         first.wait_entered()
         two = later(w, second, key="b")
-        w.clock.wait_for_waiters(2)
+        w.wait_queued(1)
         w.clock.advance(5)
         first.release()
         assert one.result() == "first"
@@ -307,7 +307,7 @@ def test_a_call_leaves_nothing_behind_for_the_collector_of_cycles(error: Excepti
 def test_threads_are_bounded_and_past_the_bound_the_process_should_end(caplog: pytest.LogCaptureFixture) -> None:
     with world(Provider(), concurrency=2, max_abandoned=3) as w:
         hangs = [Hang() for _ in range(8)]
-        pool = w.calls._gateway.pool
+        pool = w.calls._pool
         for i in range(4):
             assert not w.calls.health().fatal
             hung_call(w, hangs[i], key=f"k{i}")
@@ -320,7 +320,7 @@ def test_threads_are_bounded_and_past_the_bound_the_process_should_end(caplog: p
         hung_call(w, hangs[4], key="k4")
         assert pool.threads() == 5
         starved = Task(lambda: w.calls.call("m", lambda: "late", key="z"))
-        w.clock.wait_for_waiters(1)
+        w.wait_queued(1)
         assert pool.waiting() == 1
         assert pool.threads() == 5, "concurrency + max_abandoned"
         assert w.calls.health().message == health.message
@@ -336,7 +336,7 @@ def test_surplus_threads_end_when_lost_ones_return() -> None:
         hangs = [Hang() for _ in range(4)]
         errors = [hung_call(w, hang, key=f"k{i}") for i, hang in enumerate(hangs)]
         w.calls.call("m", lambda: None, key="z")
-        pool = w.calls._gateway.pool
+        pool = w.calls._pool
         assert pool.threads() == 5
         for hang, error in zip(hangs, errors, strict=True):
             hang.release()
@@ -367,13 +367,13 @@ def test_concurrency_is_bounded() -> None:
         hang = Hang("ok")
         tasks = [later(w, hang, key=f"k{i}") for i in range(40)]
         hang.wait_entered(4)
-        w.clock.wait_for_waiters(40)
+        w.wait_queued(36)
         assert w.calls.in_flight() == 4
         assert w.gauge("cloudprovider_api_requests_in_flight") == 4
         assert w.gauge("cloudprovider_api_requests_waiting") == 36
         hang.release()
         assert {task.result() for task in tasks} == {"ok"}
-        assert w.calls._gateway.pool.threads() <= 4
+        assert w.calls._pool.threads() <= 4
 
 
 @pytest.mark.row("R4")
@@ -435,9 +435,9 @@ def test_throttling_slows_everyone_down_and_the_delay_is_obeyed(w: World) -> Non
 def test_a_pacer_that_could_not_be_started_is_started_later() -> None:
     with world(Provider(), qps=1, burst=1) as w:
         w.calls.call("m", lambda: None, key="first")
-        with no_thread("pacer"):
+        with no_thread("timer"):
             waiting = later(w, lambda: None, key="second")
-            w.clock.wait_for_waiters(1)
+            w.wait_queued(1)
         after = later(w, lambda: None, key="third")
         advance_until_done(w, [waiting, after], 1.0)
 
@@ -456,7 +456,7 @@ def test_code_that_would_end_the_process_costs_one_call(exit_: BaseException) ->
             with pytest.raises(CallAborted):
                 w.calls.call("m", vendor, key="k")
         assert w.calls.call("m", lambda: "alive", key="k") == "alive"
-        assert w.calls._gateway.pool.threads() == 1
+        assert w.calls._pool.threads() == 1
         assert w.requests("m", "aborted") == 3
 
 
@@ -479,7 +479,7 @@ def test_mutating_calls_pass_the_guard_at_the_last_moment() -> None:
         first = Task(lambda: w.calls.call("m", hang, key="a"))
         hang.wait_entered()
         queued = Task(lambda: w.calls.call("delete_route", done.append, 1, key="b", mutating=True))
-        w.clock.wait_for_waiters(2)
+        w.wait_queued(1)
         lost.set()  # after it was submitted, before it runs
         hang.release()
         first.result()
@@ -517,7 +517,7 @@ def test_close_refuses_what_waits_and_what_comes_and_waits_for_what_runs() -> No
         running = Task(lambda: w.calls.call("m", hang, key="a"))
         hang.wait_entered()
         waiting = Task(lambda: w.calls.call("m", lambda: None, key="b"))
-        w.clock.wait_for_waiters(2)
+        w.wait_queued(1)
         assert w.calls.close(0.0) is False
         with pytest.raises(CallsClosed):
             waiting.result()
@@ -528,7 +528,7 @@ def test_close_refuses_what_waits_and_what_comes_and_waits_for_what_runs() -> No
         hang.release()
         assert closing.result() is True
         assert running.result() == "done"
-        assert w.calls._gateway.pool.threads() == 0
+        assert w.calls._pool.threads() == 0
 
 
 # ---- arguments and metrics

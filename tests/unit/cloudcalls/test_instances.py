@@ -1,14 +1,15 @@
-"""How one node is asked about, driven by hand: which calls are made in which order, and what comes
-of them."""
+"""How one node is asked about: the state by InstancesV2, and the older Instances with Zones."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import (
+    CallDeadlineExceeded,
     CloudProviderError,
     InstanceMetadata,
     InstanceNotFound,
@@ -17,23 +18,15 @@ from cloudprovider import (
     RetryError,
     Throttled,
     Zone,
+    olderinstances,
 )
-from cloudprovider.helpers import same_provider_id
-from controllers.cloudcalls.errors import CallFailed, CallOverdue, InvalidAnswer
-from controllers.cloudcalls.nodes.instances import (
-    Program,
-    Question,
-    metadata_legacy,
-    metadata_v2,
-    state_legacy,
-    state_v2,
-)
-from controllers.cloudcalls.nodes.memory import Facts
-from tests.unit.cloudcalls.support import metadata, node
+from cloudprovider.olderinstances import PACE, OlderInstances
+from controllers.cloudcalls.errors import CallFailed, InvalidAnswer
+from tests.unit.cloudcalls.support import Capability, Provider, metadata, node, world
 
-PREFIXES = ("test://",)
 ADDRESSES = (V1NodeAddress(type="InternalIP", address="10.0.0.1"),)
 NOT_FOUND, NOT_IMPLEMENTED = InstanceNotFound("gone"), NotImplementedByProvider("no")
+FAILED = OSError("api down")
 
 
 class Cloud:
@@ -44,6 +37,9 @@ class Cloud:
         self.asked: list[tuple[str, Any]] = []
 
     def __getattr__(self, method: str) -> Any:
+        if method not in self._answers:
+            raise AttributeError(method)
+
         def call(*args: Any) -> Any:
             self.asked.append((method, args[0] if args else None))
             answer = self._answers[method]
@@ -57,32 +53,16 @@ class Cloud:
         return [method for method, _ in self.asked]
 
 
-def drive(program: Program[Any]) -> Any:
-    """Run a program, every call at once."""
-    resume: Any = lambda: next(program)  # noqa: E731 - replaced below
-    while True:
-        try:
-            ask = resume()
-        except StopIteration as stop:
-            return stop.value
-        try:
-            answer = ask.check(ask.fn(*ask.args))
-        except Exception as error:  # noqa: BLE001 - thrown into the program
-            resume = lambda error=error: program.throw(error)  # noqa: E731
-        else:
-            resume = lambda answer=answer: program.send(answer)  # noqa: E731
-
-
-def question(provider_id: str = "") -> Question:
-    return Question(node("n1", provider_id=provider_id), 10)
-
-
 def legacy_metadata(cloud: Cloud, provider_id: str = "", zones: bool = True) -> Any:
-    ask: Any = cloud
-    return drive(metadata_legacy(ask, ask if zones else None, question(provider_id), "test", PREFIXES, Facts()))
+    """What the whole gateway says."""
+    with world(Provider(instances=cloud, zones=cloud if zones else None)) as w:
+        answer = w.fetch([node("n1", provider_id=provider_id)])["n1"]
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
-GOOD = {
+GOOD: dict[str, Any] = {
     "instance_id": "i-1",
     "node_addresses_by_provider_id": ADDRESSES,
     "instance_type_by_provider_id": "m5",
@@ -99,8 +79,9 @@ GOOD = {
 
 
 def v2_state(answers: Mapping[str, Any]) -> tuple[Any, list[str]]:
-    cloud: Any = Cloud(answers)
-    return drive(state_v2(cloud, question())), cloud.methods()
+    cloud = Cloud(answers)
+    with world(Provider(instances_v2=cloud)) as w:
+        return w.fetch_state([node("n1")])["n1"], cloud.methods()
 
 
 @pytest.mark.parametrize(
@@ -121,28 +102,22 @@ def test_state_of_v2(exists: Any, shutdown: Any, state: InstanceState, calls: in
 
 @pytest.mark.parametrize("answer", [None, 0, "", [], ValueError(), Throttled(), NOT_IMPLEMENTED, RetryError("x", 1)])
 def test_nothing_else_is_ever_gone(answer: Any) -> None:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it is, it is unknown
-        v2_state({"instance_exists": answer})
-    assert not isinstance(caught.value, InstanceNotFound)
+    found, _ = v2_state({"instance_exists": answer})
+    assert isinstance(found, Exception)
+    assert not isinstance(found, InstanceNotFound)
 
 
 def test_exists_and_then_not_found_is_unknown() -> None:
-    with pytest.raises(InvalidAnswer):
-        v2_state({"instance_exists": True, "instance_shutdown": NOT_FOUND})
+    assert isinstance(v2_state({"instance_exists": True, "instance_shutdown": NOT_FOUND})[0], InvalidAnswer)
 
 
 def test_metadata_of_v2() -> None:
-    cloud: Any = Cloud({"instance_metadata": metadata("n1", provider_id="")})
-    found = drive(metadata_v2(cloud, question("test://own"), PREFIXES, same_provider_id))
-    assert found.provider_id == "test://own"
-    with pytest.raises(InvalidAnswer, match="neither has the node"):
-        drive(metadata_v2(cloud, question(), PREFIXES, same_provider_id))
-
-
-def test_every_call_carries_the_nodes_key_and_priority() -> None:
-    cloud: Any = Cloud(GOOD)
-    ask = next(state_legacy(cloud, question(), "test"))
-    assert (ask.key, ask.priority, ask.mutating) == ("node/n1", 10, False)
+    v2 = Capability(instance_metadata=lambda n: metadata("n1", provider_id=""))
+    with world(Provider(instances_v2=v2)) as w:
+        assert w.fetch([node("n1", provider_id="test://own")])["n1"].provider_id == "test://own"
+        wrong = w.fetch([node("n1")])["n1"]
+    assert isinstance(wrong, InvalidAnswer)
+    assert "neither has the node" in str(wrong)
 
 
 # ---- Instances and Zones
@@ -178,16 +153,17 @@ def test_providers_without_provider_ids_are_asked_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [NOT_FOUND, CloudProviderError("api down"), CallFailed("x"), InvalidAnswer("m", ["x"])]
+    ("error", "kind"),
+    [(NOT_FOUND, InstanceNotFound), (CloudProviderError("down"), CloudProviderError), (FAILED, CallFailed)],
 )
-def test_other_failures_of_the_provider_id_are_the_answer(error: Exception) -> None:
+def test_other_failures_of_the_provider_id_are_the_answer(error: Exception, kind: type[Exception]) -> None:
     cloud = Cloud({**GOOD, "instance_id": error})
-    with pytest.raises(type(error)):
+    with pytest.raises(kind):
         legacy_metadata(cloud)
     assert len(cloud.asked) == 1, "the node must not be initialised without its provider ID"
 
 
-@pytest.mark.parametrize("error", [NOT_FOUND, NOT_IMPLEMENTED, CallFailed("x")])
+@pytest.mark.parametrize("error", [NOT_FOUND, NOT_IMPLEMENTED, FAILED])
 def test_what_fails_by_provider_id_is_asked_by_name(error: Exception) -> None:
     cloud = Cloud({**GOOD, "node_addresses_by_provider_id": error, "get_zone_by_provider_id": error})
     found = legacy_metadata(cloud, "test://own")
@@ -201,10 +177,25 @@ def test_what_fails_by_provider_id_is_asked_by_name(error: Exception) -> None:
     ]
 
 
-@pytest.mark.parametrize("error", [Throttled("x", 3), RetryError("x", 3), CallOverdue("m", "node/n1", 60, Future())])
-def test_a_throttled_or_overdue_question_is_not_asked_in_another_way(error: Exception) -> None:
+class VendorError(Exception):
+    """A vendor's own, raised from what the contract knows."""
+
+    def __init__(self, cause: Exception) -> None:
+        self.__cause__ = cause
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (Throttled("x", 3), Throttled),
+        (RetryError("x", 3), RetryError),
+        (VendorError(Throttled("x", 3)), Throttled),
+        (CallDeadlineExceeded("late"), CallDeadlineExceeded),
+    ],
+)
+def test_a_throttled_question_is_not_asked_in_another_way(error: Exception, kind: type[Exception]) -> None:
     cloud = Cloud({**GOOD, "node_addresses_by_provider_id": error})
-    with pytest.raises(type(error)):
+    with pytest.raises(kind):
         legacy_metadata(cloud, "test://own")
     assert len(cloud.asked) == 1
 
@@ -213,13 +204,13 @@ def test_a_throttled_or_overdue_question_is_not_asked_in_another_way(error: Exce
     ("by_id", "by_name", "kind"),
     [
         (NOT_FOUND, NOT_FOUND, InstanceNotFound),
-        (CallFailed("x"), NOT_FOUND, CallFailed),
-        (NOT_FOUND, CallFailed("x"), CallFailed),
+        (FAILED, NOT_FOUND, CloudProviderError),
+        (NOT_FOUND, FAILED, CloudProviderError),
         (NOT_IMPLEMENTED, NOT_FOUND, InstanceNotFound),
         (NOT_FOUND, NOT_IMPLEMENTED, InstanceNotFound),
-        (CallFailed("x"), NOT_IMPLEMENTED, CallFailed),
+        (FAILED, NOT_IMPLEMENTED, CallFailed),
         (NOT_IMPLEMENTED, NOT_IMPLEMENTED, NotImplementedByProvider),
-        (CallFailed("x"), Throttled("y", 1), Throttled),
+        (FAILED, Throttled("y", 1), Throttled),
     ],
 )
 def test_when_both_ways_fail(by_id: Exception, by_name: Exception, kind: type[Exception]) -> None:
@@ -227,7 +218,7 @@ def test_when_both_ways_fail(by_id: Exception, by_name: Exception, kind: type[Ex
     with pytest.raises(kind) as caught:
         legacy_metadata(cloud, "test://own")
     assert type(caught.value) is kind
-    if kind is CallFailed and not isinstance(by_name, NotImplementedByProvider):
+    if kind is CloudProviderError:
         assert "neither by provider ID" in str(caught.value)
 
 
@@ -235,8 +226,8 @@ def test_no_zones_no_zone() -> None:
     assert legacy_metadata(Cloud(GOOD), "test://own", zones=False).zone == ""
     silent = Cloud({**GOOD, "get_zone_by_provider_id": NOT_IMPLEMENTED, "get_zone_by_node_name": NOT_IMPLEMENTED})
     assert legacy_metadata(silent, "test://own").zone == ""
-    failing = Cloud({**GOOD, "get_zone_by_provider_id": CallFailed("x"), "get_zone_by_node_name": CallFailed("x")})
-    with pytest.raises(CallFailed):
+    failing = Cloud({**GOOD, "get_zone_by_provider_id": FAILED, "get_zone_by_node_name": FAILED})
+    with pytest.raises(CloudProviderError):
         legacy_metadata(failing, "test://own")
 
 
@@ -253,7 +244,7 @@ def test_junk_from_the_older_interface_is_named_by_its_method() -> None:
             "instance_type": NOT_IMPLEMENTED,
             "get_zone_by_node_name": NOT_IMPLEMENTED,
         }
-        with pytest.raises(InvalidAnswer, match=method):
+        with pytest.raises(CloudProviderError, match=f"{method} gave an unusable answer"):
             legacy_metadata(Cloud({**GOOD, **by_name, method: junk}))
 
 
@@ -269,8 +260,9 @@ def test_a_bad_label_value_of_the_older_interface_costs_that_label() -> None:
 
 
 def legacy_state(answers: Mapping[str, Any], provider_id: str = "test://own") -> tuple[Any, list[str]]:
-    cloud: Any = Cloud({**GOOD, **answers})
-    return drive(state_legacy(cloud, question(provider_id), "test")), cloud.methods()
+    cloud = Cloud({**GOOD, **answers})
+    with world(Provider(instances=cloud)) as w:
+        return w.fetch_state([node("n1", provider_id=provider_id)])["n1"], cloud.methods()
 
 
 def test_state_by_provider_id() -> None:
@@ -280,10 +272,64 @@ def test_state_by_provider_id() -> None:
     assert legacy_state({shutdown: NOT_IMPLEMENTED})[0] is InstanceState.RUNNING
     assert legacy_state({exists: False}) == (InstanceState.GONE, [exists])
     assert legacy_state({exists: NOT_FOUND})[0] is InstanceState.GONE
-    assert legacy_state({}, "")[1] == ["instance_id", exists, shutdown]
+    assert legacy_state({}, "")[1] == ["instance_id", exists, "instance_id", shutdown]
     assert legacy_state({"instance_id": NOT_FOUND}, "") == (InstanceState.GONE, ["instance_id"])
-    for unknown in ({exists: None}, {exists: CallFailed("x")}, {shutdown: NOT_FOUND}, {shutdown: None}):
-        with pytest.raises((CallFailed, InvalidAnswer)):
-            legacy_state(unknown)
-    with pytest.raises(NotImplementedByProvider):
-        legacy_state({"instance_id": NOT_IMPLEMENTED}, "")
+    for unknown in ({exists: None}, {exists: FAILED}, {shutdown: NOT_FOUND}, {shutdown: None}):
+        assert isinstance(legacy_state(unknown)[0], CallFailed | InvalidAnswer)
+    assert isinstance(legacy_state({"instance_id": NOT_IMPLEMENTED}, "")[0], NotImplementedByProvider)
+
+
+def older() -> tuple[Capability, Provider]:
+    """A provider that has Instances and Zones alone; the capability notes the calls."""
+    cloud = Capability(
+        node_addresses_by_provider_id=lambda _: ADDRESSES,
+        instance_type_by_provider_id=lambda _: "m5",
+        get_zone_by_provider_id=lambda _: Zone("z", "r"),
+        node_addresses=lambda _: ADDRESSES,
+        instance_type=lambda _: "m5",
+        get_zone_by_node_name=lambda _: Zone("z", "r"),
+    )
+    return cloud, Provider(instances=cloud, zones=cloud)
+
+
+@pytest.mark.row("N23")
+def test_a_refresh_asks_for_addresses_and_seldom_for_type_and_zone() -> None:
+    cloud, provider = older()
+    fleet = [node(f"n{number}", provider_id=f"test://n{number}") for number in range(20)]
+    with world(provider, cache_ttl=0) as w:
+        for answer in w.fetch(fleet).values():
+            assert (answer.instance_type, answer.zone, answer.region) == ("m5", "z", "r")
+        assert len(cloud.calls) == 60, "nodes that join get everything"
+        rounds = []
+        for _ in range(3 * PACE):
+            before = len(cloud.calls)
+            for answer in w.fetch(fleet).values():
+                assert (answer.instance_type, answer.zone, answer.region) == ("m5", "z", "r")
+            rounds.append(len(cloud.calls) - before)
+    assert cloud.count("node_addresses_by_provider_id") == 20 * (3 * PACE + 1)
+    assert sum(rounds) <= 20 * 3 * PACE + 2 * 20 * 4, "a tenth of the pace, and once more at the first"
+    assert max(rounds) < 60, "nodes that joined together are not asked about together"
+
+
+def test_a_change_of_type_is_seen_within_ten_refreshes() -> None:
+    cloud, provider = older()
+    one = node("n1", provider_id="test://n1")
+    with world(provider, cache_ttl=0) as w:
+        w.fetch([one])
+        cloud.instance_type_by_provider_id = lambda _: "huge"  # type: ignore[attr-defined]
+        types = [w.fetch([one])["n1"].instance_type for _ in range(PACE)]
+        assert types[-1] == "huge"
+
+
+def test_another_uid_or_provider_id_is_another_instance_and_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(olderinstances, "_MOST", 2)
+    cloud, _ = older()
+    adapter = OlderInstances("test", cloud, cloud)  # type: ignore[arg-type]  # it has what is asked for
+    for one in (
+        node("n5", provider_id="test://1"),
+        node("n5", provider_id="test://2"),
+        node("n5", provider_id="test://1", uid="another"),
+        node("n5", provider_id="test://1"),
+    ):
+        adapter.instance_metadata(one)
+    assert cloud.count("instance_type_by_provider_id") == 4, "the first one was dropped"

@@ -6,12 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.cloudcalls import limits
-from controllers.cloudcalls.limits import (
-    PRIORITY_DELETE,
-    PRIORITY_NEW,
-    PRIORITY_NORMAL,
-    PRIORITY_SWEEP,
+from controllers.cloudcalls import turns
+from controllers.cloudcalls.call import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
+from controllers.cloudcalls.turns import (
     Limiter,
 )
 
@@ -97,7 +94,7 @@ def test_a_burst_out_of_the_quiet_is_not_taken_for_a_slow_rate() -> None:
 
 
 def test_the_limit_really_holds_calls_back_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_RECOVERY", 1e9)
+    monkeypatch.setattr(turns, "_RECOVERY", 1e9)
     limiter = Limiter()
     started(limiter, 0.0, 40)
     limiter.throttled(1.0, started=0.0, retry_after=None)

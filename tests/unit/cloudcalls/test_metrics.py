@@ -1,33 +1,72 @@
-"""What is known about a method's usual duration."""
+"""What is counted, and what health says, of calls that fail one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
-from controllers.cloudcalls.metrics import CallMetrics
-from controllers.runtime.metrics import Metrics
-from tests.support.there import there
+from cloudprovider import InstanceNotFound
+from controllers.cloudcalls.metrics import STRANGER
+from tests.unit.cloudcalls.support import Provider, World, batch_of, metadata, nodes, world
 
 
-def test_the_usual_duration_follows_slowly_and_never_lies_below_the_last() -> None:
-    call_metrics = CallMetrics("test", Metrics())
-    assert call_metrics.usual("m") is None
-    for now in range(1, 6):
-        call_metrics.answered("m", 0.1, float(now))
-    steady = there(call_metrics.usual("m"))
-    assert steady[0] == pytest.approx(0.1)
-    assert steady[1] == 5.0
-    call_metrics.answered("m", 20.0, 6.0)  # a stall has just ended; others will end within the same second
-    assert call_metrics.usual("m") == (20.0, 6.0)
-    call_metrics.answered("m", 0.1, 7.0)
-    usual = there(call_metrics.usual("m"))
-    assert 1.0 < usual[0] < 5.0
-    assert call_metrics.usual("other") is None
+def fail(w: World, key: str, error: Exception, method: str = "m") -> None:
+    def vendor() -> None:
+        raise error
+
+    with pytest.raises(Exception):  # noqa: B017, PT011 - what it is does not matter here
+        w.calls.call(method, vendor, key=key)
 
 
 @pytest.mark.row("M6")
-def test_two_gateways_may_share_the_families() -> None:
-    metrics = Metrics()
-    for provider in ("a", "b"):
-        CallMetrics(provider, metrics).ended("list_routes", "success", 0.2)
-    for provider in ("a", "b"):
-        labels = {"provider": provider, "method": "list_routes", "outcome": "success"}
-        assert metrics.value("cloudprovider_api_requests_total", **labels) == 1
+def test_two_gateways_may_share_the_families(w: World) -> None:
+    for name in ("a", "b"):
+        with world(Provider(name=name)) as other:
+            other.calls.call("list_routes", lambda: None, key="k")
+            labels = {"provider": name, "method": "list_routes", "outcome": "success"}
+            assert other.metrics.value("cloudprovider_api_requests_total", **labels) == 1
+
+
+def test_a_cloud_that_answers_nothing_is_no_more_healthy(w: World) -> None:
+    for number in range(3):
+        fail(w, f"node/n{number}", OSError("connection refused"))
+    assert w.calls.health().ok, "it has only begun"
+    w.clock.advance(5)
+    health = w.calls.health()
+    assert not health.ok
+    assert "every call has failed for 5 s (3 calls), the last one: m: " in health.message
+    assert "connection refused" in health.message
+    w.calls.call("m", lambda: None, key="k")
+    assert w.calls.health().ok
+
+
+@pytest.mark.parametrize(
+    ("key", "error"),
+    [
+        ("service/a/web", OSError("refused")),  # always the same one: it may be to blame itself
+        ("node/{}", InstanceNotFound("gone")),
+        (STRANGER + "persistentvolume/{}", OSError("refused")),
+    ],
+)
+@pytest.mark.row("X12")
+def test_what_proves_nothing_about_the_cloud(w: World, key: str, error: Exception) -> None:
+    for number in range(5):
+        fail(w, key.format(number), error)
+    w.clock.advance(60)
+    assert w.calls.health().ok
+
+
+def test_an_answer_to_a_batch_counts_if_one_of_its_keys_was_answered() -> None:
+    good: dict[str, Any] = {}
+
+    def answer(seq: Any) -> dict[str, Any]:
+        return {one.metadata.name: OSError("no") for one in seq} | good
+
+    with world(Provider(instances_batch=batch_of(answer))) as w:
+        for ok in (False, True):
+            for _ in range(3):
+                w.fetch(nodes(3))
+            w.clock.advance(6)
+            assert w.calls.health().ok is ok
+            good["n0"] = metadata("n0")

@@ -9,20 +9,26 @@ from typing import Any
 import pytest
 
 from cloudprovider.checks import answers
-from controllers.cloudcalls.call import CallState, CloudCall
-from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
-from controllers.cloudcalls.turns import Turns, flow_of
+from controllers.cloudcalls.call import (
+    PRIORITY_DELETE,
+    PRIORITY_NEW,
+    PRIORITY_NORMAL,
+    PRIORITY_SWEEP,
+    CallState,
+    CloudCall,
+)
+from controllers.cloudcalls.turns import FairQueue, flow_of
 
 Called = CloudCall[Any]
 LB = "ensure_load_balancer"
 
 
 class Bench:
-    """Turns among slots, with the calls that hold one."""
+    """FairQueue among slots, with the calls that hold one."""
 
     def __init__(self, slots: int = 16) -> None:
         self.slots = slots
-        self.turns = Turns(slots)
+        self.turns = FairQueue(slots)
         self.running: list[Called] = []
         self.throttled: dict[str, float] = {}
 

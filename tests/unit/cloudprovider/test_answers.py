@@ -21,15 +21,13 @@ from cloudprovider.commands.failure import UnusableAnswer
 from cloudprovider.commands.forecast import new_node
 from cloudprovider.commands.nodeinfo import _metadata as as_node_info
 from cloudprovider.commands.questions import questions_about, questions_for
-from cloudprovider.helpers import same_provider_id
 from cloudprovider.internal.problem import Problem
 from cloudprovider.testing.apiserver.kinds.services import _ingress
-from controllers.cloudcalls.call import CloudCall
+from controllers.cloudcalls.call import PRIORITY_NORMAL, CloudCall
 from controllers.cloudcalls.capabilities import LoadBalancerCalls, RouteCalls
 from controllers.cloudcalls.errors import InvalidAnswer
-from controllers.cloudcalls.gateway import Gateway
-from controllers.cloudcalls.limits import PRIORITY_NORMAL
-from controllers.cloudcalls.nodes.instances import Question, metadata_v2
+from controllers.cloudcalls.nodes import ask_metadata
+from controllers.cloudcalls.pool import CallPool
 from tests.unit.conformance.careless import GOOD, said_by
 
 PREFIXES = ("acme://",)
@@ -106,9 +104,9 @@ def test_metadata(wrong: str) -> None:
     node = V1Node(metadata=V1ObjectMeta(name="n", uid="u"))
     expected = problems_of(answers.metadata, answer, prefixes=PREFIXES)
     assert expected
-    question = Question(node, PRIORITY_NORMAL)
-    ask = next(metadata_v2(cast(Any, Provider(answer)), question, PREFIXES, same_provider_id))
-    assert invalid(lambda: ask.check(answer)) == expected
+    check = lambda own, said: answers.metadata(said, own=own, prefixes=PREFIXES)  # noqa: E731 - named once
+    ask = ask_metadata(cast(Any, Provider(answer)), check, node, PRIORITY_NORMAL)
+    assert invalid(lambda: ask.call.check(answer)) == expected
     with pytest.raises(UnusableAnswer, match="cannot be used") as unusable:
         as_node_info(answer, cast(Any, Provider(None)))
     assert str(unusable.value).endswith("; ".join(expected))
@@ -164,7 +162,7 @@ def test_load_balancer_status(wrong: str) -> None:
     answer = eval(wrong, NAMES)
     expected = problems_of(answers.load_balancer_status, answer)
     assert expected
-    calls = LoadBalancerCalls(cast(Gateway, Direct()), Provider(answer))
+    calls = LoadBalancerCalls(cast(CallPool, Direct()), Provider(answer))
     assert invalid(lambda: calls.get("c", V1Service(metadata=V1ObjectMeta(name="s", namespace="d")))) == expected
     question = next(one for one in questions_for({"load_balancer": Provider(answer)}) if "63" not in one.call)
     assert told(question.read(answer)) == expected
@@ -198,7 +196,7 @@ def test_what_the_api_server_refuses_in_a_status_is_refused_before(point: dict[s
 def test_load_balancer_name(wrong: Any) -> None:
     expected = problems_of(answers.load_balancer_name, wrong)
     assert expected
-    calls = LoadBalancerCalls(cast(Gateway, Direct()), Provider(wrong))
+    calls = LoadBalancerCalls(cast(CallPool, Direct()), Provider(wrong))
     assert invalid(lambda: calls.name("c", V1Service(metadata=V1ObjectMeta(name="s", namespace="d")))) == expected
     question = next(one for one in questions_for({"load_balancer": Provider(wrong)}) if "63" in one.call)
     assert told(question.read(wrong)) == expected
@@ -217,7 +215,7 @@ def test_names_that_clouds_give_are_right() -> None:
 def test_routes(wrong: object) -> None:
     expected = problems_of(answers.routes, wrong)
     assert expected
-    assert invalid(lambda: RouteCalls(cast(Gateway, Direct()), Provider(wrong)).list("c")) == expected
+    assert invalid(lambda: RouteCalls(cast(CallPool, Direct()), Provider(wrong)).list("c")) == expected
     [question] = questions_for({"routes": Provider(wrong)})
     assert told(question.read(wrong)) == expected
 

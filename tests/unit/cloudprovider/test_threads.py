@@ -1,4 +1,4 @@
-"""`cloudprovider.threads`: calls that may never return, and crews of threads for them."""
+"""`cloudprovider.threads`: calls that may never return, and pools of threads for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from cloudprovider import current_call
 from cloudprovider.call import Call
-from cloudprovider.threads import Crew, NoThreadLeft, Task, TooLate, start, within
+from cloudprovider.threads import NoThreadLeft, Task, ThreadPool, TooLate, start, within
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
 
@@ -39,7 +39,7 @@ def test_a_thread_is_a_daemon_and_has_its_name() -> None:
         pytest.param(lambda: Task(print, "lost"), id="task"),
         pytest.param(lambda: within(1.0, print, name="lost"), id="within"),
         pytest.param(lambda: within(1.0, print, name="lost", as_main=True), id="within-as-main"),
-        pytest.param(lambda: Crew("lost", 1).run(lambda: None), id="crew"),
+        pytest.param(lambda: ThreadPool("lost", 1).run(lambda: None), id="pool"),
     ],
 )
 def test_no_thread_left_has_one_message(begin: Callable[[], object]) -> None:
@@ -127,11 +127,11 @@ def test_a_task_waits_by_its_clock_and_tells_its_end_first(gate: threading.Event
 
 
 class Bench:
-    """A crew on a clock moved by hand, and work that ends when the test says so."""
+    """A pool on a clock moved by hand, and work that ends when the test says so."""
 
     def __init__(self, limit: int, **settings: object) -> None:
         self.clock = FakeClock()
-        self.crew = Crew("crew", limit, clock=self.clock, **settings)  # type: ignore[arg-type]  # as given by the test
+        self.pool = ThreadPool("pool", limit, clock=self.clock, **settings)  # type: ignore[arg-type]  # as given by the test
         self.began: list[str] = []
         self.ended: list[str] = []
         self.changed = threading.Condition()
@@ -152,7 +152,7 @@ class Bench:
                 self.ended.append(name)
                 self.changed.notify_all()
 
-        self.crew.run(work)
+        self.pool.run(work)
 
     def end(self, name: str) -> None:
         self.gates[name].set()
@@ -176,7 +176,7 @@ def bench() -> Iterator[Callable[..., Bench]]:
 
     yield make
     for one in made:
-        one.crew.close()
+        one.pool.close()
         for gate in one.gates.values():
             gate.set()
 
@@ -186,14 +186,14 @@ def test_work_beyond_the_limit_waits_in_its_order(bench: Callable[..., Bench]) -
     for name in "abcd":
         b.run(name)
     b.until(lambda: len(b.began) == 2)
-    assert b.crew.threads() == 2
+    assert b.pool.threads() == 2
     b.end("a")
     b.until(lambda: b.began[2:] == ["c"])
     b.end("b")
     b.until(lambda: b.began[3:] == ["d"])
     b.end("c")
     b.end("d")
-    b.until(lambda: b.crew.threads() == 0)  # nothing keeps them
+    b.until(lambda: b.pool.threads() == 0)  # nothing keeps them
 
 
 def test_who_asks_again_at_once_finds_the_thread_free(bench: Callable[..., Bench]) -> None:
@@ -201,7 +201,7 @@ def test_who_asks_again_at_once_finds_the_thread_free(bench: Callable[..., Bench
     for name in "abcdefgh":
         b.run(name)
         b.end(name)
-    assert b.crew.threads() == 1
+    assert b.pool.threads() == 1
 
 
 def test_idle_threads_end_all_but_the_one_that_is_kept(bench: Callable[..., Bench]) -> None:
@@ -216,28 +216,28 @@ def test_idle_threads_end_all_but_the_one_that_is_kept(bench: Callable[..., Benc
     b.run("d")  # by the last to come
     b.end("d")
     b.clock.wait_for_waiters(3)
-    assert b.crew.threads() == 3
+    assert b.pool.threads() == 3
     b.clock.advance(1.0)
-    b.until(lambda: b.crew.threads() == 2)
+    b.until(lambda: b.pool.threads() == 2)
     b.clock.advance(60.0)
-    b.until(lambda: b.crew.threads() == 1)
-    b.crew.close()
-    b.until(lambda: b.crew.threads() == 0)
+    b.until(lambda: b.pool.threads() == 1)
+    b.pool.close()
+    b.until(lambda: b.pool.threads() == 0)
 
 
 def test_the_place_of_a_lost_thread_is_filled_and_it_ends_when_it_comes_back(bench: Callable[..., Bench]) -> None:
     b = bench(1, idle_seconds=30.0)
     b.run("hangs")
     b.until(lambda: b.began == ["hangs"])
-    b.crew.lose()
+    b.pool.lose()
     b.run("next")
     b.until(lambda: b.began == ["hangs", "next"])
-    assert b.crew.threads() == 2
-    b.crew.find()
+    assert b.pool.threads() == 2
+    b.pool.find()
     b.end("hangs")
-    b.until(lambda: b.crew.threads() == 1)
+    b.until(lambda: b.pool.threads() == 1)
     b.end("next")
-    assert b.crew.threads() == 1
+    assert b.pool.threads() == 1
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyError("x")])
@@ -249,17 +249,17 @@ def test_work_that_raises_costs_no_thread(
     def fails() -> None:
         raise error
 
-    b.crew.run(fails)
+    b.pool.run(fails)
     b.run("next")
     b.end("next")
-    assert b.crew.threads() == 1
-    assert "crew: a piece of work failed" in caplog.text
+    assert b.pool.threads() == 1
+    assert "pool: a piece of work failed" in caplog.text
 
 
 def test_closed_threads_end_after_their_work(bench: Callable[..., Bench]) -> None:
     b = bench(1, idle_seconds=30.0, keep_one=True)
     b.run("a")
-    b.crew.close()
-    b.crew.close()
+    b.pool.close()
+    b.pool.close()
     b.end("a")
-    b.until(lambda: b.crew.threads() == 0)
+    b.until(lambda: b.pool.threads() == 0)

@@ -16,6 +16,7 @@ from controllers.flags.ignored import IGNORED, Ignored
 from controllers.flags.parse import Outcome, option_classes, parse, table
 from controllers.node.options import CloudNodeOptions
 from controllers.options.declare import flags_of
+from controllers.options.podnetwork import RouteSwitches
 from controllers.registration.entry import Context, Controller, ControllerEntry, enabled
 from controllers.registration.options import (
     SECTIONS,
@@ -27,7 +28,6 @@ from controllers.registration.options import (
     split_address,
 )
 from controllers.route.options import RouteOptions
-from controllers.route.registration import RouteSwitches
 from tests.support.gomanager import GO_FLAGS
 
 GOOD = ("--cloud-provider=fake", "--leader-elect=false")

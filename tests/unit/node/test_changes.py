@@ -13,13 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
+from kubernetes.client.models.v1_node_condition import V1NodeCondition
 
 from cloudprovider import InstanceMetadata, wellknown
 from cloudprovider.helpers.addresses import NodeIPError
+from cloudprovider.helpers.ips import IPNetwork
 from cloudprovider.helpers.labels import LABEL_PAIRS
 from cloudprovider.helpers.taints import needs_initialization
 from controllers.node import changes
 from controllers.node.changes import APPLIED_LABELS, InstanceReplaced, NodeChanges
+from controllers.options.podnetwork import parse_cluster_cidrs
 from tests.support.there import there
 
 TAINT = {"key": wellknown.TAINT_EXTERNAL_CLOUD_PROVIDER, "value": "true", "effect": "NoSchedule"}
@@ -297,3 +300,40 @@ def test_every_plan_settles_after_it_was_applied_once(
 def test_a_spoilt_record_is_as_good_as_none() -> None:
     for raw in ("{", "[]", '"x"', '{"a": 1}', "[" * 100_000, '{"a":' * 100_000):
         assert changes.recorded_labels(node(annotations={APPLIED_LABELS: raw})) == {}
+
+
+ROUTED = parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56")
+
+
+@pytest.mark.row("N36")
+@pytest.mark.parametrize(
+    ("cidrs", "routed", "condition", "said"),
+    [
+        (["10.244.1.0/24"], ROUTED, None, True),
+        (["10.245.1.0/24", "fd00:10:244:1::/64"], ROUTED, None, True),
+        (["10.244.1.0/24"], (), None, False),
+        (["10.245.1.0/24"], ROUTED, None, False),
+        (["nonsense"], ROUTED, None, False),
+        ([], ROUTED, None, False),
+        (["10.244.1.0/24"], ROUTED, "False", False),
+        (["10.244.1.0/24"], ROUTED, "True", False),
+    ],
+)
+def test_a_new_node_has_no_route_yet_where_this_process_makes_it(
+    cidrs: list[str], routed: tuple[IPNetwork, ...], condition: str | None, said: bool
+) -> None:
+    """In the patch of the addresses, so before the taint goes; and only where nobody has said
+    it."""
+    new = node(taints=[TAINT])
+    new.spec.pod_cidrs = cidrs  # type: ignore[union-attr]  # as built above
+    if condition:
+        new.status.conditions = [  # type: ignore[union-attr]
+            V1NodeCondition(type="NetworkUnavailable", status=condition, reason="Calico")
+        ]
+    first, *_ = changes.initialization(new, instance(), routed=routed, now="2026-01-02T03:04:05Z").patches
+    assert first.subresource == "status"
+    assert first.body["status"]["addresses"]
+    written = first.body["status"].get("conditions", [])
+    assert [(one["status"], one["reason"], one["lastTransitionTime"]) for one in written] == [
+        ("True", "NoRouteCreated", "2026-01-02T03:04:05Z")
+    ] * said

@@ -23,7 +23,7 @@ class Chooser:
     """A leader whose cloud chooses: by the machine that has the name at the time of the
     question."""
 
-    provider_name, chooses_pod_cidrs, outage = "chooser", True, None
+    provider_name, chooses_pod_cidrs = "chooser", True
 
     def __init__(self, server: Server) -> None:
         self.chosen: dict[str, str] = {}

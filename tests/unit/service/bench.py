@@ -26,6 +26,7 @@ from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
 from controllers.service.secondlook import SecondLook
 from controllers.service.targets import TargetSet, describe
+from controllers.service.traits import NodeTraits
 from controllers.service.triggers import NodeTriggers, ServiceTriggers
 from tests.support.clock import FakeClock
 from tests.support.controllers import Lister, Recorder, Server, clone, take_all
@@ -71,8 +72,10 @@ class Bench:
         self.node_queue: WorkQueue[str] = WorkQueue("node", clock=clock, metrics=self.metrics)
         self.again: WorkQueue[str] = WorkQueue("second-look", clock=clock, metrics=self.metrics)
         measures = ServiceMetrics(self.metrics, self.records)
-        self.targets = TargetSet(cast(Any, self.nodes), bool(settings["ready_only"]))
-        watch_targets(self.metrics, self.records, self.targets.current, clock)
+        balancers = cast(Any, self.cloud)
+        traits = NodeTraits(balancers, cast(Any, self.recorder)).of if self.cloud.has_hook("target_traits") else None
+        self.targets = TargetSet(cast(Any, self.nodes), bool(settings["ready_only"]), traits)
+        watch_targets(self.metrics, self.records, self.targets.latest, clock)
         self.sync = NodeSync(
             self.node_queue,
             self.queue,
@@ -82,7 +85,7 @@ class Bench:
             latency=measures.nodesync_latency,
             clock=clock,
         )
-        self.triggers = ServiceTriggers(self.queue, self.records)
+        self.triggers = ServiceTriggers(self.queue, self.records, whole=self.cloud.has_hook("depends_on"))
         self.node_triggers = NodeTriggers(self.targets, self.sync)
         self.api = ServiceAPI(cast(Any, self.server), bool(settings["ready_only"]), clock)
         side = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
@@ -95,6 +98,7 @@ class Bench:
             Executor(self.api, side, self.sync.given, self.second_look.deleted, measures, schedule, clock),
             self.sync,
             lambda: Scope(CLUSTER, self.known.get(), self.cloud.revision()),
+            side.depends_on,
             schedule,
             clock,
         )

@@ -141,6 +141,8 @@ class Cloud(Calls):
     owned_answer: Sequence[OwnedLoadBalancer] | Exception = ()
     can_list_owned: bool = True
     during: Callable[[str, V1Service], object] = field(default=lambda method, service: None)
+    hooks: dict[str, Callable[[Any], str | Exception]] = field(factory=dict)
+    """The provider's `depends_on` and `target_traits`, of those that it has."""
     unfinished: bool = False
     refused: set[str] = field(factory=set)
     """Values of the annotation SIZE for which nothing is built."""
@@ -212,6 +214,18 @@ class Cloud(Calls):
     def name(self, cluster_name: str, service: V1Service) -> str:
         assert cluster_name == CLUSTER
         return key_of(service) if self.named_by_key else id_of(service)
+
+    def has_hook(self, name: str) -> bool:
+        return name in self.hooks
+
+    def depends_on(self, service: V1Service) -> str:
+        answer = self.hooks["depends_on"](service) if "depends_on" in self.hooks else ""
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    def target_traits(self, nodes: Sequence[V1Node]) -> list[str | Exception]:
+        return [self.hooks["target_traits"](node) for node in nodes]
 
     def writes(self) -> int:
         return sum(called != "get" for called, _ in self.calls)

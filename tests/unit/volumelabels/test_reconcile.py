@@ -41,6 +41,6 @@ def test_a_volume_that_went_meanwhile_is_no_failure() -> None:
 
 def test_its_failures_are_told_under_its_name() -> None:
     """In logs, and in a plan (`--dry-run`)."""
-    parts: Any = SimpleNamespace(rest=lambda _: None, informer=lambda _: parts, lister=None, pv_labeler=1, outage=None)
+    parts: Any = SimpleNamespace(rest=lambda _: None, informer=lambda _: parts, lister=None, pv_labeler=1)
     [worker] = VolumeLabelController(parts, parts, parts)._workers
     assert worker._queue.controller == "persistent-volume-label-controller"

@@ -2,33 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
 
 import pytest
 
-from controllers.cloudcalls.call import Inbox
+from controllers.runtime.clock import wait_for
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Worker, WorkQueue
-from controllers.runtime.queue.threads import Progress
+from controllers.runtime.queue.threads import Progress, bounded
 from controllers.runtime.queue.worker import STALL_AFTER
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import Call
 
 pytestmark = pytest.mark.row("K1")
 
-ANSWER: Any = "a call that ended"
+
+class Wait:
+    """A wait of so many seconds, or until `end`."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self._condition = threading.Condition(threading.Lock())
+        self._ended = False
+
+    def __call__(self, seconds: float) -> None:
+        with self._condition:
+            wait_for(self._clock, self._condition, lambda: self._ended, seconds)
+
+    def end(self) -> None:
+        with self._condition:
+            self._ended = True
+            self._condition.notify()
+
+
+def in_the_cloud(wait: Wait, seconds: float) -> None:
+    """As the gateway waits for a call."""
+    with bounded():
+        wait(seconds)
 
 
 def test_a_wait_for_the_cloud_is_no_stall_and_what_follows_it_is(clock: FakeClock) -> None:
     metrics = Metrics()
     queue: WorkQueue[str] = WorkQueue("service", clock=clock, metrics=metrics)
-    inbox, answered = Inbox(), Inbox()
+    call, hang = Wait(clock), Wait(clock)
 
     def reconcile(key: str) -> None:
-        inbox.wait(clock, clock.monotonic() + 300.0)  # as the gateway waits for a call
-        answered.put(ANSWER)
-        with answered.condition:  # and here the code of the controller hangs
-            clock.wait(answered.condition, 1000.0)
+        in_the_cloud(call, 300.0)
+        hang(1000.0)  # and here the code of the controller hangs
 
     worker = Worker(queue, reconcile, threads=1, metrics=metrics)
     worker.start()
@@ -37,7 +57,7 @@ def test_a_wait_for_the_cloud_is_no_stall_and_what_follows_it_is(clock: FakeCloc
     queue.add("default/next")
     clock.advance(299.0)
     assert worker.health()[1], "neither the call nor the key that waits behind it is a stall"
-    inbox.put(ANSWER)
+    call.end()
     clock.wait_for_timeout(1000.0)
     clock.advance(STALL_AFTER - 1.0)
     assert worker.health()[1]
@@ -45,8 +65,7 @@ def test_a_wait_for_the_cloud_is_no_stall_and_what_follows_it_is(clock: FakeCloc
     name, healthy, detail = worker.health()
     assert (name, healthy) == ("service", False)
     assert detail == "default/web has been worked on for 181 s, waits for the cloud aside"
-    with answered.condition:
-        answered.condition.notify_all()
+    hang.end()
     queue.shut_down(drain=False)
 
 
@@ -58,16 +77,16 @@ def test_a_batch_is_a_piece_of_work_and_the_longest_counts(clock: FakeClock) -> 
         with progress.work("inner"):
             clock.advance(1.0)
             assert progress.longest() == (6.0, "a")
-        inbox = Inbox()
-        call = Call(lambda: _wait_in(progress, inbox, clock))
+        wait = Wait(clock)
+        call = Call(lambda: _wait_in(progress, wait))
         clock.wait_for_timeout(1000.0)
         clock.advance(100.0)
         assert progress.longest() == (106.0, "a")
-        inbox.put(ANSWER)
+        wait.end()
         call.outcome()
     assert progress.longest() == (0.0, None)
 
 
-def _wait_in(progress: Progress, inbox: Inbox, clock: FakeClock) -> None:
+def _wait_in(progress: Progress, wait: Wait) -> None:
     with progress.work("another"):
-        inbox.wait(clock, clock.monotonic() + 1000.0)
+        in_the_cloud(wait, 1000.0)

@@ -188,22 +188,3 @@ def test_a_key_that_failed_rests_until_its_turn_whoever_adds_it_before(clock: Fa
     queue.forget("a")
     queue.add_after("a", 60.0)
     assert queue.resting("a") == 0.0, "it succeeded"
-
-
-def test_a_delay_can_be_ended_early_and_the_floor_holds_still(clock: FakeClock) -> None:
-    queue: WorkQueue[str] = WorkQueue("q", clock=clock, metrics=Metrics(), floor=1.0)
-    assert not queue.hasten("a"), "a key never seen"
-    queue.add("a")
-    assert queue.get(0) == "a"
-    queue.add_after("a", 60.0, 5)
-    assert queue.next_run("a") == 60.0
-    queue.done("a")
-    assert queue.hasten("a")
-    assert queue.next_run("a") == 1.0
-    assert queue.get(0) is None
-    clock.advance(1.0)
-    assert queue.get(0) == "a"
-    queue.done("a")
-    assert not queue.hasten("a"), "the delay is used up"
-    clock.advance(100.0)
-    assert queue.get(0) is None, "and does not come a second time"

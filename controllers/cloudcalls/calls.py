@@ -14,11 +14,13 @@ from typing import Any, TypeVar
 
 from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider import InstanceMetadata, InstanceState, Interface, NotImplementedByProvider, SSHKeys
+from cloudprovider import InstanceMetadata, InstanceState, InstancesV2, Interface, NotImplementedByProvider, SSHKeys
 from cloudprovider.checks import answers
 from cloudprovider.helpers.ips import IPNetwork
-from controllers.cloudcalls.answer import Answer, judged
-from controllers.cloudcalls.call import CloudCall
+from cloudprovider.olderinstances import OlderInstances
+from controllers.cloudcalls import nodes as asking
+from controllers.cloudcalls.answers import Answer, AnswerCache, judged
+from controllers.cloudcalls.call import PRIORITY_NORMAL, CloudCall, DryRunBackend
 from controllers.cloudcalls.capabilities import (
     LoadBalancerCalls,
     ProviderCalls,
@@ -27,15 +29,10 @@ from controllers.cloudcalls.capabilities import (
     SSHKeyCalls,
 )
 from controllers.cloudcalls.errors import CallFailed, InvalidAnswer
-from controllers.cloudcalls.gateway import DryRunBackend, Gateway
-from controllers.cloudcalls.health import CallHealth, OverdueCall, health_of, overdue_of
-from controllers.cloudcalls.limits import PRIORITY_NORMAL
-from controllers.cloudcalls.nodes import instances
-from controllers.cloudcalls.nodes.fetch import Deliver, Fetch, Way
-from controllers.cloudcalls.nodes.instances import Program, Question
-from controllers.cloudcalls.nodes.memory import AnswerCache, Facts
+from controllers.cloudcalls.metrics import CallHealth, CallMetrics, OverdueCall
+from controllers.cloudcalls.nodes import Deliver, Fetch, NodeQuery
 from controllers.cloudcalls.options import CloudCallOptions
-from controllers.cloudcalls.outage import Outage
+from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -76,11 +73,12 @@ class CloudCalls:
         self.provider_name = judged(answers.text, "provider_name")(provider.provider_name())
         self._provider = provider
         self._dry_run = dry_run
-        self._gateway = Gateway(self.provider_name, self.options, metrics or Metrics(), clock, guard, dry_run)
-        self.provider = ProviderCalls(self._gateway, provider)
+        self._metrics = CallMetrics(self.provider_name, metrics or Metrics(), clock)
+        self._pool = CallPool(self.provider_name, self.options, clock, self._metrics.ended, guard, dry_run)
+        self._metrics.watch(self._pool)
+        self.provider = ProviderCalls(self._pool, provider)
         self._lock = threading.Lock()
         self._found: dict[str, Any] = {}
-        self._facts = Facts()
 
     # ---- what the provider has
 
@@ -138,7 +136,7 @@ class CloudCalls:
         def make() -> SSHKeyCalls | None:
             v2, batch, older = (self._capability(name) for name in ("instances_v2", "instances_batch", "instances"))
             found = next((one for one in (v2, batch) if isinstance(one, SSHKeys)), older)
-            return None if found is None else SSHKeyCalls(self._gateway, found)
+            return None if found is None else SSHKeyCalls(self._pool, found)
 
         return self._once("ssh keys", make)
 
@@ -161,7 +159,7 @@ class CloudCalls:
 
         Unless `fresh`, an answer of the last `options.cache_ttl` seconds serves too.
         """
-        self._fetch("metadata", self._metadata_way, nodes, deliver, fresh=fresh, priority=priority)
+        self._fetch("metadata", self._metadata_query, nodes, deliver, fresh=fresh, priority=priority)
 
     def fetch_state(self, nodes: Sequence[V1Node], deliver: Deliver[InstanceState]) -> None:
         """Ask whether each node's instance runs, is shut down, or gone; otherwise as
@@ -177,7 +175,7 @@ class CloudCalls:
                 dry_run.stated(name, answer.unbound)
                 deliver(name, answer)
 
-        self._fetch("state", self._state_way, nodes, answered)
+        self._fetch("state", self._state_query, nodes, answered)
 
     def fetch_pod_cidrs(self, nodes: Sequence[V1Node], deliver: Deliver[tuple[IPNetwork, ...]]) -> None:
         """Ask for the pod CIDRs that the cloud chose, () where it has not yet; otherwise as
@@ -186,7 +184,7 @@ class CloudCalls:
         Where `chooses_pod_cidrs`. Every answer is fresh: one of each IP family at most, without
         host bits.
         """
-        self._fetch("pod cidrs", self._pod_cidrs_way, nodes, deliver)
+        self._fetch("pod cidrs", self._pod_cidrs_query, nodes, deliver)
 
     def same_provider_id(self, one: str, other: str) -> bool:
         """Whether two provider IDs name one instance, as the provider sees it.
@@ -195,10 +193,6 @@ class CloudCalls:
         already. Raises what the provider's method raised.
         """
         return one == other or self._quietly("same_provider_id", partial(self._same_id, one, other), _as_it_is)
-
-    def forget_node(self, name: str) -> None:
-        """The node is gone: nothing is kept of it any more."""
-        self._facts.forget(name)
 
     # ---- anything else
 
@@ -216,43 +210,36 @@ class CloudCalls:
         `method` names it in metrics, `key` whom it is about. Objects among `args`, also in lists,
         are read-only. Raises as the wrappers do.
         """
-        call: CloudCall[R] = CloudCall(method, fn, args, key, _as_it_is, mutating, priority)
-        return self._gateway.call(call)
+        check: Callable[[Any], R] = _as_it_is
+        return self._pool.call(CloudCall(method, fn, args, key, check, mutating, priority))
 
     # ---- health and end
 
-    @property
-    def outage(self) -> Outage:
-        """The `OutageListener` of workers: brings the keys back that failed while the cloud did not
-        answer."""
-        return self._gateway.outage
-
     def health(self) -> CallHealth:
         """Whether calls are overdue, which ones, and whether the process should end."""
-        gateway = self._gateway
-        return health_of(gateway.pool, gateway.outage, self.options.timeout, gateway.clock.monotonic())
+        return self._metrics.health(self._pool)
 
     def in_flight(self) -> int:
         """Calls under way, overdue ones not counted."""
-        return len(self._gateway.pool.running())
+        return len(self._pool.running())
 
     def changing(self) -> list[OverdueCall]:
         """The calls that may change the cloud and still run, those that were given up too; the
         longest first."""
-        pool, now = self._gateway.pool, self._gateway.clock.monotonic()
-        calls = sorted({*pool.running(), *pool.overdue()}, key=lambda call: call.started)
-        return [overdue_of(call, now) for call in calls if call.mutating]
+        now = self._pool.clock.monotonic()
+        calls = sorted({*self._pool.running(), *self._pool.overdue()}, key=lambda call: call.started)
+        return [OverdueCall.of(call, now) for call in calls if call.mutating]
 
     def parked(self) -> Mapping[str, OverdueCall]:
         """The keys that rest until an overdue call ends: "node/<name>",
         "service/<namespace>/<name>" ..."""
-        pool, now = self._gateway.pool, self._gateway.clock.monotonic()
-        return {key: overdue_of(call, now) for key, call in sorted(pool.parked().items())}
+        now = self._pool.clock.monotonic()
+        return {key: OverdueCall.of(call, now) for key, call in sorted(self._pool.parked().items())}
 
     def cancel_running(self) -> None:
         """Set `current_call().cancelled` in every call under way: the lease is lost, or the drain
         took too long."""
-        self._gateway.pool.cancel_running()
+        self._pool.cancel_running()
 
     def close(self, timeout: float | None = 0.0) -> bool:
         """Make no further calls: those that wait for their turn, and later ones, end with
@@ -261,15 +248,15 @@ class CloudCalls:
         Waits at most `timeout` seconds (None: without end) for those under way, overdue ones not
         counted; True when they ended. May be called twice.
         """
-        self._gateway.pool.close()
-        return self._gateway.pool.wait_idle(timeout)
+        self._pool.close()
+        return self._pool.wait_idle(timeout)
 
     # ---- inside
 
     def _fetch(
         self,
         kind: str,
-        make: Callable[[], Way[A]],
+        make: Callable[[], NodeQuery[A]],
         nodes: Sequence[V1Node],
         deliver: Deliver[A],
         *,
@@ -277,49 +264,54 @@ class CloudCalls:
         priority: int = PRIORITY_NORMAL,
     ) -> None:
         try:
-            way: Way[A] = self._once(kind, make)
+            query: NodeQuery[A] = self._once(kind, make)
         except Exception as error:  # noqa: BLE001 - the provider's accessors failed: that is every node's answer
             for node in nodes:
                 deliver(key_of(node), Answer.about(node, error))
             return
-        Fetch(self._gateway, way, deliver, fresh=fresh, priority=priority).run(nodes)
+        Fetch(self._pool, query, deliver, fresh=fresh, priority=priority).run(nodes)
 
-    def _metadata_way(self) -> Way[InstanceMetadata]:
-        prefixes, same = self.provider_id_prefixes, self._same_id
-        batch, v2, legacy, zones = self._instance_capabilities()
+    def _metadata_query(self) -> NodeQuery[InstanceMetadata]:
+        prefixes, v2, batch = self.provider_id_prefixes, self._instances_v2(), self._capability("instances_batch")
+        older = isinstance(v2, OlderInstances)
 
-        def program(question: Question) -> Program[InstanceMetadata]:
-            if v2 is not None:
-                return instances.metadata_v2(v2, question, prefixes, same)
-            if legacy is not None:
-                return instances.metadata_legacy(legacy, zones, question, self.provider_name, prefixes, self._facts)
-            raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")
+        def check(own: str, answer: object) -> InstanceMetadata:
+            # An older provider without provider IDs gives none: its nodes need none.
+            none = older and isinstance(answer, InstanceMetadata) and not answer.provider_id
+            return answers.metadata(answer, own=own, prefixes=() if none else prefixes, same=self._same_id)
 
-        together = (
-            None if batch is None else lambda questions: instances.metadata_batch(batch, questions, prefixes, same)
+        return NodeQuery(
+            self._no_instances if v2 is None else partial(asking.ask_metadata, v2, check),
+            None if batch is None else partial(asking.ask_metadata_together, batch, check),
+            self.max_batch,
+            AnswerCache(self.options.cache_ttl),
         )
-        return Way(program, together, self.max_batch, AnswerCache(self.options.cache_ttl))
 
-    def _state_way(self) -> Way[InstanceState]:
-        batch, v2, legacy, _ = self._instance_capabilities()
+    def _state_query(self) -> NodeQuery[InstanceState]:
+        v2, batch = self._instances_v2(), self._capability("instances_batch")
+        return NodeQuery(
+            self._no_instances if v2 is None else partial(asking.ask_state, v2),
+            None if batch is None else partial(asking.ask_state_together, batch),
+            self.max_batch,
+        )
 
-        def program(question: Question) -> Program[InstanceState]:
-            if v2 is not None:
-                return instances.state_v2(v2, question)
-            if legacy is not None:
-                return instances.state_legacy(legacy, question, self.provider_name)
-            raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")
-
-        together = None if batch is None else partial(instances.state_batch, batch)
-        return Way(program, together, self.max_batch)
-
-    def _pod_cidrs_way(self) -> Way[tuple[IPNetwork, ...]]:
+    def _pod_cidrs_query(self) -> NodeQuery[tuple[IPNetwork, ...]]:
         capability = self._capability("pod_cidrs")
         if capability is None:
             raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} chooses no pod CIDRs")
-        together = partial(instances.pod_cidrs_batch, capability)
         size = self._quietly("max_batch", lambda: capability.max_batch, _batch_size)
-        return Way(instances.pod_cidrs_alone, together, size)
+        return NodeQuery(_no_pod_cidrs, partial(asking.ask_pod_cidrs_together, capability), size)
+
+    def _no_instances(self, node: V1Node, priority: int) -> Any:
+        raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")
+
+    def _instances_v2(self) -> InstancesV2 | None:
+        """InstancesV2, or the older Instances as such a one."""
+        found: InstancesV2 | None = self._capability("instances_v2")
+        older = self._capability("instances")
+        if found is not None or older is None:
+            return found
+        return OlderInstances(self.provider_name, older, self._capability("zones"))
 
     def _same_id(self, one: str, other: str) -> bool:
         """The provider's own word, in a thread of the pool. It decides nothing but this, so
@@ -329,20 +321,16 @@ class CloudCalls:
         except Exception as error:
             raise CallFailed(f"the provider's same_provider_id failed: {text_of(error)}") from error
 
-    def _instance_capabilities(self) -> tuple[Any, Any, Any, Any]:
-        find = self._capability
-        return find("instances_batch"), find("instances_v2"), find("instances"), find("zones")
-
     def _ask_max_batch(self) -> int:
         batch = self._capability("instances_batch")
         if batch is None:
             return 1
         return self._quietly("max_batch", lambda: batch.max_batch, _batch_size)
 
-    def _calls(self, name: str, kind: Callable[[Gateway, Any], R]) -> R | None:
+    def _calls(self, name: str, kind: Callable[[CallPool, Any], R]) -> R | None:
         def make() -> R | None:
             capability = self._capability(name)
-            return None if capability is None else kind(self._gateway, capability)
+            return None if capability is None else kind(self._pool, capability)
 
         return self._once(f"{name} calls", make)
 
@@ -351,9 +339,7 @@ class CloudCalls:
 
     def _quietly(self, method: str, fn: Callable[[], Any], check: Callable[[Any], R]) -> R:
         """Vendor code that does no work, so it is not counted; but it could hang."""
-        call: CloudCall[R] = CloudCall(method, fn, (), "provider", check)
-        call.counted = False
-        return self._gateway.call(call)
+        return self._pool.call(CloudCall(method, fn, (), "provider", check, counted=False))
 
     def _once(self, name: str, make: Callable[[], R]) -> R:
         try:
@@ -375,3 +361,10 @@ def _batch_size(answer: object) -> int:
     if not isinstance(answer, int) or isinstance(answer, bool) or answer < 1:
         raise InvalidAnswer("max_batch", [f"it is {answer!r}, not a number of at least 1"])
     return answer
+
+
+def _no_pod_cidrs(node: V1Node, priority: int) -> Any:
+    """There is no other way to ask for them."""
+    raise NotImplementedByProvider(
+        f"the provider's pod_cidrs is not implemented: it has no pod CIDR for {key_of(node)}"
+    )

@@ -29,8 +29,8 @@ def concerns_all(error: Exception) -> bool:
     return isinstance(error, Throttled | RetryError | NotImplementedByProvider | CallCancelled | CallsClosed)
 
 
-class _Root:
-    """One batch as first formed, with all the groups that it was split into."""
+class _Origin:
+    """One batch as first formed, and what came of all its parts."""
 
     __slots__ = ("good", "size", "to_blame")
 
@@ -40,86 +40,72 @@ class _Root:
         self.to_blame: list[str] = []
 
 
-class Group:
+class Batch:
     """Keys to be asked about in one call."""
 
-    __slots__ = ("depth", "names", "root", "split")
+    __slots__ = ("is_part", "names", "origin")
 
-    def __init__(self, names: tuple[str, ...], root: _Root, depth: int = 0) -> None:
+    def __init__(self, names: tuple[str, ...], origin: _Origin, *, is_part: bool = False) -> None:
         self.names = names
-        self.root = root
-        self.depth = depth
-        """How often it was split off; 0 for a batch as first formed."""
-        self.split = False
-        """Whether its keys are being asked about in smaller groups already."""
+        self.origin = origin
+        self.is_part = is_part
+        """Whether it was cut off a batch that failed."""
 
 
 class Batcher:
-    """Forms the groups of one method, and remembers suspects and failures. Thread-safe."""
+    """Forms the batches of one method, and remembers suspects and failures. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._suspects: OrderedDict[str, None] = OrderedDict()
-        self._barren = 0  # splits since the last success
+        self._barren = 0  # batches cut since the last success
 
     def suspects(self) -> tuple[str, ...]:
         """The keys that are asked about alone, the longest known first."""
         with self._lock:
             return tuple(self._suspects)
 
-    def form(self, names: Sequence[str], max_batch: int) -> list[Group]:
-        """The groups to begin with: full batches, then each suspect alone, last."""
+    def form(self, names: Sequence[str], max_batch: int) -> list[Batch]:
+        """The batches to begin with: full ones, then each suspect alone, last."""
         with self._lock:
             alone = [name for name in names if name in self._suspects]
         apart = set(alone)
         together = [name for name in names if name not in apart] if apart else names
         chunks = [tuple(together[i : i + max_batch]) for i in range(0, len(together), max_batch)]
         chunks += [(name,) for name in alone]
-        return [Group(chunk, _Root(len(chunk))) for chunk in chunks]
+        return [Batch(chunk, _Origin(len(chunk))) for chunk in chunks]
 
-    def answered(self, group: Group) -> None:
-        """The group's call gave a batch answer, whatever that says about single keys."""
-        group.root.good = True
+    def answered(self, batch: Batch) -> None:
+        """The call gave a batch answer, whatever that says about single keys."""
+        batch.origin.good = True
         with self._lock:
             self._barren = 0
-            if len(group.names) == 1:
-                self._suspects.pop(group.names[0], None)
+            if len(batch.names) == 1:
+                self._suspects.pop(batch.names[0], None)
 
-    def failed(self, group: Group, pending: Sequence[str], max_batch: int) -> list[Group]:
-        """The group's call failed, or hung too long; `pending` are its keys without an answer.
-
-        Returns the smaller groups to ask about. Their keys are pending; others get the error."""
-        if group.split or not pending:
-            return []
-        if len(group.names) == 1:
-            group.root.to_blame.append(group.names[0])
+    def failed(self, batch: Batch, max_batch: int) -> list[Batch]:
+        """The call failed, or is overdue: the parts to ask about. Other keys get the error."""
+        if len(batch.names) == 1:
+            batch.origin.to_blame.append(batch.names[0])
             return []
         with self._lock:
             outage = self._barren >= max_batch
             if not outage:
                 self._barren += 1
         if not outage:
-            return self.slow(group, pending)
-        group.split = True
-        return [] if group.depth else [Group((random.choice(pending),), group.root, group.depth + 1)]
+            return [Batch(part, batch.origin, is_part=True) for part in _parts(batch.names)]
+        return [] if batch.is_part else [Batch((random.choice(batch.names),), batch.origin, is_part=True)]
 
-    def slow(self, group: Group, pending: Sequence[str]) -> list[Group]:
-        """The group's call takes too long: the smaller groups to ask about meanwhile."""
-        if group.split or len(group.names) == 1 or not pending:
-            return []
-        group.split = True
-        return [Group(part, group.root, group.depth + 1) for part in _parts(pending)]
-
-    def finished(self, groups: Iterable[Group]) -> None:
-        """The fetch that began with these groups is over: who was to blame is suspect from now on.
+    def finished(self, batches: Iterable[Batch]) -> None:
+        """The fetch that began with these is over: who was to blame is suspect from now on.
 
         Only where some keys of the batch were answered and at most half were to blame: otherwise it
         was not they."""
         with self._lock:
-            for root in {group.root for group in groups}:
-                if not root.good or 2 * len(root.to_blame) > root.size:
+            for origin in {batch.origin for batch in batches}:
+                if not origin.good or 2 * len(origin.to_blame) > origin.size:
                     continue
-                for name in root.to_blame:
+                for name in origin.to_blame:
                     self._suspects[name] = None
                     self._suspects.move_to_end(name)
             while len(self._suspects) > _SUSPECTS:

@@ -1,5 +1,5 @@
-"""What providers answer: judged before anyone uses it, and bound to the node that it is about
-(stage 5, cloud call). Pure.
+"""What providers answer: judged before anyone uses it, bound to the node that it is about, and kept
+for some seconds where that will do (stage 5, cloud call). Pure.
 
 `cloudprovider.checks.answers` decides what a right answer is. Here its verdict becomes a copy of
 the value, or :class:`InvalidAnswer`, which costs its key and nothing else. It is judged in the
@@ -10,8 +10,11 @@ never be changed. So a reconciler opens an :class:`Answer` with the node to be w
 
 from __future__ import annotations
 
+import math
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from attrs import frozen
 from kubernetes.client.models.v1_node import V1Node
@@ -21,10 +24,12 @@ from cloudprovider.checks import answers
 from cloudprovider.helpers import provider_id_of
 from cloudprovider.internal.readonly import ordinary
 from controllers.cloudcalls.errors import AnswerMissing, InvalidAnswer, translate
-from controllers.runtime.cache import key_of, uid_of
+from controllers.runtime.cache import key_of, uid_of, version_of
 from controllers.runtime.queue import AskAgain
 
 A = TypeVar("A")
+
+_LIMIT: Final = 20_000
 
 
 def judged(check: Callable[[object], A], method: str) -> Callable[[object], A]:
@@ -103,3 +108,48 @@ class Answer(Generic[A]):
         if isinstance(self.unbound, Exception):
             raise self.unbound
         return self.unbound
+
+
+class AnswerCache(Generic[A]):
+    """Answers about nodes that are some seconds old. Fresh questions, on which a deletion may rest,
+    read nothing here, and the state of an instance is never kept. Thread-safe. `ttl` in seconds,
+    from the question on: 0 keeps none."""
+
+    def __init__(self, ttl: float) -> None:
+        self._ttl = ttl
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[object, tuple[float, A]] = OrderedDict()  # by the time of the question
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def recall(self, node: V1Node, now: float) -> A | None:
+        """The answer kept, if it is young enough."""
+        with self._lock:
+            asked_at, answer = self._kept.get(_identity(node), (-math.inf, None))
+        return answer if now - asked_at < self._ttl else None
+
+    def keep(self, node: V1Node, answer: A, asked_at: float, now: float) -> None:
+        """Keep the answer to a question of time `asked_at`, unless a newer one is here."""
+        what = _identity(node)
+        with self._lock:
+            if what not in self._kept or self._kept[what][0] <= asked_at:
+                self._kept[what] = (asked_at, answer)
+                self._kept.move_to_end(what)
+            self._expire(now)
+
+    def _expire(self, now: float) -> None:
+        while self._kept:
+            asked_at, _ = next(iter(self._kept.values()))
+            if now - asked_at < self._ttl and len(self._kept) <= _LIMIT:
+                return
+            self._kept.popitem(last=False)
+
+
+def _identity(node: V1Node) -> tuple[str | None, ...]:
+    """What must be equal for two questions to be the same: the instance. Without a provider ID a
+    vendor may look at anything of the node, so then it is the revision."""
+    provider_id = provider_id_of(node)
+    if provider_id:
+        return (key_of(node), uid_of(node), provider_id)
+    return (key_of(node), uid_of(node), None, version_of(node))

@@ -1,0 +1,293 @@
+"""Many nodes asked about at once, each answered exactly once (stage 5, cloud call): in batches,
+where the provider takes them, else one by one over InstancesV2.
+
+A fetch runs in a controller's thread, which does nothing but wait for the Futures of its calls:
+vendor code runs in the pool, and deadlines are the pool's. A batch that fails or is overdue is cut
+until the node to blame stands alone (`batching.py`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from attrs import define, evolve, field
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider import (
+    InstanceMetadata,
+    InstanceNotFound,
+    InstancesBatch,
+    InstanceState,
+    InstancesV2,
+    NotImplementedByProvider,
+    PodCIDRs,
+)
+from cloudprovider.checks import answers as checks
+from cloudprovider.helpers import provider_id_of
+from cloudprovider.helpers.ips import IPNetwork
+from controllers.cloudcalls.answers import Answer, AnswerCache, BatchAnswer, by_name, judged
+from controllers.cloudcalls.batching import Batch, Batcher, concerns_all
+from controllers.cloudcalls.call import CloudCall
+from controllers.cloudcalls.errors import CallFailed, CallOverdue, InvalidAnswer
+from controllers.cloudcalls.pool import CallPool
+from controllers.runtime.cache import key_of
+from controllers.runtime.queue import bounded
+
+log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+Deliver = Callable[[str, Answer[A]], None]
+Ended = Callable[[Any], object]
+"""What is done with the answer, or the error, of a call that ended."""
+
+
+@define
+class Ask(Generic[A]):
+    """A call about one node, and what its end says: an answer, an error, or what to ask next."""
+
+    call: CloudCall[Any]
+    read: Callable[[Any], Any] = lambda said: said
+
+
+@define(eq=False)
+class NodeQuery(Generic[A]):
+    """What is asked about nodes (metadata, state), and how this provider takes it. Shared by all
+    fetches."""
+
+    alone: Callable[[V1Node, int], Ask[A]]
+    """Asks about one node, with this priority."""
+    together: Callable[[Sequence[V1Node], int], CloudCall[BatchAnswer[A]]] | None = None
+    """Asks about several nodes in one call; None where the provider cannot."""
+    max_batch: int = 1
+    kept: AnswerCache[A] | None = None
+    """What may be answered from memory; None where every answer is fresh."""
+    batcher: Batcher = field(factory=Batcher)
+
+
+# ---- the calls
+
+
+def ask_metadata(v2: InstancesV2, check: Callable[[str, object], Any], node: V1Node, priority: int) -> Ask[Any]:
+    """What InstancesV2 says. `check(own provider ID, answer)` judges it."""
+    return Ask(_about(node, "instance_metadata", v2.instance_metadata, partial(check, provider_id_of(node)), priority))
+
+
+def ask_state(v2: InstancesV2, node: V1Node, priority: int) -> Ask[InstanceState]:
+    """Existence, then power state. "Gone" only from `instance_exists`."""
+
+    def exists(said: bool | Exception) -> Any:
+        if said is False or isinstance(said, InstanceNotFound):
+            return InstanceState.GONE
+        if isinstance(said, Exception):
+            return said
+        return Ask(_about(node, "instance_shutdown", v2.instance_shutdown, checks.flag, priority), _power)
+
+    return Ask(_about(node, "instance_exists", v2.instance_exists, checks.flag, priority), exists)
+
+
+def _power(said: bool | Exception) -> InstanceState | Exception:
+    """The power state of an instance that exists."""
+    if isinstance(said, NotImplementedByProvider):
+        return InstanceState.RUNNING
+    if isinstance(said, InstanceNotFound):
+        # It said a moment ago that the instance exists. The next poll decides.
+        wrong = InvalidAnswer("instance_shutdown", ["it says that the instance does not exist, which it does"])
+        wrong.__cause__ = said
+        return wrong
+    if isinstance(said, Exception):
+        return said
+    return InstanceState.SHUTDOWN if said else InstanceState.RUNNING
+
+
+def ask_metadata_together(
+    batch: InstancesBatch, check: Callable[[str, object], Any], nodes: Sequence[V1Node], priority: int
+) -> CloudCall[BatchAnswer[InstanceMetadata]]:
+    """One call about several nodes."""
+    own = {key_of(node): provider_id_of(node) for node in nodes}
+    return _together(
+        "instances_metadata", batch.instances_metadata, nodes, lambda name, value: check(own[name], value), priority
+    )
+
+
+def ask_state_together(
+    batch: InstancesBatch, nodes: Sequence[V1Node], priority: int
+) -> CloudCall[BatchAnswer[InstanceState]]:
+    """One call about several nodes. The value `InstanceNotFound` is the state GONE."""
+    call = _together("instances_state", batch.instances_state, nodes, lambda _, value: checks.state(value), priority)
+    each = call.check
+
+    def check(answer: object) -> BatchAnswer[InstanceState]:
+        found: BatchAnswer[InstanceState] = each(answer)
+        gone = {name: InstanceState.GONE for name, v in found.values.items() if isinstance(v, InstanceNotFound)}
+        return evolve(found, values={**found.values, **gone})
+
+    call.check = check
+    return call
+
+
+def ask_pod_cidrs_together(
+    capability: PodCIDRs, nodes: Sequence[V1Node], priority: int
+) -> CloudCall[BatchAnswer[tuple[IPNetwork, ...]]]:
+    """One call about several nodes: the pod CIDRs that the cloud chose."""
+    return _together("pod_cidrs", capability.pod_cidrs, nodes, lambda _, value: checks.pod_cidrs(value), priority)
+
+
+def _about(node: V1Node, method: str, fn: Any, check: Any, priority: int) -> CloudCall[Any]:
+    return CloudCall(method, fn, (node,), node_key(node), judged(check, method), priority=priority)
+
+
+def _together(method: str, fn: Any, nodes: Sequence[V1Node], check: Any, priority: int) -> CloudCall[Any]:
+    names = [key_of(node) for node in nodes]
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return CloudCall(
+        method,
+        fn,
+        (nodes,),
+        node_key(nodes[0]) if len(nodes) == 1 else "",
+        lambda answer: by_name(answer, names, check, method=method),
+        priority=priority,
+        about=f"{len(names)} nodes ({shown})",
+    )
+
+
+def node_key(node: V1Node) -> str:
+    """What is parked while a call about this node is overdue."""
+    return f"node/{key_of(node)}"
+
+
+# ---- many at once
+
+
+class Fetch(Generic[A]):
+    """One fetch; used once, by one thread."""
+
+    def __init__(self, pool: CallPool, query: NodeQuery[A], deliver: Deliver[A], *, fresh: bool, priority: int) -> None:
+        self._pool = pool
+        self._query = query
+        self._deliver = deliver
+        self._fresh = fresh
+        self._priority = priority
+        self._asked_at = pool.clock.monotonic()
+        self._open: dict[str, V1Node] = {}  # nodes without an answer
+        self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
+        self._handlers: dict[Future[Any], Ended] = {}
+        self._failure: Exception | None = None
+
+    def run(self, nodes: Sequence[V1Node]) -> None:
+        """Ask about the nodes (distinct by name) and deliver. Raises what `deliver` raised."""
+        self._open = {key_of(node): node for node in nodes}
+        to_ask = [name for name in list(self._open) if not self._answered_at_once(name)]
+        batches: list[Batch] = []
+        if self._query.together is None:
+            for name in to_ask:
+                self._ask_alone(name)
+        else:
+            batches = self._query.batcher.form(to_ask, self._query.max_batch)
+            for batch in batches:
+                self._ask_together(batch)
+        while self._handlers:
+            future = self._next_ended()
+            error = future.exception()
+            self._handlers.pop(future)(future.result() if error is None else error)
+            del future, error
+        self._query.batcher.finished(batches)
+        for name in list(self._open):
+            self._answer(name, CallFailed(f"the question about {name} was lost; this is a fault of the gateway"))
+        if self._failure is not None:
+            raise self._failure
+
+    def _next_ended(self) -> Future[Any]:
+        if not self._ended.empty():
+            return self._ended.get()
+        with bounded():  # the deadlines of calls end it: no stall of the worker that waits
+            return self._ended.get()
+
+    def _submit(self, call: CloudCall[Any], ended: Ended) -> None:
+        future = self._pool.submit(call)
+        self._handlers[future] = ended
+        future.add_done_callback(self._ended.put)
+
+    # ---- alone
+
+    def _ask_alone(self, name: str) -> None:
+        try:
+            self._ask(name, self._query.alone(self._open[name], self._priority))
+        except NotImplementedByProvider as error:  # the provider cannot be asked about one node
+            self._answer(name, error)
+
+    def _ask(self, name: str, ask: Ask[A]) -> None:
+        self._submit(ask.call, lambda said: self._said(name, ask.read(said)))
+
+    def _said(self, name: str, said: Any) -> None:
+        if isinstance(said, Ask):
+            self._ask(name, said)
+        else:
+            self._answer(name, said)
+
+    # ---- batches
+
+    def _ask_together(self, batch: Batch) -> None:
+        assert self._query.together is not None
+        call = self._query.together([self._open[name] for name in batch.names], self._priority)
+        self._submit(call, partial(self._batch_ended, call.method, batch))
+
+    def _batch_ended(self, method: str, batch: Batch, said: BatchAnswer[A] | Exception) -> None:
+        if isinstance(said, BatchAnswer):
+            self._query.batcher.answered(batch)
+            for name, value in said.values.items():
+                self._answer(name, value)
+        elif isinstance(said, NotImplementedByProvider):
+            for name in batch.names:
+                self._ask_alone(name)
+        else:
+            self._batch_failed(method, batch, said)
+
+    def _batch_failed(self, method: str, batch: Batch, error: Exception) -> None:
+        if isinstance(error, CallOverdue) and len(batch.names) > 1:
+            # No reason to park these keys: at most one of them is to blame, and it will be found.
+            error = CallFailed(f"the provider's {method} has not answered in time for {len(batch.names)} nodes")
+        parts = [] if concerns_all(error) else self._query.batcher.failed(batch, self._query.max_batch)
+        asked_again = {name for part in parts for name in part.names}
+        for name in batch.names:
+            if name not in asked_again:
+                self._answer(name, error if len(batch.names) == 1 else _of_its_own(error))
+        for part in parts:
+            self._ask_together(part)
+
+    # ---- answers
+
+    def _answered_at_once(self, name: str) -> bool:
+        """Whether nothing needs to be asked: the key is parked, or the answer is known."""
+        node = self._open[name]
+        answer: A | Exception | None = self._pool.parked_error(node_key(node), "the call under way")
+        if answer is None and self._query.kept is not None and not self._fresh:
+            answer = self._query.kept.recall(node, self._asked_at)
+        if answer is not None:
+            self._hand_over(self._open.pop(name), answer)
+        return answer is not None
+
+    def _answer(self, name: str, answer: A | Exception) -> None:
+        node = self._open.pop(name)
+        if self._query.kept is not None and not isinstance(answer, Exception):
+            self._query.kept.keep(node, answer, self._asked_at, self._pool.clock.monotonic())
+        self._hand_over(node, answer)
+
+    def _hand_over(self, node: V1Node, answer: A | Exception) -> None:
+        try:
+            self._deliver(key_of(node), Answer.about(node, answer))
+        except Exception as error:
+            # A fault of the controller's. The other nodes get their answers first.
+            log.exception("the answer about %s could not be delivered", key_of(node))
+            self._failure = self._failure or error
+
+
+def _of_its_own(error: Exception) -> Exception:
+    """A copy of an error that is handed to several keys: each raises it in a thread of its own."""
+    own = type(error).__new__(type(error), *error.args)
+    own.__dict__.update(error.__dict__)
+    own.__cause__ = error.__cause__
+    return own
