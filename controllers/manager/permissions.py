@@ -26,6 +26,11 @@ _CLUSTER_IDENTITY = Rule(
     names=("kube-system",),
     consequence="providers cannot tell clusters with the same name apart",
 )
+_UNSERVED = Rule(
+    resource="services",
+    verbs=("list",),
+    consequence="while the service controller is off, deleted Services that wait for it are not reported",
+)
 
 
 def common_rules(election: LeaderElectionOptions | None = None, migration_lease: str = "") -> tuple[Rule, ...]:
@@ -34,7 +39,7 @@ def common_rules(election: LeaderElectionOptions | None = None, migration_lease:
     looks for `election_rules` and `migration_rules` alone. `migration_lease` is the second lease of
     a leader migration, if there is one."""
     election = election or LeaderElectionOptions()
-    rules = (_CLUSTER_IDENTITY, *SERVING_RULES, *election_rules(election))
+    rules = (_CLUSTER_IDENTITY, _UNSERVED, *SERVING_RULES, *election_rules(election))
     if not election.leader_elect:
         return rules
     late = "a released lease is taken over a few seconds later"

@@ -24,7 +24,7 @@ from cloudprovider.wellknown import (
     TAINT_NODE_SHUTDOWN,
     TAINT_TO_BE_DELETED,
 )
-from controllers.runtime.cache import uid_of
+from controllers.runtime.cache import key_of, uid_of
 from controllers.runtime.write import Patch, taints_changed
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def is_announced(node: V1Node) -> bool:
 
 
 def can_witness(node: V1Node, prefixes: Sequence[str]) -> bool:
-    """Whether this node shows that its instance runs. Its kubelet writes that, so `witnesses.py`
-    decides if it counts."""
+    """Whether this node can be in a sample: its kubelet says that its instance runs."""
     meta = node.metadata
     return (
         is_ready(node)
@@ -122,8 +121,14 @@ def zone_of(node: V1Node) -> str:
 
 
 def identity_of(node: V1Node) -> tuple[str, str, str]:
-    """UID, provider ID and zone: which instance the node stands for, and where."""
-    return uid_of(node), provider_id_of(node), zone_of(node)
+    """Name, UID and provider ID: which instance the node stands for."""
+    return key_of(node), uid_of(node), provider_id_of(node)
+
+
+def machine_of(node: V1Node) -> tuple[str, str]:
+    """The machine that the kubelet runs on, by its own word: machineID and systemUUID, or ""."""
+    info = node.status.node_info if node.status else None
+    return ("", "") if info is None else (info.machine_id or "", info.system_uuid or "")
 
 
 def without_provider_id(node: V1Node) -> V1Node:

@@ -11,25 +11,19 @@ from typing import TYPE_CHECKING
 
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
-from controllers.nodelifecycle.deletion_gate import DeletionGate
-from controllers.nodelifecycle.deletion_policy import Breaker
-from controllers.nodelifecycle.deletion_votes import DeletionVotes
-from controllers.nodelifecycle.events import OwnerEvents
-from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
-from controllers.nodelifecycle.options import NodeLifecycleOptions
+from controllers.nodelifecycle.deletion import Limit
+from controllers.nodelifecycle.memory import Candidates, Samples, Shared
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler
-from controllers.nodelifecycle.replaced import Machines
-from controllers.nodelifecycle.shared import Shared
-from controllers.nodelifecycle.triggers import TIDY, NodeLifecycleTriggers
-from controllers.nodelifecycle.witnesses import Witnesses
-from controllers.nodelifecycle.writeback import NodeWriter
+from controllers.nodelifecycle.registration import NodeLifecycleOptions
+from controllers.nodelifecycle.reports import NodeLifecycleMetrics, Reports
+from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
+from controllers.nodelifecycle.writes import NodeWriter
 from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
 
 if TYPE_CHECKING:
-    from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.metrics import Metrics
@@ -39,8 +33,6 @@ log = logging.getLogger(__name__)
 _FLOOR = 1.0
 _LONGEST_PAUSE = 60.0
 _BATCH_FETCHERS = 8
-_AGAIN = 10
-"""Ready nodes (or batches) said to be gone that each look asks about again."""
 
 
 class NodeLifecycleController(ControllerBase):
@@ -74,54 +66,44 @@ class NodeLifecycleController(ControllerBase):
         super().__init__(clients, options, metrics, clock)
         informer = informers.informer(NODES)
         period = options.node_monitor_period
-        votes = DeletionVotes()
-        breaker = Breaker(options.breaker, now=clock.monotonic(), quiet=2 * period + _LONGEST_PAUSE)
-        batch = cloud.max_batch
-        witnesses = Witnesses(
-            options.breaker.witnesses * batch, again=_AGAIN * batch, grace=options.breaker.ready_grace
-        )
-        own = NodeLifecycleMetrics(self._metrics, votes, witnesses, breaker, clock, options.unknown_event_after)
-        shared = self._shared = Shared(
-            informer.lister, votes, witnesses, Machines(), self._recorder, own, clock, options
-        )
-        self._gate = DeletionGate(shared, breaker)
+        candidates, now = Candidates(), clock.monotonic()
+        limit = Limit(options.limit, options.window, now=now, quiet=2 * period + _LONGEST_PAUSE)
+        own = NodeLifecycleMetrics(self._metrics, candidates, limit, clock, options.unknown_event_after)
+        shared = self._shared = Shared(informer.lister, candidates, Samples(period), self._recorder, clock, options)
         # An unknown is asked about again at the sweep's pace, then slower: the cloud is in trouble.
         backoff = Backoff(base=min(period, _LONGEST_PAUSE), cap=_LONGEST_PAUSE)
         queue = self._queue("NodeLifecycle", backoff=backoff, floor=min(_FLOOR, period / 2))
-        successors = self._queue("NodeSuccessor", backoff=backoff)
+        self._reports = reports = Reports(shared, cloud, own)
         self._triggers = NodeLifecycleTriggers(queue, shared, cloud.provider_id_prefixes)
-        self._events = OwnerEvents(shared, cloud)
-        self._writer = NodeWriter(self._rest, shared, self._triggers.attention)
+        self._writer = NodeWriter(self._rest, shared, own, self._triggers.attention)
+        self._triggers.on_gone = self._writer.gone
         self._reconciler = reconciler = NodeLifecycleReconciler(
-            shared, cloud, self._writer, self._gate, self._triggers, successors
+            shared, cloud, self._writer, self._triggers, reports, limit
         )
         self._watch(informer, self._triggers)
         self._every(period, "sweep", self._sweep)
-        batching = cloud.batching(_BATCH_FETCHERS)
-        failures: FailureHandling[str] = FailureHandling(expected=(CloudCallError,), noun="node", controller=self.NAME)
-        for keys, fetch, reconcile, threads in (
-            (queue, reconciler.fetch, reconciler.reconcile, options.concurrent_node_lifecycle_syncs),
-            (successors, self._events.fetch_successors, self._events.report_successor, 1),
-        ):
-            self._add_batch_worker(keys, fetch, reconcile, batching=batching, threads=threads, failures=failures)
-
-    def run(self, stop: StopSignal) -> None:
-        super().run(stop)
-        self._writer.end()
+        self._add_batch_worker(
+            queue,
+            reconciler.fetch,
+            reconciler.reconcile,
+            batching=cloud.batching(_BATCH_FETCHERS),
+            threads=options.concurrent_node_lifecycle_syncs,
+            failures=FailureHandling(expected=(CloudCallError,), noun="node", controller=self.NAME),
+        )
 
     def health(self) -> list[tuple[str, bool, str]]:
         """One (name, healthy, detail) for each worker and for deletions held back. Thread-safe.
 
         Nodes held back are healthy: ending the process would not improve the cloud's answers."""
-        detail = f"{self._shared.votes.held()} nodes said to be gone are held back"
+        detail = f"{self._shared.candidates.held} nodes said to be gone are held back"
         return [*super().health(), ("NodeDeletionBreaker", True, detail)]
 
     def undecided(self) -> list[tuple[str, str, bool]]:
         """("node/NAME", why, whether it only waits) of nodes said to be gone. Thread-safe."""
         return [
-            (f"node/{name}", f"held back: {why}" if votes.held else why, not votes.held)
-            for name, votes in self._shared.votes.gone()
-            for why in [self._gate.why(votes)]
+            (f"node/{name}", f"held back: {why}" if one.held else why, not one.held)
+            for name, one in self._shared.candidates.gone()
+            for why in [self._reports.why(one)]
         ]
 
     def release_breaker(self) -> int:
@@ -129,20 +111,21 @@ class NodeLifecycleController(ControllerBase):
 
         Each is deleted if the cloud still says that it is gone. Nodes held back later stay held.
         """
-        return self._gate.release()
+        count = self._shared.candidates.release_held()
+        log.warning(
+            "SIGUSR1: %d nodes that were held back are deleted if the cloud still says that they are gone", count
+        )
+        return count
 
     def _sweep(self) -> None:
-        began = self._shared.now()
+        shared, began = self._shared, self._shared.now()
         survey = self._triggers.survey()
-        self._shared.votes.keep(survey.not_ready)
-        calm = not self._shared.votes.lasting_unknowns(self._shared.now(), 0.0)
-        self._gate.survey(survey.owned, calm)
-        self._events.report_unknown()
-        if self._options.breaker.enabled:
-            self._triggers.call_witnesses()
-        else:
-            self._shared.witnesses.look({})  # nobody asks for what was filed of them: it goes
-        due = self._triggers.due(survey) | dict.fromkeys(self._writer.unfinished(), TIDY)
-        self._shared.metrics.sweep_began(began, due)
+        shared.candidates.keep(survey.not_ready)
+        shared.samples.look(survey.ready, (one.sample for _, one in shared.candidates.all() if one.sample))
+        self._reconciler.observe(survey.owned, calm=not shared.candidates.lasting_unknowns(began, 0.0))
+        self._reports.survey()
+        self._writer.sweep()
+        due = self._triggers.due(survey)
+        self._reports.metrics.sweep_began(began, due)
         self._triggers.enqueue(due)
         log.debug("checking %d nodes in the cloud", len(due))

@@ -1,41 +1,50 @@
 """Stage 4: RECONCILE. A node's key and the cloud's answer in, one unit of work out.
 
-A key is a node that is not ready, or a Ready node that is asked about as a witness. Only here a
-node's deletion is decided: after enough fresh answers "gone" in a row, when `deletion_gate.py`
-allows it. An exception, a missing answer or an overdue call is never "gone"."""
+A key is a node that is not ready. Only here a node's deletion is decided, by the table of
+`deletion.py`. An exception, a missing answer or an overdue call is never "gone"."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
 from cloudprovider import InstanceState
 from cloudprovider.helpers import is_ready, provider_id_of
-from cloudprovider.internal.backoff import Backoff
 from controllers.nodelifecycle import changes
-from controllers.nodelifecycle.changes import Attention, identity_of, zone_of
-from controllers.nodelifecycle.deletion_votes import NodeVotes, StateAnswer
-from controllers.nodelifecycle.shared import Shared
+from controllers.nodelifecycle.changes import Attention, identity_of, is_announced, zone_of
+from controllers.nodelifecycle.deletion import (
+    ALARM_AFTER,
+    CONFIRMATIONS,
+    Admission,
+    Candidate,
+    Sample,
+    StateAnswer,
+    Verdict,
+    judge,
+)
+from controllers.nodelifecycle.reports import some
 from controllers.runtime.api import ServerError, Unreachable
-from controllers.runtime.cache import uid_of
-from controllers.runtime.queue import Result, WorkQueue, retry_after_of
+from controllers.runtime.cache import key_of, uid_of
+from controllers.runtime.queue import Result, retry_after_of
 from controllers.runtime.write import Patch
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.cloudcalls import Answer, CloudCalls
-    from controllers.nodelifecycle.deletion_gate import DeletionGate
+    from controllers.nodelifecycle.deletion import Limit
+    from controllers.nodelifecycle.memory import Shared
+    from controllers.nodelifecycle.reports import Reports
     from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
-    from controllers.nodelifecycle.writeback import NodeWriter
+    from controllers.nodelifecycle.writes import NodeWriter
 
 log = logging.getLogger(__name__)
 
-_ANEW: Final = Backoff(base=10.0, cap=60.0)
-"""When a node that could not be created anew is tried again."""
+_MOVED: Final = 60.0  # seconds between two questions about a node whose kubelet is on another machine
 
 
 class NodeLifecycleReconciler:
@@ -46,40 +55,110 @@ class NodeLifecycleReconciler:
         shared: Shared,
         cloud: CloudCalls,
         writer: NodeWriter,
-        gate: DeletionGate,
         triggers: NodeLifecycleTriggers,
-        successors: WorkQueue[str],
+        reports: Reports,
+        limit: Limit,
     ) -> None:
         self._shared = shared
         self._options = shared.options
-        self._votes = shared.votes
+        self._candidates = shared.candidates
+        self._samples = shared.samples
         self._cloud = cloud
         self._writer = writer
-        self._gate = gate
         self._triggers = triggers
-        self._successors = successors
+        self._reports = reports
+        self._limit = limit
+        self._limit_lock = threading.Lock()
 
     # ---- the question
 
     def fetch(self, keys: Sequence[str], deliver: Callable[[str, StateAnswer | None], None]) -> None:
-        """Ask the cloud about those of the nodes that are not ready, or called as witnesses."""
+        """Ask the cloud about those of the nodes that are not ready; with the answer that may
+        confirm one, about Ready nodes of its zone too."""
         asked_at = self._shared.now()
         nodes: dict[str, V1Node] = {}
+        judged: dict[str, Candidate] = {}  # those that wait for what is said of Ready nodes
         for key in keys:
             node = self._shared.lister.get(key)
-            if node is not None and (
-                self._triggers.attention(node) is Attention.ASK or self._shared.witnesses.is_called(key, zone_of(node))
-            ):
-                nodes[key] = node
-            else:
+            if node is None or self._triggers.attention(node) is not Attention.ASK:
                 deliver(key, None)
+                continue
+            nodes[key] = node
+            one = self._candidates.get(key)
+            if one is not None and one.is_of(node) and self._is_due(node, one, asked_at):
+                judged[key] = one
+        drawn = self._draw(judged, nodes, asked_at)
+        ready = {key_of(node): node for zone in drawn.values() for node in zone}
+        for one in judged.values():
+            for identity in self._samples.ask_again(one.zone, one.sample, asked_at) if one.sample else ():
+                node = self._shared.ready_node(identity)
+                if node is not None and identity[0] not in nodes:
+                    ready.setdefault(identity[0], node)
+        said: dict[str, InstanceState | Exception] = {}
+        late: dict[str, StateAnswer] = {}
+        lost: list[V1Node] = []
 
         def answered(name: str, answer: Answer[InstanceState]) -> None:
-            self._shared.metrics.state(answer.unbound)
-            deliver(name, StateAnswer(nodes[name], asked_at, self._shared.now(), answer.unbound))
+            node = ready.get(name) or nodes[name]
+            self._reports.metrics.state(answer.unbound)
+            if isinstance(answer.unbound, InstanceState):
+                self._samples.note(identity_of(node), gone=answer.unbound is InstanceState.GONE)
+            if name in ready:
+                said[name] = answer.unbound
+                return
+            mine = StateAnswer(node, asked_at, self._shared.now(), answer.unbound)
+            if answer.unbound is InstanceState.GONE and self._is_news(node):
+                lost.append(node)
+            if name in judged and (drawn or ready):
+                late[name] = mine
+            else:
+                deliver(name, mine)
 
-        if nodes:
-            self._cloud.fetch_state(list(nodes.values()), answered)
+        closed = False
+        try:
+            if nodes:
+                self._cloud.fetch_state([*nodes.values(), *ready.values()], answered)
+            closed = True
+        finally:
+            for zone, asked in drawn.items():
+                self._samples.close(zone, _sample(asked, said, asked_at) if closed else None)
+        for name, mine in late.items():
+            deliver(name, mine)
+        if lost:
+            self._reports.ask_for_successors(lost)
+
+    def _is_news(self, node: V1Node) -> bool:
+        """Whether "gone" about this node's instance is new: another one may have its name."""
+        one = self._candidates.get(key_of(node))
+        first = one is None or one.state is not InstanceState.GONE or not one.is_of(node)
+        return bool(provider_id_of(node)) and (first or self._shared.moved(node))
+
+    def _is_due(self, node: V1Node, one: Candidate, now: float) -> bool:
+        """Whether the next answer may be the one after which the node is deleted."""
+        if one.state is not InstanceState.GONE or self._is_exempt(node, one) or is_ready(node):
+            return False
+        return one.answers >= CONFIRMATIONS or now - one.counted_at >= self._options.node_monitor_period - 0.001
+
+    def _draw(self, judged: dict[str, Candidate], nodes: dict[str, V1Node], now: float) -> dict[str, list[V1Node]]:
+        """The Ready nodes to ask about for the first time, by zone."""
+        drawn: dict[str, list[V1Node]] = {}
+        for one in judged.values():
+            zone = one.zone
+            if one.sample is None and zone not in drawn and self._latest(one, now) is None:
+                found = self._samples.draw(zone, lambda name, zone=zone: self._usable(name, zone, nodes), now)  # type: ignore[misc]
+                if found is not None:
+                    drawn[zone] = found
+        return drawn
+
+    def _usable(self, name: str, zone: str, nodes: dict[str, V1Node]) -> V1Node | None:
+        node = self._shared.lister.get(name)
+        usable = node is not None and name not in nodes and self._triggers.can_witness(node) and zone_of(node) == zone
+        return node if usable else None
+
+    def _latest(self, one: Candidate, asked_at: float) -> Sample | None:
+        """The sample that serves for an answer that was asked for at this time: not older than the
+        first "gone", nor by more than a period than the second."""
+        return self._samples.latest(one.zone, max(one.since, asked_at - self._options.node_monitor_period))
 
     # ---- the work
 
@@ -91,18 +170,16 @@ class NodeLifecycleReconciler:
         try:
             return self._reconcile(key, answer)
         finally:
-            self._shared.metrics.worked_on(key)
+            self._reports.metrics.worked_on(key)
 
     def _reconcile(self, key: str, answer: StateAnswer | Exception | None) -> Result | None:
         node = self._shared.lister.get(key)
         if node is None:
-            self._votes.forget(key)
-            self._writer.finish(key)
+            self._candidates.forget(key)
             return None
-        self._note_answer(key, node, answer)
         attention = self._triggers.attention(node)
         if attention is not Attention.ASK:
-            self._votes.forget(key)
+            self._candidates.forget(key)
             if attention is Attention.TIDY:
                 self._writer.write(
                     node, "Ready", "returned", lambda fresh: self._returned(fresh) if is_ready(fresh) else Patch()
@@ -114,38 +191,25 @@ class NodeLifecycleReconciler:
             return None
         if (uid_of(answer.node), provider_id_of(answer.node)) != (uid_of(node), provider_id_of(node)):
             return None  # it was asked about the former node; the next sweep asks about this one
-        votes = self._votes.add(key, answer, self._options.answer_period)
+        one = self._candidates.add(key, answer, self._options.node_monitor_period)
         if isinstance(answer.state, Exception):
-            self._unknown(key, votes, answer.state)
+            if delay := retry_after_of(answer.state):
+                self._note(key, one, rests_until=self._shared.now() + delay)
             raise answer.state
+        if answer.state is InstanceState.GONE:
+            return self._gone(key, node, one, answer)
+        self._triggers.exists(answer.node)
         if answer.state is InstanceState.RUNNING:
             self._writer.write(node, "cloud", "returned", self._returned)
             return None
-        if answer.state is InstanceState.SHUTDOWN:
-            return self._shut_down(key, node, votes)
-        return self._gone(key, node, votes, answer)
-
-    def _note_answer(self, key: str, node: V1Node, answer: StateAnswer | Exception | None) -> None:
-        """Note what the cloud said of a node, under what it was then."""
-        now = self._shared.now()
-        if isinstance(answer, StateAnswer):
-            self._shared.witnesses.file(key, identity_of(answer.node), answer.asked_at, answer.state, now)
-            if isinstance(answer.state, InstanceState) and answer.state is not InstanceState.GONE:
-                self._shared.machines.exists(answer.node, now)
-        elif answer is not None:
-            self._shared.witnesses.file(key, identity_of(node), now, answer, now)
+        return self._shut_down(key, node, one)
 
     def _returned(self, node: V1Node) -> Patch:
         return changes.returned(node, out_of_service=self._options.out_of_service_taint)
 
-    def _unknown(self, key: str, votes: NodeVotes, error: Exception) -> None:
-        delay = retry_after_of(error)
-        if delay:
-            self._votes.replace(key, votes, evolve(votes, rests_until=self._shared.now() + delay))
-
-    def _shut_down(self, key: str, node: V1Node, votes: NodeVotes) -> Result | None:
-        confirmed = votes.answers >= self._options.confirmations
-        evict = self._options.out_of_service_taint and confirmed and not votes.out_of_service
+    def _shut_down(self, key: str, node: V1Node, one: Candidate) -> Result | None:
+        confirmed = one.answers >= CONFIRMATIONS
+        evict = self._options.out_of_service_taint and confirmed and not one.out_of_service
         ready = False
 
         def plan(fresh: V1Node) -> Patch:
@@ -155,76 +219,86 @@ class NodeLifecycleReconciler:
 
         self._writer.write(node, "cloud", "shut down", plan, at_once=evict)
         if evict and not ready:
-            self._votes.replace(key, votes, evolve(votes, out_of_service=True))
-        return None if confirmed or not self._options.out_of_service_taint else self._ask_again(key, votes)
+            self._note(key, one, out_of_service=True)
+        return None if confirmed or not self._options.out_of_service_taint else self._ask_again(key, one)
 
-    def _ask_again(self, key: str, votes: NodeVotes) -> Result:
-        """The answer is to be confirmed, a period after it came."""
-        return self._look_again(key, votes, votes.counted_at + self._options.answer_period - self._shared.now())
-
-    def _look_again(self, key: str, votes: NodeVotes, seconds: float) -> Result:
-        """Look at the node again by a timer of its own. Sweeps leave it alone somewhat longer."""
-        seconds = max(0.0, seconds)
-        until = self._shared.now() + seconds + self._options.answer_period
-        self._votes.replace(key, votes, evolve(votes, rests_until=until))
-        return Result(requeue_after=seconds)
-
-    def _why(self, key: str, votes: NodeVotes, why: str) -> NodeVotes:
-        """Note why a node that is confirmed gone is still there."""
-        noted = evolve(votes, why=why)
-        self._votes.replace(key, votes, noted)
-        return noted
-
-    def _tried_anew(self, key: str, votes: NodeVotes) -> NodeVotes:
-        noted = evolve(votes, anew=_ANEW.next(votes.anew, self._shared.now()))
-        self._votes.replace(key, votes, noted)
-        return noted
-
-    def _gone(self, key: str, node: V1Node, votes: NodeVotes, answer: StateAnswer) -> Result | None:
-        moved = self._shared.machines.moved(node)
-        if votes.provider_id and (moved or votes.since == answer.answered_at):  # else the first answer of the row
-            self._successors.add(key)
-        if votes.answers < self._options.confirmations:
-            log.info(
-                "node %s: the cloud says that its instance is gone (answer %d of %d)",
-                key,
-                votes.answers,
-                self._options.confirmations,
+    def _gone(self, key: str, node: V1Node, one: Candidate, answer: StateAnswer) -> Result | None:
+        if one.answers < CONFIRMATIONS:
+            self._reports.first_gone(one.zone, key)
+            return self._ask_again(key, one)
+        if self._shared.moved(node):
+            # Its kubelet would not register again: it has gone on with this Node.
+            why = (
+                "its kubelet runs on another machine than the one that is gone. Delete the Node, and restart the "
+                "kubelet there, which registers only when it starts"
             )
-            return self._ask_again(key, votes)
-        if moved:
-            # Without provider IDs the instance that is gone is the one of its name.
-            successor = self._shared.machines.successor(node) if votes.provider_id else ""
-            if successor is None:
-                why = "its kubelet runs on another machine, and the cloud has not said which instance has its name"
-                votes = self._why(key, votes, why)
-                return self._look_again(key, votes, self._options.answer_period / 2)
-            why = "its kubelet runs on another machine, and the cloud has no other instance of its name"
-            if successor and is_ready(node) and votes.anew.left(self._shared.now()):
-                why = votes.why  # one that is not Ready may be deleted next, so that is asked anew
-            elif successor:
-                why = self._writer.register_again(key, node, successor)
-                votes = self._tried_anew(key, votes)
-            if not why:
-                return None
-            votes = self._why(key, votes, why)
+            return self._look_again(key, self._note(key, one, why=why), _MOVED)
         if is_ready(node):
             return None  # a Ready node is never deleted
+        if self._is_exempt(node, one):
+            self._delete(key, node)
+            return None
         grace = self._options.young_grace
-        if self._triggers.age(node) < grace and not changes.is_announced(node):
-            # A cloud may not list a machine yet that has just been built, and its kubelet registers
-            # only when it starts.
+        if self._triggers.age(node) < grace:
+            # A cloud may not list a machine yet that has just been built.
             why = (
                 f"it was initialised, or first seen, less than {grace:g} s ago (--node-deletion-young-grace), and the "
                 "cloud may not list it yet"
             )
-            return self._ask_again(key, self._why(key, votes, why))
-        decision = self._gate.ask(key, node, votes, answer.asked_at)
-        if decision.waiting:
-            votes = self._votes.get(key) or votes  # the gate has noted why
-            return self._look_again(key, votes, self._options.answer_period / 2)
-        if not decision.allowed:
-            return None
+            return self._ask_again(key, self._note(key, one, why=why))
+        sample = one.sample or self._latest(one, answer.asked_at)
+        if sample is None:  # another thread is asking
+            why = f"the cloud has not answered yet about Ready nodes of zone {one.zone!r}"
+            return self._look_again(key, self._note(key, one, why=why), self._options.node_monitor_period / 2)
+        still = self._shared.still(sample)
+        verdict = judge(sample, len(still))
+        if verdict is Verdict.WAIT:
+            return self._wait(key, one, sample, still)
+        if verdict is Verdict.LIMIT:
+            self._within_limit(key, node, self._note(key, one, sample=None))
+        else:
+            self._delete(key, node)
+        return None
+
+    def _is_exempt(self, node: V1Node, one: Candidate) -> bool:
+        """Whether two answers are enough."""
+        return not self._options.breaker or one.released or is_announced(node)
+
+    def _wait(self, key: str, one: Candidate, sample: Sample, still: list[str]) -> Result:
+        held = self._shared.now() - sample.asked_at >= ALARM_AFTER
+        names = some(still)
+        why = f"the cloud calls {len(still)} Ready nodes of zone {one.zone!r} gone too ({names}), " + (
+            "so it is not believed. Check the provider's credentials, region and account. If the node is really gone, "
+            "delete the Node, or send SIGUSR1 to the controller manager"
+            if held
+            else "which shows within a minute"
+        )
+        one = self._note(key, one, sample=sample, held=held, why=why)
+        if held:
+            self._reports.contradicted(one.zone, still, sample)
+        return self._ask_again(key, one)
+
+    def _within_limit(self, key: str, node: V1Node, one: Candidate) -> None:
+        now, limit = self._shared.now(), self._limit
+        held = self._candidates.held - one.held
+        with self._limit_lock:
+            admission = limit.admit(now, held)
+            number, deletions = limit.number(now), limit.deletions(now)
+        if admission is Admission.ALLOWED:
+            self._delete(key, node, counted_at=now)
+            return
+        why = (
+            f"its zone has no Ready node that shows whether the cloud is right, so at most {number} such nodes are "
+            f"deleted in {limit.window:g} s (--node-deletion-limit), and only a few in the first {limit.window:g} s "
+            "after a start of the controller. If it is really gone, delete the Node, or send SIGUSR1 to the controller "
+            "manager"
+        )
+        alarm = admission is Admission.ALARM
+        one = self._note(key, one, held=True, why=why, told=one.told or alarm)
+        if alarm:
+            self._reports.limit_reached(node, one, number, deletions)
+
+    def _delete(self, key: str, node: V1Node, *, counted_at: float | None = None) -> None:
         unused = True
         try:
             unused = not self._writer.delete(key, node)
@@ -232,6 +306,37 @@ class NodeLifecycleReconciler:
             unused = False  # it may have been applied
             raise
         finally:
-            if unused:
-                self._gate.refund(decision)
-        return None
+            if unused and counted_at is not None:
+                with self._limit_lock:
+                    self._limit.refund(counted_at)
+
+    def observe(self, owned: int, *, calm: bool) -> None:
+        """Tell the limit how many nodes there are, before a sweep. `calm`: the cloud answers."""
+        with self._limit_lock:
+            over = self._limit.observe(self._shared.now(), owned, calm=calm)
+        if over:
+            log.warning("the limit on node deletions is lifted: nothing had to be held back")
+
+    def _ask_again(self, key: str, one: Candidate) -> Result:
+        """The answer is to be confirmed, a period after it came."""
+        return self._look_again(key, one, one.counted_at + self._options.node_monitor_period - self._shared.now())
+
+    def _look_again(self, key: str, one: Candidate, seconds: float) -> Result:
+        """Look at the node again by a timer of its own. Sweeps leave it alone somewhat longer."""
+        seconds = max(0.0, seconds)
+        self._note(key, one, rests_until=self._shared.now() + seconds + self._options.node_monitor_period)
+        return Result(requeue_after=seconds)
+
+    def _note(self, key: str, one: Candidate, **fields: Any) -> Candidate:
+        """Note something of a candidate, unless another thread has changed it."""
+        noted = evolve(one, **fields)
+        self._candidates.replace(key, one, noted)
+        return noted
+
+
+def _sample(asked: list[V1Node], said: dict[str, InstanceState | Exception], asked_at: float) -> Sample:
+    """What was said of those that were drawn."""
+    states = [(node, said.get(key_of(node))) for node in asked]
+    gone = tuple(identity_of(node) for node, state in states if state is InstanceState.GONE)
+    existing = sum(state in (InstanceState.RUNNING, InstanceState.SHUTDOWN) for _, state in states)
+    return Sample(asked_at, len(asked), existing, gone)

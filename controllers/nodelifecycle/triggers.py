@@ -2,12 +2,12 @@
 
 The sweep queues every node that needs attention. Events make it quicker: a node that turns not
 ready, or whose kubelet reports another machine, is asked about at once; one that turns ready loses
-its taint at once. The Ready nodes of a zone are asked about as witnesses (`witnesses.py`)."""
+its taint at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
@@ -18,21 +18,24 @@ from controllers.nodelifecycle.changes import (
     attention,
     can_witness,
     identity_of,
-    is_announced,
+    machine_of,
     zone_of,
 )
-from controllers.nodelifecycle.replaced import machine_of
 from controllers.runtime.cache import Derived, key_of, uid_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.nodelifecycle.shared import Shared
-    from controllers.nodelifecycle.witnesses import Identity
+    from controllers.nodelifecycle.memory import Shared
     from controllers.runtime.queue import WorkQueue
 
-TIDY = 10
+TIDY: Final = 10
 """Priority of a ready node that nothing can be scheduled on, above that of one to ask about."""
+
+SETTLED: Final = 600.0
+"""Seconds after which an instance that the cloud still calls existing is taken for the same one,
+reinstalled, where its kubelet reports another machine. A cloud may know a terminated instance for a
+while."""
 
 
 @frozen
@@ -45,6 +48,8 @@ class Survey:
     """Those of them that the cloud is to be asked about; some may be Ready, on another machine."""
     tidy: frozenset[str]
     """Those that are ready and still carry a taint of ours."""
+    ready: Mapping[str, list[str]]
+    """By zone: those that can be in a sample."""
 
 
 @frozen(eq=False)
@@ -53,13 +58,11 @@ class _Look:
 
     node: V1Node
     name: str
+    zone: str
     owned: bool
     attention: Attention | None
     """By what stands in it; None: it depends on the time."""
-    identity: Identity
-    machine: tuple[str, str]
     witness: bool
-    ready: bool
 
 
 class Ages:
@@ -87,28 +90,41 @@ class Ages:
 class NodeLifecycleTriggers:
     """The informer's handler and the sweep. Called from the informer's and the ticker's threads."""
 
-    def __init__(
-        self,
-        queue: WorkQueue[str],
-        shared: Shared,
-        prefixes: Sequence[str],
-    ) -> None:
+    def __init__(self, queue: WorkQueue[str], shared: Shared, prefixes: Sequence[str]) -> None:
         self._queue = queue
         self._shared = shared
-        self._votes = shared.votes
-        self._witnesses = shared.witnesses
+        self._candidates = shared.candidates
         self._prefixes = tuple(prefixes)
         self._looks = Derived(self._look_at)
         self._ages = Ages()
+        self.on_gone: Callable[[V1Node], object] = lambda node: None
+        """Called with each node that was deleted."""
+
+    # ---- a node
 
     def age(self, node: V1Node) -> float:
         """Seconds for which this process has known the node as it is: initialised, or not."""
         return self._ages.age(node, self._shared.now())
 
+    def exists(self, node: V1Node) -> None:
+        """The cloud calls the instance of this node existing."""
+        found = self._shared.moves.get(key_of(node))
+        if found is not None and self._shared.now() - found[1] >= SETTLED:
+            self._shared.moves.pop(key_of(node), None)
+
+    def can_witness(self, node: V1Node) -> bool:
+        """Whether the node can be in a sample."""
+        return can_witness(node, self._prefixes) and not self._shared.moved(node)
+
     def attention(self, node: V1Node) -> Attention:
         """What this node needs now."""
         leaves = node.metadata is None or node.metadata.deletion_timestamp is not None
-        if is_ready(node) and not leaves and self._shared.machines.moved(node):
+        if (
+            is_ready(node)
+            and not leaves
+            and self._shared.moved(node)
+            and is_owned(provider_id_of(node), self._prefixes)
+        ):
             return Attention.ASK  # its kubelet speaks for another machine
         return self._alone(node)
 
@@ -123,82 +139,52 @@ class NodeLifecycleTriggers:
             out_of_service=options.out_of_service_taint,
         )
 
+    # ---- events
+
     def on_add(self, node: V1Node, initial: bool) -> None:
         self.age(node)
 
     def on_update(self, old: V1Node, new: V1Node) -> None:
         name = key_of(new)
         self.age(new)
+        if self._changed_machine(old, new):
+            self._shared.moves[name] = uid_of(new), self._shared.now()
         ready, wanted = is_ready(new), self.attention(new)
-        if (ready and wanted is not Attention.ASK) or identity_of(old)[:2] != identity_of(new)[:2]:
-            self._votes.forget(name)
+        if (ready and wanted is not Attention.ASK) or identity_of(old) != identity_of(new):
+            self._candidates.forget(name)
         if ready and wanted is Attention.TIDY:
             self._queue.add(name, TIDY)
-        if not ready:
-            self._witnesses.not_ready(name, identity_of(new), self._shared.now())
-        if wanted is Attention.ASK and is_ready(old) and not (ready and self._shared.machines.moved(old)):
+        if wanted is Attention.ASK and ((is_ready(old) and not ready) or self._changed_machine(old, new)):
             self._queue.add(name)
 
     def on_delete(self, node: V1Node) -> None:
-        self._votes.forget(key_of(node))
+        self._candidates.forget(key_of(node))
         self._ages.forget(key_of(node))
-        self._witnesses.deleted(key_of(node), zone_of(node))
+        self._shared.moves.pop(key_of(node), None)
         self._queue.forget(key_of(node))
+        self.on_gone(node)
+
+    def _changed_machine(self, old: V1Node, new: V1Node) -> bool:
+        before, after = machine_of(old), machine_of(new)
+        return uid_of(old) == uid_of(new) and any(before) and any(after) and before != after
+
+    # ---- the sweep
 
     def survey(self) -> Survey:
         """Look at all nodes of the cache."""
         owned = 0
         found: dict[Attention, set[str]] = {kind: set() for kind in Attention}
-        looks, machines = self._all(), self._shared.machines
-        machines.keep({one.name for one in looks})
-        for one in looks:
-            if one.owned:
-                owned += 1
-                # Whether its machine has moved depends on what the cloud has said since.
-                moved = one.ready and machines.has_moved(one.name, *one.identity[:2], one.machine)
-                needed = None if moved else one.attention
-                if needed is not Attention.NONE:
-                    found[needed or self.attention(one.node)].add(one.name)
-        return Survey(owned, frozenset(found[Attention.ASK]), frozenset(found[Attention.TIDY]))
-
-    def call_witnesses(self) -> None:
-        """Queue a question about each witness whose answer is missing, in every zone where a node
-        is said to be gone; and about a few Ready nodes that the cloud has never called existing."""
-        now = self._shared.now()
-        owned = [one for one in self._all() if one.owned]
-        ready = self._ready(owned)
-        self._witnesses.look({one.name: one.identity for one in owned})
-        for zone in dict.fromkeys([*ready, *self._witnesses.zones()]):
-            self._witnesses.register(zone, ready.get(zone, {}))
-        since: dict[str, float] = {}
-        for name, votes in self._votes.gone():
-            node = self._shared.node(name, votes)
-            if node is not None and not votes.released and not is_announced(node):
-                zone = zone_of(node)
-                since[zone] = max(votes.since, since.get(zone, votes.since))
-        self._witnesses.keep(since, now)
-        called = [name for zone, after in since.items() for name in self._witnesses.call(zone, after, now)]
-        for name in [*called, *self._witnesses.census(now)]:
-            self._queue.add(name)
-
-    def _all(self) -> Sequence[_Look]:
-        return self._looks.of(self._shared.lister.list())
-
-    def _look_at(self, node: V1Node) -> _Look:
-        owned, ready = is_owned(provider_id_of(node), self._prefixes), is_ready(node)
-        needed = self._alone(node) if ready or not owned else None
-        witness = can_witness(node, self._prefixes)
-        return _Look(node, key_of(node), owned, needed, identity_of(node), machine_of(node), witness, ready)
-
-    def _ready(self, owned: Iterable[_Look]) -> dict[str, dict[str, Identity]]:
-        """By zone: the Ready nodes, which show that their instances run."""
-        found: dict[str, dict[str, Identity]] = {}
-        for one in owned:
+        ready: dict[str, list[str]] = {}
+        for one in self._looks.of(self._shared.lister.list()):
+            if not one.owned:
+                continue
+            owned += 1
+            needed = None if one.name in self._shared.moves else one.attention
+            if needed is not Attention.NONE:
+                found[needed or self.attention(one.node)].add(one.name)
             if one.witness:
-                found.setdefault(one.identity[2], {})[one.name] = one.identity
-            elif not one.ready:  # its event may come later than this sweep
-                self._witnesses.not_ready(one.name, one.identity, self._shared.now())
-        return found
+                ready.setdefault(one.zone, []).append(one.name)
+        return Survey(owned, frozenset(found[Attention.ASK]), frozenset(found[Attention.TIDY]), ready)
 
     def due(self, survey: Survey) -> dict[str, int]:
         """The nodes that need work now, with their priorities: all without a timer of their
@@ -212,7 +198,12 @@ class NodeLifecycleTriggers:
         for name, priority in due.items():
             self._queue.add(name, priority)
 
+    def _look_at(self, node: V1Node) -> _Look:
+        owned, ready = is_owned(provider_id_of(node), self._prefixes), is_ready(node)
+        needed = self._alone(node) if ready or not owned else None
+        return _Look(node, key_of(node), zone_of(node), owned, needed, can_witness(node, self._prefixes))
+
     def _rests(self, name: str, now: float) -> bool:
         """Whether a timer queues the node by itself: the sweep must not bypass a back-off."""
-        votes = self._votes.get(name)
-        return (votes is not None and votes.rests_until > now) or self._queue.num_requeues(name) > 0
+        one = self._candidates.get(name)
+        return (one is not None and one.rests_until > now) or self._queue.num_requeues(name) > 0

@@ -7,7 +7,8 @@ A node's pod CIDR is no proof: a kubelet can register its Node with any. So a ro
 wholly inside a cluster CIDR, with the prefix length that the flags say, if they say one, and never
 where another node with this pod CIDR, or with one that overlaps, has its own. A route is deleted
 only in the same bounds, if it is a blackhole or leads to what could be a node, and the provider
-does not call it another's. So supernets, VPNs and rules without a target stay.
+does not call it another's. So supernets, VPNs and rules without a target stay. Where the flags say
+no size, a destination counts that was seen to be a node's, whatever leads there (`Scope.own`).
 That its target is no node of this cluster, or one without that pod CIDR, is proved elsewhere, by a
 quorum read. Names of routes prove nothing: clouds cut and rewrite them.
 """

@@ -123,8 +123,8 @@ class Planner:
         self._clock = clock
         self._period = options.route_reconciliation_period
         self._known: dict[str, str] = {}  # UID by name
-        self._own: set[IPNetwork] = set()
-        self._common: Mapping[int, int] = {}
+        self._own: set[IPNetwork] = set()  # until no route leads there, and no node has it
+        self._common: Mapping[int, int] = {}  # of the nodes' ranges, at the last comparison
         self._contested: dict[tuple[IPNetwork, str], float] = {}
         self._lock = threading.Lock()  # a holder is changed by its node's key and by each listing
         self._holders = Holders()

@@ -171,11 +171,11 @@ def watch_waiting(
             return since.values()
 
     metrics.gauge(*count).set_function(lambda: len(tuple(look())))
-    metrics.gauge(*oldest).set_function(lambda: clock.monotonic() - min(look(), default=clock.monotonic()))
+    metrics.gauge(*oldest).set_function(lambda: max((clock.monotonic() - began for began in look()), default=0.0))
 
 
 def _age(obj: Any, clock: Clock, most: float) -> float:
-    """Seconds since the object's creation; 0.0 where those are more than `most`."""
+    """Seconds since the object's creation; 0.0 where those are plainly more than `most`."""
     created = obj.metadata.creation_timestamp
     age = clock.time() - created.timestamp() if created is not None else 0.0
-    return age if 0.0 <= age <= most else 0.0
+    return min(age, most) if 0.0 <= age <= most + 1.0 else 0.0  # the API's times have whole seconds

@@ -68,7 +68,11 @@ class ServicesOff(ControllerBase):
         try:
             services = self._list()
         except Forbidden as error:
-            log.info("%s: deleted Services that wait for it are not reported: %s", self.NAME, error)
+            log.warning(
+                "missing permission: list on services. Without it deleted Services that wait for the service "
+                "controller, which is off, are not reported. Fix: apply the RBAC manifest again (%s)",
+                error,
+            )
             return _FORBIDDEN
         except ApiError as error:
             log.debug("%s: Services could not be listed: %s", self.NAME, error)

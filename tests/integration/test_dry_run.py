@@ -27,6 +27,7 @@ from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, new_provider, raises
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, Context, ControllerEntry, ManagerError, PlanRun, parse
+from controllers.nodelifecycle import reconcile
 from controllers.plan.describing import facets
 from controllers.plan.run import Outcome
 from controllers.registration.plan import ASSIGNED_LATER, Kind, Row
@@ -352,7 +353,10 @@ def embedded(tmp_path: Path) -> Iterator[Path]:
         yield server.write_kubeconfig(tmp_path / "kubeconfig")
 
 
-def test_what_is_held_back_and_what_could_not_be_asked_is_shown(embedded: Path, cloud: FakeCloud) -> None:
+def test_what_is_held_back_and_what_could_not_be_asked_is_shown(
+    embedded: Path, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "ALARM_AFTER", 0.5)
     with Kit(embedded) as kit:
         for name in ("n1", "n2"):
             kit.join(name, provider_id=f"fake://i-{name}").patch({"spec": {"taints": None}})
@@ -363,10 +367,10 @@ def test_what_is_held_back_and_what_could_not_be_asked_is_shown(embedded: Path, 
         cloud.faults.on("get_load_balancer", raises())
         cloud.faults.on("instances_metadata", raises(Throttled), key="n3")
         kit.expose("web")
-        outcome = plan(embedded, cloud, "--dry-run-timeout=3s", "--node-deletion-ready-grace=500ms")
+        outcome = plan(embedded, cloud, "--dry-run-timeout=3s")
     [held] = [row for row in outcome.rows if row.kind == Kind.HELD_BACK]
     assert (str(held.subject), held.action) == ("node/n1", "delete")
-    assert "the cloud calls Ready nodes of zone" in held.note
+    assert "the cloud calls 1 Ready nodes of zone" in held.note
     assert "the cloud said that its instance is gone, " in held.note
     unknown = {str(row.subject): row.note for row in outcome.rows if row.kind == Kind.UNKNOWN}
     assert "service/default/web" in unknown

@@ -16,13 +16,13 @@ from cloudprovider.testing.fake import FakeCloud, FakeConfig, answers, hangs, ra
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
 from controllers.nodelifecycle.controller import NodeLifecycleController
-from controllers.nodelifecycle.options import BreakerOptions, NodeLifecycleOptions
+from controllers.nodelifecycle.registration import NodeLifecycleOptions
 from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.support.api import EVENTS, NODES, each
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.running import Running, at_work
 
-FAST = NodeLifecycleOptions(node_monitor_period=0.2, young_grace=0, breaker=BreakerOptions(ready_grace=2.0))
+FAST = NodeLifecycleOptions(node_monitor_period=0.2, young_grace=0)
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 OTHER = {"key": "example.com/dedicated", "effect": "NoSchedule"}
@@ -247,38 +247,41 @@ def test_a_hung_call_costs_its_node_alone(api: Cluster, capabilities: list[str])
         assert "has not answered" in event["message"]
 
 
-@pytest.mark.row("N16")
-@pytest.mark.parametrize("api", [REAL], indirect=True)  # the embedded server has no dry run
+@pytest.mark.row("N16", "N41")
 @pytest.mark.parametrize("ready", ["True", "False"])
-def test_a_node_whose_kubelet_runs_on_the_new_machine_is_created_anew(api: Cluster, ready: str) -> None:
-    _join(api, range(2), taints=[OTHER], ready="True")
-    name, path, pods = "node-0000", f"{NODES}/node-0000", "10.9.0.0/24"
-    api.patch(path, {"metadata": {"labels": {"a": "b"}}, "spec": {"podCIDR": pods, "podCIDRs": [pods]}})
+def test_a_node_whose_kubelet_runs_on_a_new_machine_is_told_about_and_stays(api: Cluster, ready: str) -> None:
+    _join(api, range(3), ready="True")
+    name, path = "node-0000", f"{NODES}/node-0000"
     _run_on(api, name, "first")
     before = api.get(path)
-    with _cloud(2, capabilities=BATCH) as cloud, lifecycle(api.kubeconfig, cloud) as running:
-        # Each Ready node is asked about once.
-        eventually(lambda: running.count("workqueue_work_duration_seconds_count", name="NodeLifecycle") >= 2)
+    with _cloud(3, capabilities=BATCH) as cloud, lifecycle(api.kubeconfig, cloud) as running:
+        _pass(running, 0)
         cloud.console.recreate_instance(name)
-        _set_ready(api, name, ready)
         _run_on(api, name, "second")
+        _set_ready(api, name, ready)
+        told = _event(api, "InstanceRecreated")
+        cloud.console.remove_instance("node-0001")  # a marker, which is deleted as ever
+        _set_ready(api, "node-0001", "False")
+        eventually(lambda: _names(api) == {name, "node-0002"}, timeout=60)
+    after = api.get(path)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["spec"]["providerID"] == before["spec"]["providerID"]
+    assert "restart that kubelet" in told["message"]
 
-        def anew() -> dict[str, Any] | None:
-            found = api.find(path)  # none between the deletion and the creation
-            return found if found is not None and found["metadata"]["uid"] != before["metadata"]["uid"] else None
 
-        after = eventually(anew, 60)
-        assert after is not None
-        told = _event(api, "NodeCreatedAnew")
-    assert "providerID" not in after["spec"]
-    assert after["metadata"]["labels"] == before["metadata"]["labels"]
-    assert after["spec"]["podCIDRs"] == [pods]
-    assert OTHER["key"] in _taints(api)
-    assert UNINITIALIZED["key"] in _taints(api)
-    assert after["status"]["nodeInfo"]["machineID"] == "second"
-    assert [one["status"] for one in after["status"]["conditions"]] == [ready]
-    assert told["type"] == "Normal"
-    assert _names(api) == {"node-0000", "node-0001"}
+@pytest.mark.row("N39")
+def test_a_node_that_a_finalizer_holds_is_not_called_deleted(api: Cluster, cloud: FakeCloud) -> None:
+    _join(api, range(3), ready=[1, 2])
+    path, kept = f"{NODES}/node-0000", "example.com/kept"
+    api.patch(path, {"metadata": {"finalizers": [kept]}})
+    cloud.console.remove_instance("node-0000")
+    with lifecycle(api.kubeconfig, cloud) as running:
+        event = _event(api, "DeletingNode")
+        assert event["message"].endswith(f"held by finalizer {kept}")
+        assert running.count("node_lifecycle_deleted_nodes_total") == 0
+        api.patch(path, {"metadata": {"finalizers": None}})
+        eventually(lambda: running.count("node_lifecycle_deleted_nodes_total") == 1)
+    assert _names(api) == {"node-0001", "node-0002"}
 
 
 def test_shut_down_and_back(api: Cluster, cloud: FakeCloud) -> None:

@@ -106,14 +106,19 @@ def test_a_second_try_is_seen_although_the_cache_is_behind(api: Cluster, monkeyp
         take(self, update)
 
     monkeypatch.setattr(Informer, "_take", late)
+
+    def move(ip: str) -> None:
+        addresses = [{"$patch": "replace"}, {"type": "InternalIP", "address": ip}]
+        api.patch(f"{NODES}/n1/status", {"status": {"addresses": addresses}}, STRATEGIC)
+
     _add_node(api, "n1", "10.244.1.0/24")
+    move("10.0.0.1")
     with _cloud(routes={"node_addresses": True}) as cloud, _running(api.kubeconfig, cloud, _options(list_interval=0.1)):
         eventually(lambda: _reason(api, "n1") == CREATED)
         eventually(lambda: len(_table(cloud)) == 1)
         lag[0] = 1.0
         cloud.faults.on("create_route", raises(), times=1)
-        addresses = [{"$patch": "replace"}, {"type": "InternalIP", "address": "10.0.0.9"}]
-        api.patch(f"{NODES}/n1/status", {"status": {"addresses": addresses}}, STRATEGIC)
+        move("10.0.0.9")
         eventually(lambda: _reason(api, "n1") == MISSING, timeout=10)
         eventually(lambda: cloud.calls.counts()["create_route"] == 3)
         eventually(lambda: _reason(api, "n1") == CREATED, timeout=5)

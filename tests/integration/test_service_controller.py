@@ -12,6 +12,7 @@ import pytest
 
 from cloudprovider import Interface, InvalidService
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs, raises
+from cloudprovider.testing.fake.loadbalancers import KEEP
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
 from controllers.service.controller import ServiceController
@@ -169,3 +170,20 @@ def test_a_building_call_that_takes_long_is_told_while_it_is_waited_for(api: Clu
         assert "SyncLoadBalancerFailed" not in api.reasons("web"), "it is not given up"
         cloud.faults.clear()
         eventually(lambda: _ingress(api, "web"), 60)
+
+
+@pytest.mark.row("S31")
+def test_a_load_balancer_that_is_kept_is_told_and_no_orphan(api: Cluster, cloud: FakeCloud) -> None:
+    web = lb_service("web")
+    api.create(SERVICES, {**web, "metadata": {**web["metadata"], "annotations": {KEEP: "true"}}})
+    with _running(api.kubeconfig, cloud, _options(orphan_check_period=0.2)) as running:
+        eventually(lambda: _ingress(api, "web"))
+        api.delete(f"{SERVICES}/web")
+        eventually(lambda: api.find(f"{SERVICES}/web") is None)
+        eventually(lambda: "LoadBalancerKept" in api.reasons("web"))
+        seen = cloud.calls.count("owned_load_balancers")
+        eventually(lambda: cloud.calls.count("owned_load_balancers") > seen + 2)
+        assert running.count("service_controller_orphaned_load_balancers") == 0
+        assert cloud.calls.count("ensure_load_balancer_deleted") == 1
+    [kept] = cloud.console.load_balancers()
+    assert kept.kept

@@ -332,7 +332,7 @@ def ending_pair(monkeypatch: pytest.MonkeyPatch) -> str:
     """A self-signed certificate that ends in ten days, with its key."""
     with monkeypatch.context() as patch:
         patch.setattr(certificates, "LIFETIME", timedelta(days=10))
-        return certificates.issue(SERVER_NAME, [SERVER_NAME]).text.decode()
+        return certificates.issue(SERVER_NAME, [SERVER_NAME], groups=[certificates.MADE_BY]).text.decode()
 
 
 def certificate_in(pair: str) -> str:

@@ -146,8 +146,6 @@ class Server:
         self.deletes: list[Raw] = []
         """Body of each DELETE."""
         self.deleted: list[str] = []
-        self.created: list[tuple[str, bool]] = []
-        """Name of each node that was to be created, and whether by a dry run only."""
         self.faults: deque[Fault] = deque()
         self.before: Callable[[str, Raw], None] = nothing
         """Called with (name, body) before each write is looked at; may raise, or change things."""
@@ -240,8 +238,6 @@ class Server:
     ) -> Response:
         if method == "GET":
             return _answer({"kind": "NodeList", **self.get(path, query=query)})
-        if method == "POST":
-            return self._create(path, clone(body), dry=bool(query))
         key, name, subresource = _parsed(path)
         if method == "DELETE":
             self.deletes.append(body)
@@ -290,19 +286,6 @@ class Server:
         if added and old["metadata"].get("deletionTimestamp"):
             raise self.refused(422, "Invalid", "PATCH", path, {"causes": [{"field": "metadata.finalizers"}]})
 
-    def _create(self, path: str, body: Raw, *, dry: bool) -> Response:
-        """A node is created, or would be with `dryRun`."""
-        name = body["metadata"]["name"]
-        self.created.append((name, dry))
-        self.before(name, body)
-        if name in self.nodes:
-            raise self.refused(409, "AlreadyExists", "POST", path, {"name": name})
-        if not dry:
-            body["metadata"]["uid"] = f"uid-{name}-{self.version}"
-            self._store(name, body)
-            self.after(name, body)
-        return _answer(body)
-
     def _delete(self, key: str, name: str, body: Raw, path: str) -> Response:
         found = self._kept(key).get(key)
         if found is None:
@@ -310,9 +293,12 @@ class Server:
         metadata = found["metadata"]
         if body["preconditions"] != {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}:
             raise self.refused(409, "Conflict", "DELETE", path, {"name": name})
+        if metadata.get("finalizers"):
+            self.edit(key, lambda raw: raw["metadata"].update(deletionTimestamp=DELETED_AT))
+            return _answer(self._kept(key)[key])
         self._store(key, None)
         self.deleted.append(name)
-        return _answer({})
+        return _answer({"kind": "Status", "status": "Success", "details": {"name": name}})
 
     def refused(self, status: int, reason: str, method: str, path: str, details: Raw) -> Exception:
         """An error as the API server answers it."""

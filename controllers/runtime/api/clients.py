@@ -112,7 +112,7 @@ class ClientBuilder:
         self.guard = guard
         self.stand_in: StandIn | None = None
         """Answers in the API server's place; then nothing is written by any client."""
-        self._settings = settings
+        self.settings = settings
         self._program = f"{settings.program}/{version()}"
         self._clock = clock
         self._lock = threading.RLock()
@@ -193,11 +193,6 @@ class ClientBuilder:
         return self._credentials.needs_restart
 
     @property
-    def settings(self) -> ClientSettings:
-        """What the operator decides."""
-        return self._settings
-
-    @property
     def reachability(self) -> Reachability:
         """Whether the server answers, as all RestClients saw it; tells when it answers again."""
         return self._transport.reachability
@@ -232,7 +227,7 @@ class ClientBuilder:
                 client = self._rest[name, guarded, apart] = RestClient(
                     transport,
                     self._identity_of(name, credentials, headers, guard, limiter),
-                    field_validation=self._settings.field_validation,
+                    field_validation=self.settings.field_validation,
                 )
             return client
 
@@ -373,7 +368,7 @@ class ClientBuilder:
             metrics=self._requests,
             guard=guard,
             limiter=limiter,
-            timeout=self._settings.timeout,
+            timeout=self.settings.timeout,
             headers=headers,
             protobuf=self._protobuf,
             stand_in=lambda: self.stand_in,
@@ -392,9 +387,9 @@ class ClientBuilder:
             self._tls.recheck()
 
     def _bucket(self, name: str) -> TokenBucket | None:
-        qps = self._settings.qps
+        qps = self.settings.qps
         if qps <= 0:
             return None
         with self._lock:
-            bucket = TokenBucket(qps, self._settings.burst, clock=self._clock)
+            bucket = TokenBucket(qps, self.settings.burst, clock=self._clock)
             return self._buckets.setdefault(name, bucket)

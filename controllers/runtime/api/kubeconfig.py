@@ -64,8 +64,9 @@ class Kubeconfig(Source):
         self._told = ""
         self._pair = (b"", b"")
         self._authority, self._certificate, self._key = SecretFile(), SecretFile(), SecretFile()
-        self._stamps = self._stamped(())
+        own = self._stamped(())  # before it is read: a change meanwhile is one
         self.reading = read(path, master, over_http=over_http)
+        self._stamps = own + self._stamped(self.reading.files)[1:]
         with suppress(CredentialsUnavailable):
             if isinstance(self.reading.source, AuthProvider):
                 self.reading.source.fetch()  # where it never can give a token, the start says so
@@ -97,7 +98,7 @@ class Kubeconfig(Source):
             except ClientConfigError as error:  # half written, say: looked at again next time
                 self._tell(f"{error}. It has changed, and cannot be used: the former credentials stay in use")
                 return
-            self._stamps = stamps if found.files == self.reading.files else self._stamped(found.files)
+            self._stamps = stamps if found.files == self.reading.files else stamps[:1] + self._stamped(found.files)[1:]
             if differs := self.reading.differs(found):
                 self.needs_restart = f"the kubeconfig {self._path} has {differs} now"
                 self._tell(f"{self.needs_restart}: this process goes on as before, until its credentials fail")

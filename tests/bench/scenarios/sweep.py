@@ -31,8 +31,7 @@ def sweep(scale: float) -> Scenario:
         f"Sweep of {len(ready) + len(lost):,} nodes, {len(lost)} of them NotReady, cloud {LATENCY_MS} ms",
         "All of them run. The first sweep of a fresh process: from the beginning of its first call to the cloud until "
         "the cloud has told the state of the last NotReady node. Nothing is written, so all contenders share one "
-        "cluster. The Go controller asks node by node, uncapped 32 at a time. Ours asks about Ready nodes too: they "
-        "are its witnesses later.",
+        "cluster. The Go controller asks node by node, uncapped 32 at a time.",
         (
             Figure("sweep", "state of all known, s"),
             Figure("from_start", "from process start, s"),

@@ -148,7 +148,7 @@ def agree(cluster: Cluster, churn: MachineChurn, result: Result) -> None:
     except ClusterError as problem:
         result.problems.append(str(problem))
     result.add("until cluster and cloud are equal after the last act", time.monotonic() - begun)
-    result.add("Nodes deleted by an operator, as the Event ReadyNodeSaidToBeGone asks", operator.deleted)
+    result.add("Nodes deleted by an operator, as an Event asks", operator.deleted)
     result.add("kubelets started again, whose Node was deleted under them", operator.restarts)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.cluster.cluster import Cluster, ClusterError
 from tests.cluster.state import node_lacks
+from tests.cluster.trials.operator import Operator
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.web import MOVES_AFTER, NAME, pair
 from tests.support.api import NODES, Refused
@@ -224,15 +225,21 @@ def _create(world: World) -> Act:
 
 
 def _replace(world: World) -> Act:
-    """The new machine's kubelet finds the old one's Node and goes on with it; the manager creates
-    the Node anew. Nobody helps."""
+    """The new machine's kubelet finds the old one's Node and goes on with it. An Event of the
+    manager says so, and an operator does what it asks for."""
     name, old = world.second.name, world.machine(world.second.name)["id"]
     world.spread()
     uid, at, begun = world.node(name)["metadata"]["uid"], time.time(), time.monotonic()
     world.cluster.cloud.call("DELETE", f"/v1/machines/{old}")
     machine = world.cluster.create_machine(world.second)["id"]
+    operator = Operator(world.cluster)
+
+    def is_told() -> bool:
+        events = world.cluster.api.items("/api/v1/events")
+        return any(one["reason"] == "InstanceRecreated" and one["involvedObject"].get("uid") == uid for one in events)
 
     def is_new() -> bool:
+        operator.act(world.cluster.cloud.machines().values())
         node = world.node(name)
         return bool(node) and str(node["spec"].get("providerID", "")).endswith(f"/{machine}")
 
@@ -240,6 +247,7 @@ def _replace(world: World) -> Act:
         "replaced under its name at once",
         begun,
         {
+            "an Event tells of it": is_told,
             "the old Node is gone": lambda: world.node(name).get("metadata", {}).get("uid") != uid,
             "Node has the new provider ID": is_new,
             "Node Ready": lambda: is_new() and world.is_ready(name),

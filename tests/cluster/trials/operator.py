@@ -13,15 +13,16 @@ from tests.support.api import NODES
 REGISTERS_WITHIN = 20.0
 """Seconds that a machine may run without a Node until its kubelet is started again."""
 
+ASKING = ("InstanceRecreated", "ReadyNodeSaidToBeGone")
+
 JSON = Mapping[str, Any]
 
 
 class Operator:
-    """Does what two Events ask for.
+    """Does what the Events InstanceRecreated and ReadyNodeSaidToBeGone ask for.
 
-    ReadyNodeSaidToBeGone: a new machine's kubelet made the Node of the one that is gone Ready, and
-    the manager deletes no Ready node: the Node is deleted. InstanceRecreated: a kubelet that found
-    the Node of an earlier machine does not register by itself when that Node is deleted: it is
+    A new machine's kubelet has gone on with the Node of the one that is gone, and the manager
+    deletes no such Node: it is deleted. Then that kubelet does not register by itself: it is
     started again.
     """
 
@@ -51,8 +52,8 @@ class Operator:
 
 
 def asked_to_delete(nodes: Iterable[JSON], events: Iterable[JSON], provider_ids: set[str]) -> list[str]:
-    """The nodes whose instance is none of these, and about which there is the Event."""
-    told = {one["involvedObject"].get("uid") for one in events if one["reason"] == "ReadyNodeSaidToBeGone"}
+    """The nodes whose instance is none of these, and about which there is such an Event."""
+    told = {one["involvedObject"].get("uid") for one in events if one["reason"] in ASKING}
     return [
         node["metadata"]["name"]
         for node in nodes

@@ -22,7 +22,6 @@ STARTING = 3.0
 _SYSTEM = ("system:kube-scheduler", "system:kube-controller-manager", "system:kube-proxy")
 _GROUP = "rbac.authorization.k8s.io"
 WHY_UNUSED = {
-    "nodes create": "a machine that is replaced under its name",
     "nodes get": "a write that met a conflict, or a node that is about to be deleted",
     "nodes delete": "a machine that is gone",
     "events patch": "an Event that is repeated, as of a Service that fails again",

@@ -184,7 +184,6 @@ def test_with_service_accounts_each_controller_has_its_own_rights_and_the_manage
     assert found["node-controller", ""] == {
         ("get", "nodes"),
         ("patch", "nodes"),
-        ("create", "nodes"),
         ("delete", "nodes"),
         ("patch", "nodes/status"),
     }

@@ -15,7 +15,7 @@ from controllers.cli.main import main
 from controllers.cli.reference import page
 from controllers.flags.parse import parse, table
 from controllers.manager.provider_host import load_provider
-from controllers.nodelifecycle.options import NodeLifecycleOptions
+from controllers.nodelifecycle.registration import NodeLifecycleOptions
 from controllers.options import BOOL, DURATION, INT, STRING, between, cluster_name_option, option
 from controllers.registration.options import ManagerOptions
 from controllers.runtime.cleaning import one_line

@@ -93,7 +93,8 @@ def test_only_a_node_whose_machine_is_gone_and_that_an_event_names_is_deleted() 
         for name, machine in (("told", "m1"), ("told-and-there", "m2"), ("not-told", "m3"))
     ]
     events = [
-        {"reason": "ReadyNodeSaidToBeGone", "involvedObject": {"uid": name}} for name in ("told", "told-and-there")
+        {"reason": reason, "involvedObject": {"uid": name}}
+        for reason, name in (("InstanceRecreated", "told"), ("ReadyNodeSaidToBeGone", "told-and-there"))
     ]
     events.append({"reason": "Synced", "involvedObject": {"uid": "not-told"}})
     assert asked_to_delete(nodes, events, {"localcloud://m2"}) == ["told"]

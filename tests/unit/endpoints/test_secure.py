@@ -155,8 +155,11 @@ def test_no_page_can_be_changed(bench: Bench, method: str) -> None:
 
 
 @pytest.mark.row("O25")
-def test_whoever_may_changes_how_much_is_logged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_whoever_may_changes_how_much_is_logged(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, ours = "/debug/flags/v", logging.getLogger("controllers")
+    monkeypatch.setattr(logs, "_handler", None)
 
     def put(body: bytes, user: str = "single") -> int:
         return bench.ask(path, user, method="PUT", body=body)[0]
@@ -178,13 +181,7 @@ def test_whoever_may_changes_how_much_is_logged(bench: Bench, caplog: pytest.Log
         assert bench.ask(path, "single")[0] == 405
         assert not ours.isEnabledFor(logging.DEBUG)
     finally:
-        _without_log()
-
-
-def _without_log() -> None:
-    root = logging.getLogger()
-    root.removeHandler(there(logs._handler))
-    logs._handler = None
+        logging.getLogger().removeHandler(there(logs._handler))
 
 
 @pytest.mark.row("X1")

@@ -10,12 +10,11 @@ from typing import Any, cast
 
 from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider import InstanceMetadata, InstanceState
+from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState
 from cloudprovider.helpers import same_provider_id
 from controllers.cloudcalls import Answer
-from controllers.nodelifecycle.changes import zone_of
 from controllers.nodelifecycle.controller import NodeLifecycleController
-from controllers.nodelifecycle.options import BreakerOptions, NodeLifecycleOptions
+from controllers.nodelifecycle.registration import NodeLifecycleOptions
 from controllers.runtime.cache import key_of
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Batching, Result
@@ -108,7 +107,7 @@ class Cloud(NodeCloud):
     def fetch_metadata(self, nodes: Sequence[V1Node], deliver: Callable[[str, Any], None], **_: Any) -> None:
         for one in nodes:
             self.named.append(one)
-            deliver(key_of(one), Answer.about(one, self.by_name[key_of(one)]))
+            deliver(key_of(one), Answer.about(one, self.by_name.get(key_of(one), InstanceNotFound("no"))))
 
 
 class Bench:
@@ -117,15 +116,14 @@ class Bench:
     def __init__(
         self,
         *,
-        breaker: BreakerOptions | None = None,
-        confirmations: int = 2,
+        breaker: bool = True,
+        limit: int = 10,
         out_of_service: bool = False,
         prefixes: tuple[str, ...] = ("fake://",),
         grace: float = 600.0,
         young_grace: float = 0.0,
         unknown_after: float = 300.0,
         max_batch: int = 100,
-        allocator: str = "RangeAllocator",
     ) -> None:
         self.clock = FakeClock()
         self.metrics = Metrics()
@@ -133,30 +131,27 @@ class Bench:
         self.lister: Lister[V1Node] = Lister()
         options = NodeLifecycleOptions(
             node_monitor_period=PERIOD,
-            confirmations=confirmations,
-            breaker=breaker or BreakerOptions(),
+            breaker=breaker,
+            limit=limit,
             uninitialized_grace_period=grace,
             young_grace=young_grace,
             unknown_event_after=unknown_after,
             out_of_service_taint=out_of_service,
-            cidr_allocator_type=allocator,
         )
         me = cast(Any, self)
-        it = NodeLifecycleController(
+        self.controller = it = NodeLifecycleController(
             me, me, cast(Any, self.cloud), options=options, metrics=self.metrics, clock=self.clock
         )
         it._recorder.event = self.recorder.event  # type: ignore[method-assign]  # the one seam to Events
-        self.survey, self.reconciler, self.gate, self.triggers, self.events = (
+        self.survey, self.reconciler, self.triggers, self.reports = (
             it._sweep,
             it._reconciler,
-            it._gate,
             it._triggers,
-            it._events,
+            it._reports,
         )
-        self.writer, self.run_until = it._writer, it.run
-        self.votes, self.witnesses, self.breaker = it._shared.votes, it._shared.witnesses, it._gate._breaker
-        self.witnesses._rng = random.Random(1)
-        self.queue, self.successors = self.triggers._queue, self.reconciler._successors
+        self.candidates, self.samples, self.limit = it._shared.candidates, it._shared.samples, it._reconciler._limit
+        self.samples._rng = random.Random(1)
+        self.queue = self.triggers._queue
         self.queue._floor = 0.0  # `run` and `sweep` decide when a key is worked on
 
     def rest(self, name: str) -> Server:
@@ -166,10 +161,6 @@ class Bench:
     def informer(self, resource: Any) -> Any:
         """The controller's informer: this, as it has a lister."""
         return self
-
-    def is_called(self, name: str) -> bool:
-        """Whether this Ready node is to be asked about."""
-        return name in self.lister.objects and self.witnesses.is_called(name, zone_of(self.lister.objects[name]))
 
     def put(self, name: str = "n1", **fields: Any) -> V1Node:
         """A node in the cache and on the server."""
@@ -182,13 +173,6 @@ class Bench:
         self.triggers.on_delete(self.lister.objects.pop(name))
 
     def run(self, *names: str) -> dict[str, Result | Exception | None]:
-        """What the worker does with these keys, and then with those of the witnesses that are
-        called."""
-        results = self.reconciled(names)
-        self._hear()
-        return results
-
-    def reconciled(self, names: Sequence[str]) -> dict[str, Result | Exception | None]:
         """What the worker does with these keys: one fetch, and a reconcile of each answer."""
         answers: dict[str, Any] = {}
         self.reconciler.fetch(names, answers.__setitem__)
@@ -204,35 +188,10 @@ class Bench:
                 self.drop(name)
         return results
 
-    def take_successors(self) -> list[str]:
-        """The nodes whose name the cloud is to be asked about, taken off their queue."""
-        return take_all(self.successors)
-
-    def _take(self) -> set[str]:
-        keys = set()
-        while len(self.queue):
-            key = there(self.queue.get(timeout=0))
-            self.queue.done(key)
-            keys.add(key)
-        return keys
-
-    def _hear(self) -> set[str]:
-        """Ask about the witnesses that are called; returns the other keys of the queue."""
-        keys = self._take()
-        called = sorted(key for key in keys if self.is_called(key))
-        if called:
-            self.clock.advance(0.001)
-            self.run(*called)
-        for key in keys.difference(called):
-            self.queue.add(key)
-        return keys.difference(called)
-
     def sweep(self) -> set[str]:
-        """One tick; asks about the witnesses; returns the other keys, and takes them off the
-        queue."""
+        """One tick; returns the keys of the queue, and takes them off."""
         self.survey()
-        self._hear()
-        return self._take()
+        return set(take_all(self.queue))
 
     def tick(self, seconds: float = PERIOD) -> None:
         """Time passes, then what a sweep brings up is worked on."""
@@ -240,8 +199,7 @@ class Bench:
         self.run(*sorted(self.sweep()))
 
     def settle(self, names: Sequence[str], seconds: float = PERIOD) -> None:
-        """Time passes, witnesses are asked about, then these are worked on, as their timers would
-        have it."""
+        """Time passes, then these are worked on, as their timers would have it."""
         self.clock.advance(seconds)
         self.sweep()
         self.run(*names)

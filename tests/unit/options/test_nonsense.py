@@ -8,7 +8,7 @@ import pytest
 
 from controllers.cloudcalls import CloudCallOptions
 from controllers.node.options import CloudNodeOptions
-from controllers.nodelifecycle.options import BreakerOptions, NodeLifecycleOptions
+from controllers.nodelifecycle.registration import NodeLifecycleOptions
 from controllers.service.options import ServiceOptions
 
 NONSENSE: dict[type[Any], dict[str, float | str]] = {
@@ -28,11 +28,10 @@ NONSENSE: dict[type[Any], dict[str, float | str]] = {
     },
     NodeLifecycleOptions: {
         "node_monitor_period": 0,
-        "confirmations": 0,
-        "confirmation_period": -1,
-        "unknown_event_after": 0,
+        "limit": -1,
+        "window": 0,
+        "young_grace": -1,
     },
-    BreakerOptions: {"at_least": -1, "share": -0.1, "window": 0, "trickle": -1, "release_after": -1},
     ServiceOptions: {
         "cluster_name": "",
         "concurrent_service_syncs": 0,
@@ -47,8 +46,7 @@ NONSENSE: dict[type[Any], dict[str, float | str]] = {
 
 @pytest.mark.parametrize(
     ("kind", "name", "value"),
-    [(kind, name, value) for kind, wrong in NONSENSE.items() for name, value in wrong.items()]
-    + [(BreakerOptions, "share", 1.1)],
+    [(kind, name, value) for kind, wrong in NONSENSE.items() for name, value in wrong.items()],
 )
 def test_nonsense_is_refused_by_name(kind: type[Any], name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=name):

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 from attrs import define, evolve, field
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cloudprovider import CloudProviderError, InstanceNotFound, Route
@@ -184,14 +184,20 @@ class World:
         return usual or self.cloud.owned is True or cidr in self.seen
 
 
-ACTIONS = ["join", "join", "leave", "rebuilt", "replaced", "ends", "back", "restart", "away"]
+ACTIONS = ["join", "join", "leave", "rebuilt", "replaced", "replaced", "ends", "back", "restart", "away", "away"]
+HEIR = [("join", "a"), ("away", ""), ("replaced", "a"), ("restart", "")]
+REVIVED = [("join", "a"), ("restart", ""), ("ends", "a"), ("back", "a")]
 
 
 @pytest.mark.row("R15", "R16")
 @pytest.mark.parametrize("allocator", ["RangeAllocator", "CloudAllocator"])
 @pytest.mark.parametrize("owned", [None, True])
 @pytest.mark.parametrize("size", [24, 26, 64])
-@settings(max_examples=25)
+@settings(max_examples=30)
+@example(several=False, ending="blackhole", life=HEIR)
+@example(several=False, ending="stay", life=HEIR)
+@example(several=True, ending="stay", life=HEIR)
+@example(several=False, ending="blackhole", life=REVIVED)
 @given(
     several=st.booleans(),
     ending=st.sampled_from(["blackhole", "blackhole", "gone", "stay"]),

@@ -268,6 +268,20 @@ def test_a_new_process_whose_cache_is_behind_deletes_nothing_that_is_wanted_agai
     assert bench.server.services["default/web"]["status"]["loadBalancer"]["ingress"]
 
 
+@pytest.mark.row("S29")
+def test_a_provider_that_builds_no_more_still_deletes_what_it_built(bench: Bench) -> None:
+    bench.serve()
+    bench.cloud.elsewhere.add("default/web")  # it raises ImplementedElsewhere, as its setting asks
+    bench.start()
+    bench.server.put(raw_node("n2", "10.0.0.2"))
+    bench.settle()
+    assert bench.cloud.balancers
+    bench.server.delete("default/web")
+    bench.settle()
+    assert bench.cloud.balancers == {}
+    assert "default/web" not in bench.server.services
+
+
 def _port(service: V1Service) -> int:
     (port,) = ports_of(service)
     return port.port

@@ -16,6 +16,7 @@ from kubernetes.client import CoreV1Api
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, Unauthorized, Unreachable
 from controllers.runtime.api.credentials import LOOK_SECONDS
 from tests.support.clock import FakeClock
@@ -148,8 +149,7 @@ class TestAnotherCredential:
             bench.renew(exec={**EXEC, "command": str(plugin), "args": [name]})
             bench.taken = f"Bearer {name}"
             assert "401" in bench.ask()
-            while bench.ask():  # the plugin runs beside the requests
-                pass
+            eventually(lambda: bench.ask() == "")  # the plugin runs beside the requests
 
     def test_a_ca(self, bench: Bench, tmp_path: Path) -> None:
         """At once where the server's certificate was refused."""
@@ -168,6 +168,31 @@ class TestAnotherCredential:
         bench.renew(token="secret-token")
         bench.vendors.list_node()
         assert bench.ask() == ""
+
+
+class TestFilesThatItNames:
+    def test_they_are_followed_and_nothing_is_said_before(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        cert, key = bench.authority.issue("jane")
+        bench.renew(**{"client-certificate": str(cert), "client-key": str(key)})
+        bench.taken = "jane"
+        bench.clock.advance(LOOK_SECONDS)
+        assert bench.ask() == ""
+        for file, new in zip((cert, key), bench.authority.issue("john"), strict=True):
+            new.rename(file)
+        for _ in range(3):
+            bench.clock.advance(LOOK_SECONDS)
+            assert bench.ask() == ""
+        assert len([line for line in caplog.messages if "has changed: from now on it is" in line]) == 2
+
+    def test_the_start_is_no_change(self, config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        cert, key = Authority(tmp_path).issue("jane")
+        config["users"][0]["user"] = {"client-certificate": str(cert), "client-key": str(key)}
+        source = config.load().source
+        source.look()
+        assert source.version == 1
+        assert "has changed" not in caplog.text
 
 
 class TestWhatCannotBeTakenOver:

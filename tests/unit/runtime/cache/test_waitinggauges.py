@@ -35,9 +35,9 @@ class Gauges:
 @pytest.mark.row("O2")
 def test_the_number_and_how_long_the_first_of_them_has_waited(clock: FakeClock) -> None:
     gauges = Gauges(clock)
-    clock.advance(60)
+    clock.advance(30)
     now = clock.time()
-    gauges.objects = [made("1", now - 30), made("2", now - 5), made("3", None)]
+    gauges.objects = [made("1", now - 30.9), made("2", now - 5), made("3", None)]
     assert gauges.values() == (3, 30)
     assert gauges.looks == 1, "one look for both gauges"
     clock.advance(2)

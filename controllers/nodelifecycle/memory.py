@@ -1,0 +1,258 @@
+"""What is remembered between two answers: candidates for deletion, and samples of Ready nodes.
+
+In memory alone: a manager that starts asks again, with the full number of answers. What is kept
+goes with the node's own fate; nothing else is remembered of what the cloud once said."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import define, evolve, field, frozen
+
+from cloudprovider import InstanceState
+from cloudprovider.helpers import is_ready
+from controllers.nodelifecycle.changes import identity_of
+from controllers.nodelifecycle.deletion import SAMPLE, Candidate, Identity, Sample, StateAnswer, counted
+from controllers.runtime.cache import key_of, uid_of
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
+    from controllers.nodelifecycle.registration import NodeLifecycleOptions
+    from controllers.runtime.cache import Lister
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.write import EventRecorder
+
+
+class Candidates:
+    """The candidates by node name. Thread-safe. `held` is kept with each change: where a zone died
+    it is asked for at every answer."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: dict[str, Candidate] = {}
+        self._held = 0
+
+    @property
+    def held(self) -> int:
+        """How many are held back."""
+        return self._held
+
+    def get(self, name: str) -> Candidate | None:
+        """The candidate of this name, or None."""
+        return self._all.get(name)
+
+    def add(self, name: str, answer: StateAnswer, period: float) -> Candidate:
+        """Add one more answer about the node; returns the candidate."""
+        with self._lock:
+            return self._put(name, counted(self._all.get(name), answer, period))
+
+    def replace(self, name: str, old: Candidate, new: Candidate) -> None:
+        """Replace the candidate, unless it is not `old` any more."""
+        with self._lock:
+            if self._all.get(name) is old:
+                self._put(name, new)
+
+    def forget(self, name: str) -> None:
+        """The node is ready, deleted, or another one."""
+        with self._lock:
+            self._pop(name)
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget all but these."""
+        with self._lock:
+            for name in self._all.keys() - names:
+                self._pop(name)
+
+    def release_held(self) -> int:
+        """Release the nodes that are held back at this moment; returns how many. Another answer of
+        the cloud undoes it."""
+        with self._lock:
+            held = [name for name, one in self._all.items() if one.held]
+            for name in held:
+                self._put(name, evolve(self._all[name], held=False, released=True))
+            return len(held)
+
+    def all(self) -> list[tuple[str, Candidate]]:
+        """All of this moment."""
+        with self._lock:
+            return list(self._all.items())
+
+    def gone(self) -> list[tuple[str, Candidate]]:
+        """Those that are said to be gone."""
+        return [(name, one) for name, one in self.all() if one.state is InstanceState.GONE]
+
+    def lasting_unknowns(self, now: float, after: float) -> list[tuple[str, Candidate]]:
+        """Those that the cloud has said nothing of for `after` seconds or more."""
+        return [
+            (name, one)
+            for name, one in self.all()
+            if one.unknown_since is not None and now - one.unknown_since >= after
+        ]
+
+    def untold(self, now: float, after: float) -> list[tuple[str, Candidate]]:
+        """Those said to be gone `after` seconds ago or more, without an Event that says why they
+        are still there."""
+        return [
+            (name, one)
+            for name, one in self.all()
+            if one.gone_since is not None and now - one.gone_since >= after and not one.told
+        ]
+
+    def _put(self, name: str, one: Candidate) -> Candidate:
+        self._pop(name)
+        self._all[name] = one
+        self._held += one.held
+        return one
+
+    def _pop(self, name: str) -> None:
+        old = self._all.pop(name, None)
+        self._held -= old is not None and old.held
+
+
+@define(eq=False)
+class _Said:
+    """The cloud's last word about a node of a list."""
+
+    zone: str
+    asked_at: float
+    gone: bool = True
+
+
+@define(eq=False)
+class _Zone:
+    ready: list[str] = field(factory=list)  # names; of the last look at all nodes
+    last: Sample | None = None
+    drawn_at: float | None = None  # a sample is being asked about since then
+
+
+class Samples:
+    """The Ready nodes that the cloud is asked about, and what it says of them. Thread-safe.
+
+    Candidates of a zone share a sample, as long as it is fresh: one is drawn in a monitor period at
+    most, by whoever needs it first."""
+
+    def __init__(self, period: float, rng: random.Random | None = None) -> None:
+        self._period = period
+        self._rng = rng or random.Random()
+        self._lock = threading.Lock()
+        self._zones: dict[str, _Zone] = {}
+        self._said: dict[Identity, _Said] = {}
+
+    def look(self, ready: Mapping[str, list[str]], lists: Iterable[Sample]) -> None:
+        """These are the Ready nodes of each zone, and the samples of all candidates."""
+        wanted = {identity for sample in lists for identity in sample.gone}
+        with self._lock:
+            for zone in ready.keys() | self._zones.keys():
+                found = self._zones.setdefault(zone, _Zone())
+                found.ready = ready.get(zone, [])
+                if not found.ready and found.drawn_at is None:
+                    del self._zones[zone]
+            self._said = {identity: said for identity, said in self._said.items() if identity in wanted}
+
+    def latest(self, zone: str, not_before: float) -> Sample | None:
+        """The zone's sample, if it was asked about at `not_before` or later; an empty one where
+        there is no Ready node."""
+        with self._lock:
+            found = self._zones.get(zone)
+            if found is None:
+                return Sample(not_before)
+            return found.last if found.last and found.last.asked_at >= not_before else None
+
+    def draw(self, zone: str, usable: Callable[[str], V1Node | None], now: float) -> list[V1Node] | None:
+        """Whom to ask about now for a new sample of the zone; None while another thread asks. Else
+        `close` must follow."""
+        with self._lock:
+            found = self._zones.get(zone)
+            if found is None or found.drawn_at is not None:
+                return None
+            found.drawn_at = now
+            # Those that other candidates of the zone wait for come with it: once one of them has
+            # met a lie, a lucky draw helps no later one.
+            listed = [identity[0] for identity, said in self._said.items() if said.zone == zone and said.gone]
+            names = list(found.ready)
+        self._rng.shuffle(names)
+        drawn = _usable(names, usable)
+        return list({key_of(node): node for node in [*drawn, *_usable(listed, usable)]}.values())
+
+    def close(self, zone: str, sample: Sample | None) -> None:
+        """These are the answers about those that were drawn; None: the question failed."""
+        with self._lock:
+            found = self._zones[zone]
+            found.drawn_at = None
+            if sample is not None:
+                found.last = sample
+                for identity in sample.gone:
+                    self._said[identity] = _Said(zone, sample.asked_at)
+
+    def ask_again(self, zone: str, sample: Sample, now: float) -> list[Identity]:
+        """Those of this list whom to ask about now: each once in a period, by one thread."""
+        with self._lock:
+            due = []
+            for identity in sample.gone:
+                said = self._said.setdefault(identity, _Said(zone, sample.asked_at))
+                if now - said.asked_at >= self._period:
+                    said.asked_at = now
+                    due.append(identity)
+            return due
+
+    def note(self, identity: Identity, *, gone: bool) -> None:
+        """The cloud's word about a node of a list. Without a word it stands as it was."""
+        with self._lock:
+            if identity in self._said:
+                self._said[identity].gone = gone
+
+    def called_gone(self, sample: Sample) -> list[Identity]:
+        """Those of this list that the cloud still calls gone."""
+        with self._lock:
+            return [one for one in sample.gone if (said := self._said.get(one)) is None or said.gone]
+
+
+def _usable(names: Iterable[str], usable: Callable[[str], V1Node | None]) -> list[V1Node]:
+    found = (node for name in names if (node := usable(name)) is not None)
+    return list(itertools.islice(found, SAMPLE))
+
+
+@frozen
+class Shared:
+    """Cache, memory and options of one controller: what its parts are handed."""
+
+    lister: Lister[V1Node]
+    candidates: Candidates
+    samples: Samples
+    recorder: EventRecorder
+    clock: Clock
+    options: NodeLifecycleOptions
+    moves: dict[str, tuple[str, float]] = field(factory=dict)
+    """By name: the UID of a node whose kubelet has changed the machine, and since when."""
+
+    def moved(self, node: V1Node) -> bool:
+        """Whether its kubelet has changed the machine, by its own word, since this process has
+        known the node."""
+        found = self.moves.get(key_of(node))
+        return found is not None and found[0] == uid_of(node)
+
+    def now(self) -> float:
+        """Seconds of the monotonic clock, as in the candidates."""
+        return self.clock.monotonic()
+
+    def node(self, name: str, one: Candidate | None) -> V1Node | None:
+        """The node of the cache that this candidate is; None if it is gone, or another one."""
+        node = self.lister.get(name)
+        return node if node is not None and one is not None and one.is_of(node) else None
+
+    def ready_node(self, identity: Identity) -> V1Node | None:
+        """The node that is this, if it is Ready on the same machine as before: on another one it
+        says nothing about the instance of its ID."""
+        node = self.lister.get(identity[0])
+        same = node is not None and identity_of(node) == identity and is_ready(node) and not self.moved(node)
+        return node if same else None
+
+    def still(self, sample: Sample) -> list[str]:
+        """The names of this sample's list that are still Ready and still called gone."""
+        called = self.samples.called_gone(sample)
+        return [identity[0] for identity in called if self.ready_node(identity) is not None]

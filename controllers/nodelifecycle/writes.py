@@ -1,0 +1,176 @@
+"""Stage 6: WRITE. Taints on nodes, and deletions of nodes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from cloudprovider.helpers import is_ready, provider_id_of
+from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
+from controllers.nodelifecycle.changes import Attention, identity_of, is_announced, machine_of
+from controllers.runtime.api import ApiError, Conflict, ObjectNotFound, RestClient
+from controllers.runtime.cache import NODES, key_of, uid_of, version_of
+from controllers.runtime.write import ObjectReplaced, Patch, apply
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
+    from controllers.nodelifecycle.memory import Shared
+    from controllers.nodelifecycle.reports import NodeLifecycleMetrics
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 8
+_DELETE_ATTEMPTS: Final = 3
+_BACKOFF: Final = Backoff(base=60.0, cap=3600.0, quiet_delays=2.0)
+_REVERSALS: Final = 2
+
+
+@frozen
+class _Written:
+    uid: str
+    change: str
+    attempts: Attempts
+    reversals: int  # how often the change was the opposite of the one before
+
+
+class _Writeback:
+    """How often taints are written on one node, so that two writers who disagree do not fight. In
+    memory alone. Times are of one monotonic clock. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._written: dict[tuple[str, str], _Written] = {}
+
+    def allows(self, name: str, uid: str, reason: str, change: str, now: float) -> bool:
+        """Whether this may be written now. Changes for one `reason` share a pause."""
+        last = self._last(name, uid, reason, now)
+        if last is None or not last.attempts.left(now):
+            return True
+        # Another program undid the write: pause, twice as long each time. A changed answer of the
+        # cloud is written at once, twice; a cloud that goes on changing its answer waits, too.
+        return change != last.change and last.reversals < _REVERSALS
+
+    def wrote(self, name: str, uid: str, reason: str, change: str, now: float) -> None:
+        """It was written. A write that has held for twice its pause is forgotten."""
+        with self._lock:
+            last = self._last(name, uid, reason, now) or _Written(uid, change, NO_ATTEMPTS, 0)
+            reversals = last.reversals + (change != last.change)
+            self._written[name, reason] = _Written(uid, change, _BACKOFF.next(last.attempts, now), reversals)
+
+    def sweep(self, now: float) -> None:
+        """Forget what is over."""
+        with self._lock:
+            self._written = {key: one for key, one in self._written.items() if not _BACKOFF.is_over(one.attempts, now)}
+
+    def _last(self, name: str, uid: str, reason: str, now: float) -> _Written | None:
+        last = self._written.get((name, reason))
+        return None if last is None or last.uid != uid or _BACKOFF.is_over(last.attempts, now) else last
+
+
+class NodeWriter:
+    """Thread-safe, as a node is one thread's at a time. `attention(node)`: what it needs now."""
+
+    def __init__(
+        self, rest: RestClient, shared: Shared, metrics: NodeLifecycleMetrics, attention: Callable[[V1Node], Attention]
+    ) -> None:
+        self._rest = rest
+        self._shared = shared
+        self._metrics = metrics
+        self._attention = attention
+        self._writeback = _Writeback()
+        self._requested: dict[str, str] = {}  # UIDs of nodes that finalizers hold, by name
+
+    def write(
+        self, node: V1Node, reason: str, change: str, plan: Callable[[V1Node], Patch], *, at_once: bool = False
+    ) -> None:
+        """Write what `plan` makes of the node, `change` for short; `at_once`: even if another
+        program has just undone it. `reason`: who reported it, the cloud or the kubelet."""
+        key, uid = key_of(node), uid_of(node)
+        if not at_once and not self._writeback.allows(key, uid, reason, change, self._shared.now()):
+            return
+        try:
+            written = apply(
+                self._rest,
+                NODES.key_path(key),
+                node,
+                lambda fresh: (plan(fresh),),
+                NODES.parse,
+                attempts=_ATTEMPTS,
+            )
+        except (ObjectNotFound, ObjectReplaced):
+            return  # deleted or recreated meanwhile: its own event brings the new one
+        if written is not None:
+            self._writeback.wrote(key, uid, reason, change, self._shared.now())
+
+    def delete(self, key: str, node: V1Node) -> bool:
+        """Delete this node as it was judged, by UID and version; returns whether the API server
+        took it. Another version is checked first."""
+        try:
+            answer = self._delete(key, node, _DELETE_ATTEMPTS)
+        except ApiError as error:
+            self._shared.recorder.event(node, "Warning", "DeletingNodeFailed", f"Failed deleting node {key}: {error}")
+            raise
+        self._shared.candidates.forget(key)
+        if answer is None:
+            return False
+        why = "because it does not exist in the cloud provider"
+        if held_by := (answer.get("metadata") or {}).get("finalizers"):
+            # Not deleted yet: the API server has only noted that it is to be.
+            self._requested[key] = uid_of(node)
+            held = f"held by finalizer {', '.join(held_by)}"
+            log.info("node %s: deletion requested, as its instance is gone; %s", key, held)
+            self._event(node, f"Deletion of node {key} requested {why}; {held}")
+        else:
+            self._deleted(node)
+            self._event(node, f"Deleting node {key} {why}")
+        return True
+
+    def gone(self, node: V1Node) -> None:
+        """The node is gone from the API server."""
+        if self._requested.pop(key_of(node), None) == uid_of(node):
+            self._deleted(node)
+
+    def sweep(self) -> None:
+        """Forget what is over."""
+        self._writeback.sweep(self._shared.now())
+
+    def _delete(self, key: str, node: V1Node, attempts: int) -> dict[str, Any] | None:
+        """What the API server answered; None where the node is gone, or no longer as it was."""
+        path = NODES.key_path(key)
+        preconditions = {"uid": uid_of(node), "resourceVersion": version_of(node)}
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}
+        try:
+            answer: dict[str, Any] = self._rest.request("DELETE", path, body=body).json()
+            return answer
+        except ObjectNotFound:
+            return None
+        except Conflict:
+            if attempts == 1:
+                raise
+        try:
+            fresh = NODES.parse(self._rest.get(path))
+        except ObjectNotFound:
+            return None
+        if self._is_same(node, fresh):
+            return self._delete(key, fresh, attempts - 1)
+        log.info("node %s is not deleted: it has changed since the cloud was asked", key)
+        return None
+
+    def _is_same(self, judged: V1Node, now: V1Node) -> bool:
+        """Whether this is still what was judged, in all that counts."""
+        announced = is_announced(now) or not is_announced(judged)  # the announcement was the only evidence
+        # A kubelet that is on another machine by now would not register again.
+        same = identity_of(now) == identity_of(judged) and machine_of(now) == machine_of(judged)
+        return same and announced and not is_ready(now) and self._attention(now) is Attention.ASK
+
+    def _deleted(self, node: V1Node) -> None:
+        self._metrics.deleted.inc()
+        log.info("deleted node %s: its instance %s is gone", key_of(node), provider_id_of(node) or "of that name")
+
+    def _event(self, node: V1Node, message: str) -> None:
+        self._shared.recorder.event(node, "Normal", "DeletingNode", message)
