@@ -49,7 +49,7 @@ _NOTE: Final = re.compile(
     r"v2 uid=([!-~]{1,100}) spec=([0-9a-f]{16}|none) nodes=([0-9a-f]{16}|none)(?: annotations=(\[.*\]))?"
 )
 _NOTHING: Final = "none"
-_MOST_MARKS: Final = 2000  # characters; a provider whose names depend on more is not helped
+_MOST_MARKS: Final = 8000  # characters, of all annotations together; with more, none is noted
 _OF_NO_PROVIDER: Final = frozenset({APPLIED, "kubectl.kubernetes.io/last-applied-configuration"})
 
 Marks: TypeAlias = "tuple[Mapping[str, str], ...]"
@@ -91,8 +91,8 @@ class Note:
     nodes: str = _NOTHING
     """Digest of the targets that the cloud confirmed."""
     marks: Marks = field(default=(), converter=_worth_noting)
-    """With which annotations the cloud may have built one, the present ones last; only those that
-    the load balancer's name depends on. Empty: none of them, or an older note."""
+    """With which annotations the cloud may have built one, the present ones last; none where the
+    load balancer's name does not depend on them. Empty: it never did, or an older note."""
 
     def __str__(self) -> str:
         marks = f" annotations={_compact(self.marks)}" if self.marks else ""

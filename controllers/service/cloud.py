@@ -40,8 +40,6 @@ CLOUD_ERRORS: Final = (CloudProviderError, CloudCallError, Parked)
 """What a call to the cloud may raise."""
 PATIENT: Final = (RetryError, Throttled, Parked, CallsClosed)
 """Those that say "later", and nothing about what there is."""
-_MOST_ANNOTATIONS: Final = 50
-"""Of a Service with more it is not worked out which of them the load balancer's name depends on."""
 
 
 class TooEarly(Exception):
@@ -128,33 +126,25 @@ class ServiceCloud:
             raise
 
     def mark(self, service: V1Service) -> dict[str, str]:
-        """The annotations that the load balancer's name depends on: without any other it has the
-        same name."""
+        """The annotations of a Service whose load balancer's name depends on some of them; else
+        none."""
         mark = changes.marks_of(service)
-        name = self.name(service) if mark and len(mark) <= _MOST_ANNOTATIONS else ""
-        if not name or self.name(changes.annotated(service, {})) == name:
-            return {}
-        for key in sorted(mark):
-            others = {other: value for other, value in mark.items() if other != key}
-            if self.name(changes.annotated(service, others)) == name:
-                mark = others
-        return mark
+        name = self.name(service) if mark else ""
+        return mark if name and self.name(changes.annotated(service, {})) != name else {}
 
     def noted(self, service: V1Service) -> list[V1Service]:
         """As which Services, by our note on this one, there may be load balancers of other names
         than its present one. Without status: whose address it shows is not known."""
-        note, annotations = changes.own_note(service), changes.marks_of(service)
-        if note is None or not (annotations or note.marks):
+        note = changes.own_note(service)
+        if note is None or not (note.marks or changes.marks_of(service)):
             return []
         found: dict[str, V1Service] = {}
         for mark in note.marks or ({},):
-            # The other annotations of now, too, unless they make another load balancer of it.
-            bare, whole = (changes.annotated(service, each) for each in (mark, {**annotations, **mark}))
-            name = self.name(bare)
-            found[name] = whole if self.name(whole) == name else bare
+            former = changes.annotated(service, mark)
+            found[self.name(former)] = changes.with_status(former, None)
         for name in ("", self.name(service)):
             found.pop(name, None)
-        return [changes.with_status(one, None) for one in found.values()]
+        return list(found.values())
 
     def shows_none(self, service: V1Service) -> bool:
         """Whether the cloud says, after a failed deletion, that there is none. A look that fails

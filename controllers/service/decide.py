@@ -27,7 +27,7 @@ any other, none     (with our note, or a load balancer there)     DELETE, then i
 any                 the UID of kube-system is not known           IDENTIFY
 none                a note that may hold                          LOOK: WRITTEN if the cloud agrees
 none                the same, and looks have failed for less      REST
-                    than `pacing.LOOKING`
+                    than `records.LOOKING`
 none, GONE,                                                       as UNSURE, and blank
 RELEASED
 any                 it changes again and again, which was not     WARN
@@ -73,15 +73,15 @@ from attrs import evolve, frozen
 
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal
 from controllers.runtime.cache import is_newer, uid_of, version_of
-from controllers.service import changes, pacing
+from controllers.service import changes
 from controllers.service.changes import Note, Ownership, Scope
-from controllers.service.records import Record, State
+from controllers.service.records import LAZY, LOOKING, Record, State
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
     from kubernetes.client.models.v1_service import V1Service
 
-    from controllers.service.pacing import Schedule
+    from controllers.service.records import Schedule
     from controllers.service.targets import Targets
 
 
@@ -236,7 +236,7 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
         note = changes.trusted_note(service, fingerprint)
         if note is not None and found is ObservedLoadBalancer.NOT_LOOKED:
             record = record or evolve(Record.inherited(service), looking=now)
-            if record.looking is None or now - record.looking < pacing.LOOKING:
+            if record.looking is None or now - record.looking < LOOKING:
                 return Step(action=Action.LOOK, record=record)
         record = _recalled(service, note, found, schedule, now)
     elif record.state.deleted:  # what the cloud still shows, or a note says, does not count
@@ -350,7 +350,7 @@ def _put_back(view: ServiceView, service: V1Service, record: Record, now: float)
         if noted:
             record = evolve(record, restore_at=0.0)
         elif not record.restore_at:
-            record = evolve(record, restore_at=now + pacing.LAZY)
+            record = evolve(record, restore_at=now + LAZY)
         elif record.restore_at <= now:
             missing |= OwnedField.NOTE
     if missing:

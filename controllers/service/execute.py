@@ -18,11 +18,11 @@ from cloudprovider import ImplementedElsewhere, NotImplementedByProvider
 from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
 from controllers.runtime.cache import version_of
-from controllers.service import changes, pacing
+from controllers.service import changes
 from controllers.service.changes import as_built
 from controllers.service.cloud import CLOUD_ERRORS, PATIENT, ServiceCloud, TooEarly
 from controllers.service.decide import Action, ObservedLoadBalancer, OwnedField, ServiceView, Step, wanted
-from controllers.service.records import Record, State
+from controllers.service.records import CHANGES, RESTORED, Record, State
 from controllers.service.remove import Remover
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from controllers.runtime.clock import Clock
     from controllers.service.kube import ServiceAPI
     from controllers.service.metrics import ServiceMetrics
-    from controllers.service.pacing import Schedule
+    from controllers.service.records import Schedule
     from controllers.service.targets import Targets
 
 log = logging.getLogger(__name__)
@@ -211,7 +211,7 @@ class Executor:
             written=service,
             asked=former.asking("ensure", fingerprint),
             tried=fingerprint,
-            changes=pacing.CHANGES.next(former.changes, self._clock.monotonic()) if changed else former.changes,
+            changes=CHANGES.next(former.changes, self._clock.monotonic()) if changed else former.changes,
             warned=former.warned and not changed,
             restores=former.restores,
         )
@@ -312,7 +312,7 @@ class Executor:
             service, record = self._claimed(key, service, record, keep_note=True)
             if OwnedField.ADDRESS in step.missing:
                 service = self._api.write(key, service, changes.status_patch(service, record.status, None))
-            restores = pacing.RESTORED.next(record.restores, self._clock.monotonic())
+            restores = RESTORED.next(record.restores, self._clock.monotonic())
             record = self._records.put(key, evolve(record.after(service), restores=restores))
         if OwnedField.NOTE in step.missing:
             service = self._api.write(key, service, changes.status_patch(service, None, record.note))

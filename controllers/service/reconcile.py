@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from controllers.runtime.clock import Clock
     from controllers.service.changes import Scope
     from controllers.service.execute import Executor
-    from controllers.service.nodesync import NodeSync
-    from controllers.service.pacing import Schedule
-    from controllers.service.records import Record, Records
+    from controllers.service.records import Record, Records, Schedule
+    from controllers.service.triggers import NodeSync
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,11 @@ from attrs import evolve, frozen
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 
 from cloudprovider.internal.backoff import Attempts
-from controllers.service import pacing
+from controllers.service import records
 from controllers.service.changes import APPLIED, Note, Scope, fingerprint, wants_load_balancer_from_us
 from controllers.service.decide import Action, OwnedField, ServiceView, Step, decide
 from controllers.service.decide import ObservedLoadBalancer as Observed
-from controllers.service.pacing import Schedule
-from controllers.service.records import Record, State
+from controllers.service.records import Record, Schedule, State
 from controllers.service.targets import Targets, targets
 from tests.support.controllers import DELETED_AT
 from tests.unit.service.objects import FINALIZER, KIND, node, service
@@ -29,8 +28,8 @@ SCHEDULE = Schedule(1800.0, 43200.0, lambda: 1.0)
 SCOPE = Scope("prod", "cluster-1", "r1")
 TARGETS = targets([node("n1", "10.0.0.1")], False)
 POINT = {"ip": "192.0.2.1"}
-BUSY: dict[str, Any] = {"changes": Attempts(6, NOW - 1.0, pacing.CHANGES.base), "warned": True}
-RESTORED = Attempts(1, NOW - 15.0, pacing.RESTORED.base)
+BUSY: dict[str, Any] = {"changes": Attempts(6, NOW - 1.0, records.CHANGES.base), "warned": True}
+RESTORED = Attempts(1, NOW - 15.0, records.RESTORED.base)
 """It was changed so often that the next change waits for 4 s more."""
 FORMER: dict[str, Any] = {"spec": "former", "tried": "former"}
 
@@ -114,7 +113,7 @@ class Row:
 
 
 LOOK_FAILED = {Action.LOOK}
-LONG_AGO = NOW - pacing.LOOKING
+LONG_AGO = NOW - records.LOOKING
 
 
 def _deleted(shown: Any) -> Any:
@@ -410,8 +409,8 @@ ROWS = [
         service(finalizers=[FINALIZER], ingress=[POINT], version="8"),
         _record(),
         Action.REST,
-        record=_record(restore_at=NOW + pacing.LAZY),
-        after=pacing.LAZY,
+        record=_record(restore_at=NOW + records.LAZY),
+        after=records.LAZY,
     ),
     _row(
         "note gone for a while",
