@@ -141,7 +141,7 @@ def fingerprint(service: V1Service, scope: Scope, depends_on: str = "") -> str:
 
 
 def relevant(service: V1Service, *, whole: bool = False) -> tuple[object, ...]:
-    """Everything of the Service that may mean work; versions alike in it need no second look.
+    """Everything of the Service that may mean work; versions alike in it bring no work.
     `whole`: the provider may depend on all that its users write."""
     metadata, spec = service.metadata, service.spec
     wanted = wants_load_balancer(service)

@@ -3,8 +3,10 @@ before it wants to be asked the same again, and the Event about a failure."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -24,9 +26,11 @@ from controllers.runtime.cache import key_of, uid_of
 from controllers.runtime.queue import Parked, retry_after_of
 from controllers.service import changes
 from controllers.service.decide import ObservedLoadBalancer
+from controllers.service.targets import traits_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+    from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.cloudcalls.capabilities import LoadBalancerCalls
@@ -69,7 +73,7 @@ class ServiceCloud:
 
     def not_too_early(self, record: Record, way: str, what: str = "", resting: float = 0.0) -> None:
         """Raise TooEarly while the cloud's word holds when to ask for the same again, and for as
-        long as it rests: events must not hasten it."""
+        long as it backs off: an event is no reason to ask sooner."""
         last = record.asked.get(way)
         if last is not None and last.what == what:
             left = max(resting, last.not_before - self._clock.monotonic())
@@ -172,3 +176,42 @@ class ServiceCloud:
             log.debug("Service %s: %s: %s", uid_of(service), what, error)
             return
         self.recorder.event(service, "Warning", reason, f"{what}: {error}")
+
+
+class NodeTraits:
+    """The provider's word for each node, as a digest, for as long as nothing changed that it may
+    depend on. Asked in a thread of the provider, once for all nodes that changed. Thread-safe.
+
+    Where the provider fails to say, the last one holds, and an Event on the node tells."""
+
+    def __init__(self, balancers: LoadBalancerCalls, recorder: EventRecorder) -> None:
+        self._balancers = balancers
+        self._recorder = recorder
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[tuple[object, ...] | None, str]] = {}
+        """By name: what it was asked about (None: it failed to say), and the digest."""
+
+    def of(self, nodes: Sequence[V1Node]) -> Mapping[str, str]:
+        """The digest for each of these nodes, by name; others are forgotten."""
+        with self._lock:
+            known = self._known
+        read = {key_of(node): traits_of(node) for node in nodes}
+        asked = [node for node in nodes if known.get(key_of(node), (None, ""))[0] != read[key_of(node)]]
+        found = {name: known[name] for name in read if name in known}
+        try:
+            answers = self._balancers.target_traits(asked) if asked else []
+        except CLOUD_ERRORS as error:
+            answers = []
+            log.warning("what load balancers depend on of %d nodes is not known: %s", len(asked), error)
+        for node, answer in zip(asked, answers, strict=False):
+            name = key_of(node)
+            if isinstance(answer, Exception):
+                found[name] = None, found.get(name, (None, ""))[1]
+                what = "What load balancers depend on of this node is not known"
+                self._recorder.event(node, "Warning", "TargetTraitsFailed", f"{what}: {answer}")
+            else:
+                digest = hashlib.sha256(answer.encode()).hexdigest()[:16] if answer else ""
+                found[name] = read[name], f" {digest}" if digest else ""
+        with self._lock:
+            self._known = found
+        return {name: digest for name, (_, digest) in found.items()}

@@ -16,7 +16,7 @@ from controllers.runtime.cache import NODES, SERVICES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling, TurnLanes
 from controllers.service.changes import Scope
-from controllers.service.cloud import ServiceCloud
+from controllers.service.cloud import NodeTraits, ServiceCloud
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import AddressWatch, ServiceMetrics, watch_targets
@@ -24,7 +24,7 @@ from controllers.service.options import ServiceOptions
 from controllers.service.orphans import CONFIRM_AFTER, KUBE_SYSTEM, Orphans
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records, Schedule
-from controllers.service.targets import NodeTraits, TargetSet
+from controllers.service.targets import TargetSet
 from controllers.service.triggers import DELETED, Gathering, NodeSync, NodeTriggers, ServiceTriggers
 
 if TYPE_CHECKING:

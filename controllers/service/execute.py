@@ -258,7 +258,7 @@ class Executor:
 
     def _update_failed(self, key: str, view: ServiceView, *, certain: bool, later: bool) -> None:
         """Half of it may be done, so the note is true no longer. Unless the cloud said "later",
-        only `ensure` repairs what may be missing: at once, as in Go."""
+        only `ensure` repairs what may be missing: in the same run, as in Go."""
         record = self._records.get(key)
         assert record is not None, "it was remembered before the call"
         if certain and not later:
@@ -270,7 +270,7 @@ class Executor:
 
     def _elsewhere(self, key: str, view: ServiceView, record: Record) -> ServiceView:
         due = self._schedule.next_ensure(self._clock.monotonic())
-        # What was ours before counts no more: neither as missing, nor as written on the Service.
+        # What was ours before no longer counts: neither as missing, nor as written on the Service.
         record = evolve(
             record, state=State.ELSEWHERE, status=None, built=None, found=None, due=math.inf, ensure_due=due
         )

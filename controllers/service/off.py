@@ -1,4 +1,4 @@
-"""What runs while the service controller is off: it reports Services that wait for it in vain.
+"""What runs while the service controller is off: it reports deleted Services that wait for it.
 
 Stage: beside all. Now and then it lists the Services. Those with a load balancer of ours are
 counted. One that is deleted, and waits for our finalizer for longer than another manager would

@@ -126,7 +126,7 @@ class ServiceReconciler:
             except (TooEarly, CacheBehind, ApiError, *CLOUD_ERRORS) as error:
                 failures.append(error)
                 service, record = self._newest(key, view.service)
-                # An update that fails is followed by ensure at once.
+                # An update that fails is followed by ensure in the same run, without back-off.
                 resting = 0.0 if step.action is Action.UPDATE else view.resting
                 view = evolve(view, service=service, record=record, resting=resting)
             else:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from controllers.service.targets import Targets
 
 # Two writers that disagree about a Service never end by themselves. The first changes are acted
-# upon at once, as a person's are; then each waits longer than the one before.
+# upon immediately, as a person's are; then each waits longer than the one before.
 CHANGES: Final = Backoff(base=5.0, cap=300.0, at_once=5, quiet=600.0)
 """Ensuring a load balancer because its Service changed."""
 RESTORED: Final = Backoff(base=60.0, cap=3600.0, quiet=7200.0)
@@ -50,7 +50,7 @@ class State(Enum):
     CONFIRMED = "as the cloud confirmed; the note on the Service does not say so yet"
     WRITTEN = "as the cloud confirmed, and as the note on the Service says"
     ELSEWHERE = "another controller builds it (ImplementedElsewhere)"
-    UNSEEN = "a deletion failed, and a look after it found none; one such answer may be wrong, the next one counts"
+    ABSENT = "a deletion failed, and a look after it found none; one such answer may be wrong, the next one counts"
     GONE = "the cloud confirmed the deletion; our note and finalizer are still to be taken off"
     RELEASED = "they are off, so a finalizer that appears now is another controller's; kept until it is wanted again"
 
@@ -113,15 +113,15 @@ class Record:
     asked: Mapping[str, Asked] = field(factory=dict)
     """By "ensure", "update" and "delete". Empty: this process has changed nothing."""
     looking: float | None = None
-    """Since when it is asked in vain whether a former process's note holds (`clock.monotonic`)."""
+    """Since when (`clock.monotonic`) it cannot be checked whether a former process's note holds."""
     tried: str = ""
     """Fingerprint that the cloud was last asked to build, whatever came of it."""
     changes: Attempts = NO_ATTEMPTS
-    """How often that became another one of late."""
+    """How often that became another one recently."""
     warned: bool = False
     """Whether the owner knows that the latest change waits."""
     restores: Attempts = NO_ATTEMPTS
-    """How often our finalizer or the address was put back of late."""
+    """How often our finalizer or the address was put back recently."""
     restore_at: float = 0.0
     """When a note that was removed is put back. 0.0: it is not missed; inf: it was put back
     once since we last wrote it, and is not again."""
@@ -210,7 +210,7 @@ class Schedule:
         return empty > 0 and EMPTY.delay(empty - 1) < (self.drift or EMPTY_CAP)
 
     def _spread(self, period: float, now: float) -> float:
-        """After half of the period to all of it, so that not all come at once."""
+        """After half of the period to all of it, so that they do not all come together."""
         return now + period * (0.5 + 0.5 * self.chance()) if period else math.inf
 
 

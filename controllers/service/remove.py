@@ -89,11 +89,11 @@ class Remover:
         if record.status is not None and not changes.ingress(changes.status_of(service)):
             # The API server took it off with the type, and some providers find it by its address.
             service = changes.with_status(service, record.status)
-        unseen = record.state is State.UNSEEN
+        absent = record.state is State.ABSENT
         record = evolve(
             record,
             service=service,
-            state=State.UNSEEN if unseen else State.UNSURE,
+            state=State.ABSENT if absent else State.UNSURE,
             spec="",
             nodes="",
             others=self._others(record, service),
@@ -117,7 +117,7 @@ class Remover:
                 self._tell_kept(service, word)
                 kept = True
                 if one is service:
-                    break  # its owner's last word, which what was built may not have yet
+                    break  # what its owner wrote last, which the Service as built may lack
             except (Parked, CallsClosed):
                 raise
             except CLOUD_ERRORS as error:
@@ -125,14 +125,14 @@ class Remover:
                 none = none and not isinstance(error, PATIENT) and self._cloud.shows_none(one)
         if errors:
             first = errors[0]
-            if not (none and unseen):
-                state = State.UNSEEN if none else State.UNSURE
+            if not (none and absent):
+                state = State.ABSENT if none else State.UNSURE
                 self._records.put(key, evolve(self._records.get(key) or record, state=state))
                 if not none:
                     self._cloud.failed(service, *failure, first)
                 raise first
             log.info("Service %s: its deletion failed (%s), but the cloud has no load balancer any more", key, first)
-        if not kept:  # else no second look: it is there
+        if not kept:  # else it is there, and is not deleted again
             self._recorder.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
             self._deleted(record.others[0] if record.others else service)
         return evolve(view, record=self._records.put(key, evolve(record, state=State.GONE, others=())))

@@ -1,5 +1,5 @@
 """Which nodes load balancers send traffic to, and the digest by which that is remembered. All
-Services share one set. What else of a node counts says the provider, by its `target_traits`.
+Services share one set.
 
 A node that the autoscaler is about to remove is left out at the next change: its taint alone
 changes no load balancer. Follows stableNodeSetPredicates in k8s.io/cloud-provider
@@ -8,7 +8,6 @@ controllers/service, and KEP-3458."""
 from __future__ import annotations
 
 import hashlib
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,15 +20,10 @@ from attrs import evolve, frozen
 from cloudprovider.helpers import is_ready, node_taints, provider_id_of
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED
 from controllers.runtime.cache import Derived, Lister, key_of
-from controllers.service.cloud import CLOUD_ERRORS
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.cloudcalls.capabilities import LoadBalancerCalls
-    from controllers.runtime.write import EventRecorder
-
-log = logging.getLogger(__name__)
 
 _LEAVING: Final = "about to be removed by the cluster autoscaler"
 _FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
@@ -69,7 +63,7 @@ Traits: TypeAlias = Callable[[Sequence["V1Node"]], Mapping[str, str]]
 
 
 class TargetSet:
-    """The present targets, worked out anew only after `invalidate`. Thread-safe.
+    """The present targets, worked out again only after `invalidate`. Thread-safe.
 
     `traits` asks the provider, so no lock is held meanwhile; None: it says nothing."""
 
@@ -206,42 +200,3 @@ def traits_of(node: V1Node) -> tuple[object, ...]:
     metadata = node.metadata
     labels = None if metadata is None else (metadata.labels, metadata.annotations)
     return labels, node.spec, describe(node)
-
-
-class NodeTraits:
-    """The provider's word for each node, as a digest, for as long as nothing changed that it may
-    depend on. Asked in a thread of the provider, once for all nodes that changed. Thread-safe.
-
-    Where the provider fails to say, the last one holds, and an Event on the node tells."""
-
-    def __init__(self, balancers: LoadBalancerCalls, recorder: EventRecorder) -> None:
-        self._balancers = balancers
-        self._recorder = recorder
-        self._lock = threading.Lock()
-        self._known: dict[str, tuple[tuple[object, ...] | None, str]] = {}
-        """By name: what it was asked about (None: in vain), and the digest."""
-
-    def of(self, nodes: Sequence[V1Node]) -> Mapping[str, str]:
-        """The digest for each of these nodes, by name; others are forgotten."""
-        with self._lock:
-            known = self._known
-        read = {key_of(node): traits_of(node) for node in nodes}
-        asked = [node for node in nodes if known.get(key_of(node), (None, ""))[0] != read[key_of(node)]]
-        found = {name: known[name] for name in read if name in known}
-        try:
-            answers = self._balancers.target_traits(asked) if asked else []
-        except CLOUD_ERRORS as error:
-            answers = []
-            log.warning("what load balancers depend on of %d nodes is not known: %s", len(asked), error)
-        for node, answer in zip(asked, answers, strict=False):
-            name = key_of(node)
-            if isinstance(answer, Exception):
-                found[name] = None, found.get(name, (None, ""))[1]
-                what = "What load balancers depend on of this node is not known"
-                self._recorder.event(node, "Warning", "TargetTraitsFailed", f"{what}: {answer}")
-            else:
-                digest = hashlib.sha256(answer.encode()).hexdigest()[:16] if answer else ""
-                found[name] = read[name], f" {digest}" if digest else ""
-        with self._lock:
-            self._known = found
-        return {name: digest for name, (_, digest) in found.items()}

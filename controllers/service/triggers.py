@@ -207,8 +207,8 @@ class NodeSync:
 
     def given(self) -> Targets:
         """The targets for a load balancer that gets some now. While nodes change they are the same
-        for all for a while: with thousands of nodes it is dear to work them out for each, and what
-        they lack now the end of the gathering brings."""
+        for all for a while: with thousands of nodes it is expensive to work them out for each, and
+        what they lack now the end of the gathering brings."""
         with self._giving:  # one thread works them out: a node changes before the next one could
             now = self._clock.monotonic()
             with self._lock:
@@ -228,8 +228,8 @@ class NodeSync:
             return self._first is None or key in self._waiting
 
     def resting(self, key: str) -> float:
-        """Seconds until the turn of what failed for this Service; 0.0 if nothing did, or it is its
-        turn. That nodes change hastens only what gives them to the load balancer."""
+        """Seconds until what failed for this Service is tried again; 0.0 if nothing did, or it is
+        time. A change of nodes brings only the call that sets targets before that."""
         return self._services.resting(key)
 
     def tried(self, key: str) -> None:

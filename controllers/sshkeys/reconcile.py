@@ -10,6 +10,8 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from cloudprovider import NotImplementedByProvider
+from cloudprovider.helpers import parse_ssh_public_key
+from controllers.registration.plan import Change, PlannedCalls, Planning, Row, Subject
 from controllers.runtime.queue import DONE, Parked, Result
 from controllers.runtime.write import EventRecorder, Reference
 
@@ -71,3 +73,26 @@ class SSHKeyReconciler:
         text = f"--ssh-keyfile={self._file.path} has changed and cannot be used; the keys stay as they are: {problems}"
         log.warning("%s", text)
         self._recorder.event(KUBE_SYSTEM, "Warning", "InvalidSSHKeyFile", text)
+
+
+def planned_calls(planning: Planning) -> PlannedCalls:
+    """What its calls would do, as rows of a plan. Each key is shown by its fingerprint: no key
+    material is printed."""
+
+    def add(_key: str, user: str, key_data: bytes) -> None:
+        try:
+            fingerprint = parse_ssh_public_key(key_data).fingerprint
+        except ValueError:
+            fingerprint = "(none: it is no public key)"
+        planning.record(
+            Row(
+                controller="ssh-key-controller",
+                subject=Subject("SSHKey", fingerprint),
+                action="add SSH key",
+                changes=(Change("user", None, user),),
+                note="may change nothing: only the provider knows",
+                certain=False,
+            )
+        )
+
+    return PlannedCalls(writes={"add_ssh_key_to_all_instances": add})

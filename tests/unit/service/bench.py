@@ -16,14 +16,14 @@ from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
 from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
 from controllers.service.changes import Scope
-from controllers.service.cloud import ServiceCloud
+from controllers.service.cloud import NodeTraits, ServiceCloud
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import ServiceMetrics, watch_targets
 from controllers.service.orphans import Orphans
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records, Schedule
-from controllers.service.targets import NodeTraits, TargetSet, describe
+from controllers.service.targets import TargetSet, describe
 from controllers.service.triggers import Gathering, NodeSync, NodeTriggers, ServiceTriggers
 from tests.support.clock import FakeClock
 from tests.support.controllers import Lister, Recorder, Server, clone, take_all
