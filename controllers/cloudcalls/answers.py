@@ -1,6 +1,6 @@
 """What providers answer (stage 5, cloud call): judged by `cloudprovider.checks.answers`, in the
-vendor thread, as an answer may be an object whose own code raises or hangs; bound to the node that it is
-about; and kept for some seconds where that will do. Pure."""
+vendor thread, as an answer may be an object whose own code raises or hangs; bound to the node that
+it is about; and kept for some seconds where that will do. Pure."""
 
 from __future__ import annotations
 
