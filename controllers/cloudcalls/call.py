@@ -105,7 +105,7 @@ class CloudCall(Generic[R]):
     """Whether it shows in the metrics and keeps to the rate; accessors that do no work don't."""
     slow: Callable[[str, str], object] | None = field(kw_only=True, default=None)
     """Called once, with the key and words for people, when the call has more time than usual and
-    needs it."""
+    needs it. In the timer's thread: it must not block."""
 
     # ----
     future: Future[R] | None = field(init=False, factory=Future)

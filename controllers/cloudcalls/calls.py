@@ -16,8 +16,8 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import InstanceMetadata, InstanceState, InstancesV2, Interface, NotImplementedByProvider, SSHKeys
 from cloudprovider.checks import answers
+from cloudprovider.checks.olderinstances import OlderInstances
 from cloudprovider.ips import IPNetwork
-from cloudprovider.olderinstances import OlderInstances
 from controllers.cloudcalls import nodes as asking
 from controllers.cloudcalls.answers import Answer, AnswerCache, judged
 from controllers.cloudcalls.call import PRIORITY_NORMAL, CloudCall, DryRunBackend

@@ -5,9 +5,9 @@ apart, confirm it. Then the first row that applies decides:
 
 | the candidate, and what the cloud says of Ready nodes of its zone    | decision            |
 |----------------------------------------------------------------------|---------------------|
-| marked by the cluster autoscaler; released by an operator;           | delete              |
-|   --node-deletion-breaker=false                                      |                     |
+| marked by the cluster autoscaler; released by an operator            | delete              |
 | known for less than --node-deletion-young-grace                      | wait                |
+| --node-deletion-breaker=false                                        | delete              |
 | more than one of its list is still Ready and still called gone (or   | wait; held, with an |
 |   one, where fewer than ten of the sample were called existing)      | alarm, in a minute  |
 | no Ready node could be asked, the cloud answered about fewer than    | the limit           |
@@ -43,8 +43,10 @@ stays Ready for 40 to 55 s."""
 SHARE: Final = 0.5  # of all nodes, in the limit
 TRICKLE: Final = 60.0  # seconds from one deletion to the next above the limit
 
+ROUNDING: Final = 1e-6
+"""Seconds by which a timer may come early."""
+
 _MANY: Final = 10
-_ROUNDING: Final = 1e-6
 
 Identity = tuple[str, str, str]
 """A node's name, UID and provider ID."""
@@ -165,7 +167,7 @@ def counted(one: Candidate | None, answer: StateAnswer, period: float) -> Candid
         if answer.state is not InstanceState.GONE:
             return new
         return evolve(new, gone_since=at if one.gone_since is None else one.gone_since, told=one.told)
-    if answer.asked_at - one.counted_at < period - _ROUNDING:  # too soon to be another answer
+    if answer.asked_at - one.counted_at < period - ROUNDING:  # too soon to be another answer
         return one
     return evolve(one, counted_at=answer.answered_at, answers=one.answers + 1)
 
@@ -226,7 +228,7 @@ class Limit:
         while len(self._owned) > 1 and self._owned[0][0] <= now - self.window:
             self._owned.popleft()
         owned = self._owned[0][1] if self._owned else 0
-        return max(self._at_least, int(SHARE * owned + _ROUNDING))
+        return max(self._at_least, int(SHARE * owned + ROUNDING))
 
     def deletions(self, now: float) -> int:
         """Deletions within the window that ends now."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
@@ -19,6 +20,7 @@ from controllers.nodelifecycle.changes import Attention, identity_of, is_announc
 from controllers.nodelifecycle.deletion import (
     ALARM_AFTER,
     CONFIRMATIONS,
+    ROUNDING,
     Admission,
     Candidate,
     Sample,
@@ -87,45 +89,61 @@ class NodeLifecycleReconciler:
             one = self._candidates.get(key)
             if one is not None and one.is_of(node) and self._is_due(node, one, asked_at):
                 judged[key] = one
-        drawn = self._draw(judged, nodes, asked_at)
-        ready = {key_of(node): node for zone in drawn.values() for node in zone}
-        for one in judged.values():
-            for identity in self._samples.ask_again(one.zone, one.sample, asked_at) if one.sample else ():
-                node = self._shared.ready_node(identity)
-                if node is not None and identity[0] not in nodes:
-                    ready.setdefault(identity[0], node)
-        said: dict[str, InstanceState | Exception] = {}
-        late: dict[str, StateAnswer] = {}
+        if not nodes:
+            return
+        late: list[tuple[str, StateAnswer]] = []
         lost: list[V1Node] = []
 
-        def answered(name: str, answer: Answer[InstanceState]) -> None:
+        def answered(name: str, answer: StateAnswer) -> None:
+            if answer.state is InstanceState.GONE and self._is_news(answer.node):
+                lost.append(answer.node)
+            if name in judged:
+                late.append((name, answer))
+            else:
+                deliver(name, answer)
+
+        self._ask(nodes, judged, asked_at, answered)
+        for name, answer in late:
+            deliver(name, answer)
+        if lost:
+            self._reports.ask_for_successors(lost)
+
+    def _ask(
+        self,
+        nodes: Mapping[str, V1Node],
+        judged: Mapping[str, Candidate],
+        asked_at: float,
+        answered: Callable[[str, StateAnswer], None],
+    ) -> None:
+        """Ask about the nodes, and in the same batch about the Ready nodes that decide about some
+        of them."""
+        drawn: dict[str, list[V1Node]] = {}
+        said: dict[str, InstanceState | Exception] = {}
+        asked = False
+
+        def heard(name: str, answer: Answer[InstanceState]) -> None:
             node = ready.get(name) or nodes[name]
             self._reports.metrics.state(answer.unbound)
             if isinstance(answer.unbound, InstanceState):
                 self._samples.note(identity_of(node), gone=answer.unbound is InstanceState.GONE)
             if name in ready:
                 said[name] = answer.unbound
-                return
-            mine = StateAnswer(node, asked_at, self._shared.now(), answer.unbound)
-            if answer.unbound is InstanceState.GONE and self._is_news(node):
-                lost.append(node)
-            if name in judged and (drawn or ready):
-                late[name] = mine
             else:
-                deliver(name, mine)
+                answered(name, StateAnswer(node, asked_at, self._shared.now(), answer.unbound))
 
-        closed = False
         try:
-            if nodes:
-                self._cloud.fetch_state([*nodes.values(), *ready.values()], answered)
-            closed = True
+            self._draw(drawn, judged.values(), nodes, asked_at)
+            ready = {key_of(node): node for zone in drawn.values() for node in zone}
+            for one in judged.values():
+                for identity in self._samples.ask_again(one.zone, one.sample, asked_at) if one.sample else ():
+                    node = self._shared.ready_node(identity)
+                    if node is not None and identity[0] not in nodes:
+                        ready.setdefault(identity[0], node)
+            self._cloud.fetch_state([*nodes.values(), *ready.values()], heard)
+            asked = True
         finally:
-            for zone, asked in drawn.items():
-                self._samples.close(zone, _sample(asked, said, asked_at) if closed else None)
-        for name, mine in late.items():
-            deliver(name, mine)
-        if lost:
-            self._reports.ask_for_successors(lost)
+            for zone, found in drawn.items():
+                self._samples.close(zone, _sample(found, said, asked_at) if asked else None)
 
     def _is_news(self, node: V1Node) -> bool:
         """Whether "gone" about this node's instance is new: another one may have its name."""
@@ -134,26 +152,36 @@ class NodeLifecycleReconciler:
         return bool(provider_id_of(node)) and (first or self._shared.moved(node))
 
     def _is_due(self, node: V1Node, one: Candidate, now: float) -> bool:
-        """Whether the next answer may be the one after which the node is deleted."""
-        if one.state is not InstanceState.GONE or self._is_exempt(node, one) or is_ready(node):
+        """Whether what is said of Ready nodes decides after the next answer."""
+        if one.state is not InstanceState.GONE or is_ready(node) or self._is_young(node):
             return False
-        return one.answers >= CONFIRMATIONS or now - one.counted_at >= self._options.node_monitor_period - 0.001
+        if one.released or is_announced(node) or not self._options.breaker:
+            return False
+        return one.answers >= CONFIRMATIONS or now - one.counted_at >= self._options.node_monitor_period - ROUNDING
 
-    def _draw(self, judged: dict[str, Candidate], nodes: dict[str, V1Node], now: float) -> dict[str, list[V1Node]]:
-        """The Ready nodes to ask about for the first time, by zone."""
-        drawn: dict[str, list[V1Node]] = {}
-        for one in judged.values():
-            zone = one.zone
-            if one.sample is None and zone not in drawn and self._latest(one, now) is None:
-                found = self._samples.draw(zone, lambda name, zone=zone: self._usable(name, zone, nodes), now)  # type: ignore[misc]
+    def _is_young(self, node: V1Node) -> bool:
+        """Whether a cloud may not list its machine yet, which has just been built."""
+        return self._triggers.age(node) < self._options.young_grace
+
+    def _draw(
+        self,
+        drawn: dict[str, list[V1Node]],
+        judged: Iterable[Candidate],
+        nodes: Collection[str],
+        now: float,
+    ) -> None:
+        """Draw a sample for each zone that needs one."""
+        for one in judged:
+            if one.sample is None and one.zone not in drawn and self._latest(one, now) is None:
+                found = self._samples.draw(one.zone, partial(self._usable, one.zone, nodes), now)
                 if found is not None:
-                    drawn[zone] = found
-        return drawn
+                    drawn[one.zone] = found
 
-    def _usable(self, name: str, zone: str, nodes: dict[str, V1Node]) -> V1Node | None:
-        node = self._shared.lister.get(name)
-        usable = node is not None and name not in nodes and self._triggers.can_witness(node) and zone_of(node) == zone
-        return node if usable else None
+    def _usable(self, zone: str, nodes: Collection[str], name: str) -> V1Node | None:
+        node = None if name in nodes else self._shared.lister.get(name)
+        if node is None or zone_of(node) != zone or self._is_young(node) or not self._triggers.can_witness(node):
+            return None
+        return node
 
     def _latest(self, one: Candidate, asked_at: float) -> Sample | None:
         """The sample that serves for an answer that was asked for at this time: not older than the
@@ -235,17 +263,18 @@ class NodeLifecycleReconciler:
             return self._look_again(key, self._note(key, one, why=why), _MOVED)
         if is_ready(node):
             return None  # a Ready node is never deleted
-        if self._is_exempt(node, one):
+        if one.released or is_announced(node):
             self._delete(key, node)
             return None
-        grace = self._options.young_grace
-        if self._triggers.age(node) < grace:
-            # A cloud may not list a machine yet that has just been built.
+        if self._is_young(node):
             why = (
-                f"it was initialised, or first seen, less than {grace:g} s ago (--node-deletion-young-grace), and the "
-                "cloud may not list it yet"
+                f"it was initialised, or first seen, less than {self._options.young_grace:g} s ago "
+                "(--node-deletion-young-grace), and the cloud may not list it yet"
             )
             return self._ask_again(key, self._note(key, one, why=why))
+        if not self._options.breaker:
+            self._delete(key, node)
+            return None
         sample = one.sample or self._latest(one, answer.asked_at)
         if sample is None:  # another thread is asking
             why = f"the cloud has not answered yet about Ready nodes of zone {one.zone!r}"
@@ -259,10 +288,6 @@ class NodeLifecycleReconciler:
         else:
             self._delete(key, node)
         return None
-
-    def _is_exempt(self, node: V1Node, one: Candidate) -> bool:
-        """Whether two answers are enough."""
-        return not self._options.breaker or one.released or is_announced(node)
 
     def _wait(self, key: str, one: Candidate, sample: Sample, still: list[str]) -> Result:
         held = self._shared.now() - sample.asked_at >= ALARM_AFTER

@@ -18,9 +18,9 @@ from cloudprovider import (
     RetryError,
     Throttled,
     Zone,
-    olderinstances,
 )
-from cloudprovider.olderinstances import PACE, OlderInstances
+from cloudprovider.checks import olderinstances
+from cloudprovider.checks.olderinstances import PACE, OlderInstances
 from controllers.cloudcalls.errors import CallFailed, InvalidAnswer
 from tests.unit.cloudcalls.support import Capability, Provider, metadata, node, world
 

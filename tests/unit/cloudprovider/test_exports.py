@@ -23,7 +23,7 @@ MODULES = [
     for path in FILES
 ]
 LIGHT_HELPERS = {"cloudprovider.ips", "cloudprovider.kinds"}  # flat in the helpers, and used by flags without them
-NOT_CONTRACT = {"cloudprovider.wellknown", "cloudprovider.threads", "cloudprovider.olderinstances", *LIGHT_HELPERS}
+NOT_CONTRACT = {"cloudprovider.wellknown", "cloudprovider.threads", *LIGHT_HELPERS}
 NOT_FLAT = {"Registry", "check_provider_name"}  # for tests of the registry itself, and the command line
 
 

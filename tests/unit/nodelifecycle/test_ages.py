@@ -87,3 +87,29 @@ def test_the_managers_clock_says_nothing_about_a_nodes_age(ahead: float, taints:
     assert not bench.server.deletes
     _ticks(bench, GRACE)
     assert bench.server.deleted == ["n0"]
+
+
+@pytest.mark.row("N30")
+def test_a_young_ready_node_that_the_cloud_does_not_list_yet_says_nothing_against_it() -> None:
+    bench = _bench()
+    for name in ("n0", "young"):
+        bench.cloud.says[name] = InstanceState.GONE
+    _see(bench)
+    _ticks(bench, GRACE)
+    bench.triggers.on_add(bench.put("young", provider_id="fake://young", ready="True"), False)
+    _ticks(bench, 4 * PERIOD)
+    assert bench.server.deleted == ["n0"]
+    assert "young" not in bench.cloud.asked
+
+
+@pytest.mark.row("N30")
+def test_the_grace_holds_without_the_other_checks_and_nobody_else_is_asked_about_meanwhile() -> None:
+    bench = Bench(breaker=False, young_grace=GRACE)
+    bench.put("w0", provider_id="fake://w0", ready="True")
+    bench.cloud.says["n0"] = InstanceState.GONE
+    _see(bench)
+    _ticks(bench, GRACE - 2 * PERIOD)
+    assert not bench.server.deletes
+    assert set(bench.cloud.asked) == {"n0"}
+    _ticks(bench, 4 * PERIOD)
+    assert bench.server.deleted == ["n0"]
