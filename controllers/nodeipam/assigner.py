@@ -17,7 +17,7 @@ from controllers.runtime.write import EventRecorder, ObjectReplaced, Reference, 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from cloudprovider.helpers.ips import IPNetwork
+    from cloudprovider.ips import IPNetwork
     from controllers.nodeipam.conflict_detector import ConflictDetector
     from controllers.nodeipam.ledger import Holding, Ledger
     from controllers.nodeipam.metrics import NodeIPAMMetrics

@@ -19,7 +19,7 @@ from controllers.options.podnetwork import (
 )
 
 if TYPE_CHECKING:
-    from cloudprovider.helpers.ips import IPNetwork
+    from cloudprovider.ips import IPNetwork
 
 _ALLOCATORS: Final = (RANGE_ALLOCATOR, CLOUD_ALLOCATOR)
 _MOST_BITS: Final = 16
