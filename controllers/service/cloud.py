@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 CLOUD_ERRORS: Final = (CloudProviderError, CloudCallError, Parked)
 """What a call to the cloud may raise."""
-PATIENT: Final = (RetryError, Throttled, Parked, CallsClosed)
+SAYS_LATER: Final = (RetryError, Throttled, Parked, CallsClosed)
 """Those that say "later", and nothing about what there is."""
 
 
@@ -114,7 +114,7 @@ class ServiceCloud:
         try:
             return self.balancers.name(self.cluster, service)
         except (Parked, CallsClosed):
-            raise
+            raise  # no second call beside one that has not ended
         except CLOUD_ERRORS as error:
             log.debug("the name of the load balancer of Service %s: %s", key_of(service), error)
             return ""
@@ -129,22 +129,22 @@ class ServiceCloud:
             self.failed(service, "SyncLoadBalancerFailed", what, error)
             raise
 
-    def mark(self, service: V1Service) -> dict[str, str]:
+    def naming_annotations(self, service: V1Service) -> dict[str, str]:
         """The annotations of a Service whose load balancer's name depends on some of them; else
         none."""
-        mark = changes.marks_of(service)
-        name = self.name(service) if mark else ""
-        return mark if name and self.name(changes.annotated(service, {})) != name else {}
+        annotations = changes.provider_annotations(service)
+        name = self.name(service) if annotations else ""
+        return annotations if name and self.name(changes.annotated(service, {})) != name else {}
 
-    def noted(self, service: V1Service) -> list[V1Service]:
+    def former_services(self, service: V1Service) -> list[V1Service]:
         """As which Services, by our note on this one, there may be load balancers of other names
         than its present one. Without status: whose address it shows is not known."""
         note = changes.own_note(service)
-        if note is None or not (note.marks or changes.marks_of(service)):
+        if note is None or not (note.annotations or changes.provider_annotations(service)):
             return []
         found: dict[str, V1Service] = {}
-        for mark in note.marks or ({},):
-            former = changes.annotated(service, mark)
+        for noted in note.annotations or ({},):  # none noted: no name depended on them then
+            former = changes.annotated(service, noted)
             found[self.name(former)] = changes.with_status(former, None)
         for name in ("", self.name(service)):
             found.pop(name, None)
@@ -171,7 +171,7 @@ class ServiceCloud:
     def failed(self, service: V1Service, reason: str, what: str, error: Exception) -> None:
         """Tell the Service's owner; a cloud that is still at work has not failed."""
         if isinstance(error, CallsClosed):
-            return
+            return  # the manager stops, which is no failure of this Service
         if isinstance(error, RetryError):
             log.debug("Service %s: %s: %s", uid_of(service), what, error)
             return

@@ -95,18 +95,18 @@ class ServiceController(ControllerBase):
         self._watch(services, ServiceTriggers(queue, records, whole=balancers.has_hook("depends_on")))
         self._watch(services, AddressWatch(self._metrics, services.lister, clock))
         api = ServiceAPI(self._rest, options.ready_nodes_only, clock)
-        side = ServiceCloud(balancers, records, self._recorder, options.cluster_name, clock)
+        service_cloud = ServiceCloud(balancers, records, self._recorder, options.cluster_name, clock)
         confirm_after = min(options.orphan_check_period, CONFIRM_AFTER)
-        self._orphans = Orphans(again, self._lister, api, side, own_metrics, clock, confirm_after)
+        self._orphans = Orphans(again, self._lister, api, service_cloud, own_metrics, clock, confirm_after)
         self._identity = KubeSystemUID(clients.cluster_identity, clock)
         schedule = Schedule(options.drift_check_period, options.ensure_period)
         reconciler = ServiceReconciler(
             services.lister,
             records,
-            Executor(api, side, sync.given, self._orphans.deleted, own_metrics, schedule, clock),
+            Executor(api, service_cloud, sync.current, self._orphans.deleted, own_metrics, schedule, clock),
             sync,
             lambda: Scope(options.cluster_name, self._identity.get(), balancers.revision()),
-            side.depends_on,
+            service_cloud.depends_on,
             schedule,
             clock,
         )

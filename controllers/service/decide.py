@@ -321,7 +321,7 @@ def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Sch
         state=State.WRITTEN,
         spec=note.spec,
         tried=note.spec,
-        marks=note.marks,
+        annotations=note.annotations,
         nodes=note.nodes,
         status=found,
         built=service,

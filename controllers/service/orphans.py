@@ -93,6 +93,7 @@ class Orphans:
             service = self._deleted.get(uid)
         if service is not None and self._is_nobodys(service):
             found = self._cloud.look(service)
+            # Where the provider cannot say what there is, to delete what is not there does no harm.
             if found not in (ObservedLoadBalancer.NONE, ObservedLoadBalancer.ELSEWHERE):
                 if found is not ObservedLoadBalancer.UNKNOWN:
                     log.warning(
@@ -184,14 +185,16 @@ def orphans(
     found = []
     for balancer in owned:
         if balancer.kept:
-            continue
+            continue  # its owner wants it to outlive the Service
         uid = balancer.service_uid
+        # A new Service under the same name is no holder of what the former one had.
         holder = by_uid.get(uid) if uid else by_key.get(balancer.service)
         if holder is None:
             found.append(balancer)
         else:
             held.setdefault(key_of(holder), []).append(balancer)
     for key, balancers in held.items():
+        # A single one may still serve under its former name; this process may not know it yet.
         if len(balancers) > 1 and wants_load_balancer_from_us(by_key[key]):
             present = names(by_key[key])
             if present is not None:

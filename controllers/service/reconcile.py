@@ -100,7 +100,7 @@ class ServiceReconciler:
         while True:
             # While changes of nodes are gathered nothing is compared with the targets, but for what
             # waits since the last gathering.
-            targets = None if view.gathering else self._sync.given()
+            targets = None if view.gathering else self._sync.current()
             step = decide(view, targets, self._schedule, self._clock.monotonic())
             if step.record is not None and step.record is not view.record:
                 view = evolve(view, record=self._records.put(key, step.record))

@@ -93,7 +93,7 @@ class Record:
     others: tuple[V1Service, ...] = ()
     """With which annotations, besides the present ones, the cloud was asked to build another load
     balancer that is still to go; each with spec and status of then."""
-    marks: changes.Marks = ()
+    annotations: changes.NotedAnnotations = ()
     """What the note says of `others`, and last of the present one; see `changes.Note`."""
     found: V1Service | None = None
     """The Service as this process first saw it, where it shows that another process may have built
@@ -136,8 +136,8 @@ class Record:
         """Nothing is known but what the Service shows: another process may have built for it."""
         found = service if changes.may_be_built(service) else None
         note = changes.own_note(service)
-        marks = () if note is None else note.marks
-        return cls(service=service, uid=uid_of(service), found=found, marks=marks)
+        annotations = () if note is None else note.annotations
+        return cls(service=service, uid=uid_of(service), found=found, annotations=annotations)
 
     def taking_over(self, shown: V1LoadBalancerStatus | None) -> Record:
         """The record after the cloud said what it has of another process's load balancer (None:
@@ -150,7 +150,7 @@ class Record:
     @property
     def note(self) -> Note:
         """The note of what the cloud confirmed."""
-        return Note(self.uid, self.spec, self.nodes, self.marks)
+        return Note(self.uid, self.spec, self.nodes, self.annotations)
 
     @property
     def last_built(self) -> V1Service | None:

@@ -75,7 +75,7 @@ class ServiceTriggers:
         if not restored and relevant(old, whole=self._whole) == relevant(new, whole=self._whole):
             return
         if not wants_load_balancer(new) or uid_of(new) != uid_of(old):
-            self._leaves(old)
+            self._leaves(old)  # the new one may show nothing of what the old one had
         if ownership(new) is not Ownership.NONE or key in self._records:
             self._queue.add(key, urgency(new))
 
@@ -120,6 +120,7 @@ class NodeTriggers:
         if self._targets.differs(old, new):
             self._targets.invalidate()
             self._sync.changed()
+        # KEP-3458: else each scale-in would retarget every load balancer twice.
         elif old is not None and new is not None and is_leaving(new) and not is_leaving(old):
             self._targets.leaving()
 
@@ -205,7 +206,7 @@ class NodeSync:
         ended = now if len(self._round) > self._rest else self._round_ended
         return self._round_began + _SHARE * min(ended - self._round_began, _LONGEST_ROUND)
 
-    def given(self) -> Targets:
+    def current(self) -> Targets:
         """The targets for a load balancer that gets some now. While nodes change they are the same
         for all for a while: with thousands of nodes it is expensive to work them out for each, and
         what they lack now the end of the gathering brings."""

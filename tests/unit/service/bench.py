@@ -85,17 +85,17 @@ class Bench:
         self.triggers = ServiceTriggers(self.queue, self.records, whole=self.cloud.has_hook("depends_on"))
         self.node_triggers = NodeTriggers(self.targets, self.sync)
         self.api = ServiceAPI(cast(Any, self.server), bool(settings["ready_only"]), clock)
-        side = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
-        self.orphans = Orphans(self.again, cast(Any, self.services), self.api, side, measures, clock)
+        service_cloud = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
+        self.orphans = Orphans(self.again, cast(Any, self.services), self.api, service_cloud, measures, clock)
         self.known = KubeSystemUID(self._identity, clock)
         schedule = Schedule(settings["drift_period"], settings["ensure_period"], lambda: 1.0)
         self.reconciler = ServiceReconciler(
             cast(Any, self.services),
             self.records,
-            Executor(self.api, side, self.sync.given, self.orphans.deleted, measures, schedule, clock),
+            Executor(self.api, service_cloud, self.sync.current, self.orphans.deleted, measures, schedule, clock),
             self.sync,
             lambda: Scope(CLUSTER, self.known.get(), self.cloud.revision()),
-            side.depends_on,
+            service_cloud.depends_on,
             schedule,
             clock,
         )

@@ -108,7 +108,7 @@ def test_the_former_one_goes_after_the_new_one_stands(
     assert _ids(bench) == {f"uid-web/{then}" if then else "uid-web"}
     assert [one for one in bench.cloud.methods() if one != "get"] == ["ensure", "delete"]
     note = there(note_of(SERVICES.parse(bench.server.services[KEY])))
-    assert note.marks == (({KIND: then},) if then else ())
+    assert note.annotations == (({KIND: then},) if then else ())
     assert note.spec != "none"
     [message] = [text for text in bench.recorder.messages() if "former" in text] or [""]
     if restarts != "after":
@@ -228,7 +228,7 @@ def test_the_note_repeats_all_annotations_if_the_name_depends_on_them_and_they_f
     monkeypatch.setattr(type(bench.cloud), "name", counted)
     bench.serve(annotations={**given, "kubectl.kubernetes.io/last-applied-configuration": "{}"})
     assert len(asked) == 2, "with its annotations, and without"
-    assert there(note_of(SERVICES.parse(bench.server.services[KEY]))).marks == ((given,) if noted else ())
+    assert there(note_of(SERVICES.parse(bench.server.services[KEY]))).annotations == ((given,) if noted else ())
 
 
 @pytest.mark.row("S27")
