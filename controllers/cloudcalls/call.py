@@ -139,6 +139,12 @@ class CloudCall(Generic[R]):
         else:
             future.set_exception(error)
 
+    def end_late(self) -> None:
+        """An overdue call has ended: its key may be asked about again."""
+        self.outcome = None
+        assert self.until is not None
+        self.until.set_result(None)
+
 
 def run(
     call: CloudCall[R], clock: Clock, guard: Callable[[str], object] | None, dry_run: DryRunBackend | None

@@ -358,7 +358,7 @@ class CallPool:
             self._changed.notify_all()
             if self._closed and not self._running:
                 self._time.notify()
-            tell = partial(self._tell, call, now - call.started) if in_time else partial(_tell_late, call)
+            tell = partial(self._tell, call, now - call.started) if in_time else call.end_late
             following = self._take()
             if following is not None:
                 self._watched(self._look_at(following))  # it runs: it watched the last call
@@ -385,15 +385,10 @@ class CallPool:
         assert outcome is not None
         try:
             self._on_end(call, outcome, seconds)
+        except Exception:  # it must not cost this thread the call that it runs next
+            log.exception("%s: the end of %s for %s was not counted", self.provider, call.method, call.shown)
         finally:
             call.end(outcome.error, outcome.answer)
-
-
-def _tell_late(call: Called) -> None:
-    """An overdue call has ended: its key may be asked about again."""
-    call.outcome = None
-    assert call.until is not None
-    call.until.set_result(None)
 
 
 def _closed(call: Called) -> CallsClosed:

@@ -50,6 +50,7 @@ class ControllerRunner:
         self._started = started
         self._failed = failed
         self._holding: list[Callable[[], int]] = []
+        self._announced: set[str] = set()
         self._running = metrics.gauge(
             "running_managed_controllers",
             "Whether each controller of this manager runs (1) or not (0).",
@@ -60,6 +61,7 @@ class ControllerRunner:
         """Show in the metrics that these do not run yet. Alerts tell by it a standby of ours from
         another program with a lease."""
         for name in names:
+            self._announced.add(name)
             self._running.labels(name=name, manager=PROGRAM).set(0)
 
     def start(self, built: Sequence[Built], ending: StopSignal) -> bool:
@@ -90,7 +92,10 @@ class ControllerRunner:
 
     def _start(self, entry: ControllerEntry, controller: Controller) -> None:
         ask = self.stop_signal(self._clock)
-        running = self._running.labels(name=entry.name, manager=PROGRAM)
+
+        def running(value: int) -> None:
+            if entry.name in self._announced:  # what runs in the place of one that is off is no controller
+                self._running.labels(name=entry.name, manager=PROGRAM).set(value)
 
         def run() -> None:
             try:
@@ -101,10 +106,10 @@ class ControllerRunner:
                 if not ask.is_set():
                     self._ended(entry.name, "ended unexpectedly", None)
             finally:
-                running.set(0)
+                running(0)
 
         thread = threading.Thread(target=run, name=entry.name, daemon=True)
-        running.set(1)
+        running(1)
         thread.start()
         self._started(entry.name, thread, ask.set)
         if isinstance(controller, HoldsBack):

@@ -2,30 +2,35 @@
 log in.
 
 Wires the stages: informer and file (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5).
-Runs in the manager, or alone in a program of your own."""
+A key of the queue `SSHKeys` is the fingerprint of a public key. Runs in the manager, or alone in a
+program of your own."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING
 
+from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES, InformerFactory
+from controllers.runtime.cache import NODES, InformerFactory, uid_of
 from controllers.runtime.cleaning import conceal
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
 from controllers.sshkeys.keyfile import KeyFile, KeyFileProblems
-from controllers.sshkeys.metrics import SSHKeyMetrics
-from controllers.sshkeys.options import SSHKeyOptions
-from controllers.sshkeys.reconcile import SSHKeyReconciler
-from controllers.sshkeys.triggers import SSHKeyTriggers
+from controllers.sshkeys.reconcile import SSHKeyMetrics, SSHKeyReconciler
+from controllers.sshkeys.registration import SSHKeyOptions
 
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.metrics import Metrics
+    from controllers.runtime.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -114,3 +119,59 @@ class SSHKeyController(ControllerBase):
         all values cost."""
         conceal(key.blob for key in self._file.keys.values())
         self._own_metrics.file_read(self._file.keys)
+
+
+def has_joined(old: V1Node | None, new: V1Node, prefixes: Sequence[str]) -> bool:
+    """Whether a machine of this provider has joined with this version of a Node: it is new, or
+    another machine's now.
+
+    A Node without a provider ID counts too: whose machine it is, only the cloud can say.
+    """
+    provider_id = provider_id_of(new)
+    if ownership(provider_id, prefixes) is Ownership.FOREIGN:
+        return False
+    return old is None or (uid_of(old), provider_id_of(old)) != (uid_of(new), provider_id)
+
+
+class SSHKeyTriggers:
+    """What adds keys: the start, the clock, a changed file, Nodes that join. Thread-safe. Decides
+    whether there is work, never which.
+
+    `fingerprints` are the present keys', `prefixes` how this provider's IDs begin."""
+
+    def __init__(
+        self,
+        queue: WorkQueue[str],
+        fingerprints: Callable[[], Iterable[str]],
+        prefixes: Callable[[], Sequence[str]],
+        gather: float,
+    ) -> None:
+        self._queue = queue
+        self._fingerprints = fingerprints
+        self._prefixes = prefixes
+        self._gather = gather
+
+    def install_all(self) -> None:
+        """Every key is due now: at the start, periodically, and when the file has changed."""
+        for fingerprint in list(self._fingerprints()):
+            self._queue.add(fingerprint)
+
+    def on_add(self, node: V1Node, initial: bool) -> None:
+        if not initial:  # every machine that there is gets the keys at the start
+            self._changed(None, node)
+
+    def on_update(self, old: V1Node, new: V1Node) -> None:
+        self._changed(old, new)
+
+    def on_delete(self, node: V1Node) -> None:
+        """Nothing to do: its machine's keys went with it."""
+
+    def _changed(self, old: V1Node | None, new: V1Node) -> None:
+        if not has_joined(old, new, self._prefixes()):
+            return
+        for fingerprint in list(self._fingerprints()):
+            # A key that waits for its next try needs no other one. One that is tried right now
+            # does: the call may have read the list of machines before this one was in it.
+            waits = self._queue.num_requeues(fingerprint) and isfinite(self._queue.next_run(fingerprint))
+            if not waits:  # nodes that join together cost one call
+                self._queue.add_after(fingerprint, self._gather)

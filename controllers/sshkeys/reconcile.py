@@ -1,26 +1,35 @@
 """Stage 4: RECONCILE. Takes a public key's fingerprint, and has the cloud install the key on all
-machines (stage 5).
+machines (stage 5). Counts keys by state, and says what its calls would do as rows of a plan.
 
-Events are about the Namespace kube-system, as what fails concerns every machine at once. Logs and
-Events name keys by fingerprint alone."""
+Events are about the Namespace kube-system, as what fails concerns every machine at once. Logs,
+Events, metrics and the plan name keys by fingerprint alone."""
 
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from cloudprovider import NotImplementedByProvider
+from cloudprovider.helpers import parse_ssh_public_key
+from controllers.registration.plan import Change, PlannedCalls, Planning, Row, Subject
 from controllers.runtime.queue import DONE, Parked, Result
 from controllers.runtime.write import EventRecorder, Reference
 
 if TYPE_CHECKING:
     from controllers.cloudcalls.capabilities import SSHKeyCalls
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.metrics import Metrics
     from controllers.sshkeys.keyfile import KeyFile, KeyFileProblems
-    from controllers.sshkeys.metrics import SSHKeyMetrics
 
 log = logging.getLogger(__name__)
 
 KUBE_SYSTEM: Final = Reference("Namespace", "kube-system")
+
+WAITING: Final = "waiting"
+INSTALLED: Final = "installed"
+FAILING: Final = "failing"
 
 
 class SSHKeyReconciler:
@@ -71,3 +80,78 @@ class SSHKeyReconciler:
         text = f"--ssh-keyfile={self._file.path} has changed and cannot be used; the keys stay as they are: {problems}"
         log.warning("%s", text)
         self._recorder.event(KUBE_SYSTEM, "Warning", "InvalidSSHKeyFile", text)
+
+
+class SSHKeyMetrics:
+    """The state of each key, by fingerprint, counted. Thread-safe."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._states: dict[str, str] = {}
+        self._keys = metrics.gauge(
+            "ssh_key_controller_keys",
+            "Keys of --ssh-keyfile, by the end of their last installation: waiting for the first, installed, failing.",
+            ("state",),
+        )
+        self._usable = metrics.gauge(
+            "ssh_key_controller_keyfile_usable", "Whether --ssh-keyfile could be used (1) as it is now, or not (0)."
+        )
+        self._last = metrics.gauge(
+            "ssh_key_controller_last_success_timestamp_seconds", "When a key was last installed on all machines."
+        )
+
+    def file_read(self, fingerprints: Iterable[str]) -> None:
+        """These are the keys now."""
+        with self._lock:
+            self._states = {one: self._states.get(one, WAITING) for one in fingerprints}
+            self._show()
+        self._usable.set(1)
+
+    def file_refused(self) -> None:
+        """The file cannot be used."""
+        self._usable.set(0)
+
+    def succeeded(self, fingerprint: str) -> bool:
+        """The key was installed. Whether that is news: the first time, or it failed before."""
+        self._last.set(self._clock.time())
+        return self._now(fingerprint, INSTALLED)
+
+    def failed(self, fingerprint: str) -> None:
+        """It could not be installed."""
+        self._now(fingerprint, FAILING)
+
+    def _now(self, fingerprint: str, state: str) -> bool:
+        with self._lock:
+            before = self._states.get(fingerprint, state)
+            if fingerprint in self._states:
+                self._states[fingerprint] = state
+                self._show()
+            return before != state
+
+    def _show(self) -> None:
+        states = list(self._states.values())
+        for state in (WAITING, INSTALLED, FAILING):
+            self._keys.labels(state=state).set(states.count(state))
+
+
+def planned_calls(planning: Planning) -> PlannedCalls:
+    """One row for each key, shown by its fingerprint: no key material is printed."""
+
+    def add(_key: str, user: str, key_data: bytes) -> None:
+        try:
+            fingerprint = parse_ssh_public_key(key_data).fingerprint
+        except ValueError:
+            fingerprint = "(none: it is no public key)"
+        planning.record(
+            Row(
+                controller="ssh-key-controller",
+                subject=Subject("SSHKey", fingerprint),
+                action="add SSH key",
+                changes=(Change("user", None, user),),
+                note="may change nothing: only the provider knows",
+                certain=False,
+            )
+        )
+
+    return PlannedCalls(writes={"add_ssh_key_to_all_instances": add})

@@ -11,7 +11,7 @@ import pytest
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from cloudprovider.testing.waiting import eventually
 from controllers.sshkeys.controller import SSHKeyController
-from controllers.sshkeys.options import SSHKeyOptions
+from controllers.sshkeys.registration import SSHKeyOptions
 from tests.integration.conftest import Cluster, Share
 from tests.support.api import NODES
 from tests.support.https import ask, free_port

@@ -65,6 +65,10 @@ _TOKENS: Final = "service-account-tokens"
 _NAME: Final = re.compile(r"[!-~]+")
 
 
+def _no_guard(_method: str, _path: str) -> None:
+    """The guard of a client whose writes are never held back."""
+
+
 @frozen(kw_only=True)
 class ClientSettings:
     """What the operator decides about requests to the API server."""
@@ -222,7 +226,7 @@ class ClientBuilder:
                 if apart:
                     transport = Transport(transport.endpoint, self._tls, waits=Waits(self._clock), doubts=self._doubts)
                     self._apart.append(transport)
-                guard = self._check_guard if guarded else self._check_stand_in
+                guard = self._check_guard if guarded else _no_guard
                 limiter = None if apart else self._bucket(name)
                 client = self._rest[name, guarded, apart] = RestClient(
                     transport,
@@ -374,12 +378,7 @@ class ClientBuilder:
             stand_in=lambda: self.stand_in,
         )
 
-    def _check_stand_in(self, method: str, path: str) -> None:
-        if self.stand_in is not None:
-            self.stand_in.refuse(method, path)
-
     def _check_guard(self, method: str, path: str) -> float | None:
-        self._check_stand_in(method, path)
         return self.guard(method, path) if self.guard is not None else None
 
     def _recheck_tls(self) -> None:

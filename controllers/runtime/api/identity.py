@@ -1,14 +1,13 @@
 """The identity that a client speaks as, and what holds for each of its requests (stages 1 and 6):
 limits, the guard, metrics, and who may answer in the server's place.
 
-In a dry run `ClientBuilder.stand_in` is asked by every client of the builder, ours and vendors',
-before a request is sent. A write that it does not answer is still refused right before it would
-leave, where the fence is."""
+`Identity.answered` is the one seam for a dry run: every client of a builder, ours and vendors',
+asks there before a request is sent. Writes are refused by the guard as well."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from attrs import field, frozen
@@ -46,36 +45,19 @@ class Request:
     method: str
     path: str
     """Without the query."""
-    query: Mapping[str, str]
     content_type: str
     body: Any
-    """Parsed JSON; None without one, or where it is no JSON."""
+    """As the caller gave it: an object, or JSON as text or bytes; None without one."""
 
 
 class StandIn(Protocol):
-    """Thread-safe; it may ask the API server itself."""
+    """Answers in the API server's place. Thread-safe; it may ask the API server itself."""
 
     def answer(self, request: Request) -> tuple[int, Any] | None:
         """Status and JSON of the answer; None: the request is to be sent."""
 
     def shown(self, path: str, data: bytes) -> bytes:
         """The body of a sent read, with what was answered here applied to it."""
-
-    def refuse(self, method: str, path: str) -> None:
-        """Raise NotSent unless the request changes nothing, whatever its method."""
-
-
-def stood_in_request(
-    client: str, method: str, path: str, query: Mapping[str, str], content_type: str, body: object
-) -> Request:
-    """The request, its body parsed where it is JSON already."""
-    parsed = body
-    if isinstance(body, bytes | str):
-        try:
-            parsed = json.loads(body)
-        except ValueError:
-            parsed = None
-    return Request(client=client, method=method, path=path, query=query, content_type=content_type, body=parsed)
 
 
 class RequestMetrics:
@@ -136,3 +118,11 @@ class Identity:
     """Whether the operator lets it talk Protobuf."""
     stand_in: Callable[[], StandIn | None] = lambda: None
     """Who answers in the server's place now, if anybody does."""
+
+    def answered(self, method: str, path: str, content_type: str, body: Any) -> tuple[int, bytes] | None:
+        """Status and JSON of what a dry run answers; None: the request is to be sent."""
+        if (stand_in := self.stand_in()) is None:
+            return None
+        asked = Request(client=self.name, method=method, path=path, content_type=content_type, body=body)
+        answer = stand_in.answer(asked)
+        return None if answer is None else (answer[0], json.dumps(answer[1]).encode())

@@ -19,7 +19,7 @@ from attrs import frozen
 
 from controllers.runtime.api.credentials import FETCH_TIMEOUT
 from controllers.runtime.api.errors import ApiError, ClientClosed, ServerError, from_status
-from controllers.runtime.api.identity import Identity, stood_in_request
+from controllers.runtime.api.identity import Identity
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.reachability import NO_ANSWERS, Reachability
 from controllers.runtime.api.transport import READS, Transport
@@ -127,11 +127,11 @@ class RestClient:
         Raises the mapped ApiError for every status that is no success, Unreachable when there was
         no complete answer, and whatever the guard raises.
         """
-        stand_in = self._identity.stand_in()
-        if stand_in is not None:
-            asked = stood_in_request(self.name, method, path, query or {}, content_type, body)
-            if (answer := stand_in.answer(asked)) is not None:
-                return self._stood_in(method, path, *answer)
+        if (answer := self._identity.answered(method, path, content_type, body)) is not None:
+            status, data = answer
+            if 200 <= status < 300:
+                return Response(status, {}, data)
+            raise from_status(status, {}, data, method=method, path=path, now=self._clock.time())
         payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
         target = self._target(method, path, query)
         write = method not in READS
@@ -150,6 +150,7 @@ class RestClient:
                 raise
             self._metrics.observe(method, str(status), self._clock.monotonic() - began)
             if 200 <= status < 300:
+                stand_in = self._identity.stand_in()
                 return Response(status, headers, data if stand_in is None else stand_in.shown(path, data))
             error = self._refused(method, path, status, headers, data, authorization)
             try:
@@ -205,12 +206,6 @@ class RestClient:
             read_timeout=read_timeout,
             open_timeout=min(read_timeout, self._identity.timeout),
         )
-
-    def _stood_in(self, method: str, path: str, status: int, answer: Any) -> Response:
-        data = _encode(answer)
-        if 200 <= status < 300:
-            return Response(status, {}, data)
-        raise from_status(status, {}, data, method=method, path=path, now=self._clock.time())
 
     def _target(self, method: str, path: str, query: Mapping[str, str] | None) -> str:
         if not _PATH.fullmatch(path):

@@ -6,10 +6,9 @@ Requests leave over urllib3 connections of its own, with the same credentials as
 from __future__ import annotations
 
 import io
-import json
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -23,7 +22,7 @@ from urllib3.exceptions import NewConnectionError
 from urllib3.util.connection import create_connection
 
 from controllers.runtime.api.errors import ClientClosed
-from controllers.runtime.api.identity import Identity, StandIn, stood_in_request
+from controllers.runtime.api.identity import Identity
 from controllers.runtime.api.transport import READS, Transport
 from controllers.runtime.api.wire import (
     Endpoint,
@@ -74,9 +73,11 @@ class _Rest(RESTClientObject):
             identity.metrics.limited(method, delay)
             self._waits.pause(delay, hurried=False)
         path = "/" + url.partition("://")[2].partition("/")[2]
-        stand_in = identity.stand_in()
-        if stand_in is not None and (answer := self._stood_in(stand_in, method, path, headers or {}, body)) is not None:
-            return answer
+        kind = next((str(value) for name, value in (headers or {}).items() if name.lower() == "content-type"), "")
+        if (answer := identity.answered(method, path.partition("?")[0], kind, body)) is not None:
+            status, data = answer
+            headed = {"content-type": "application/json"}
+            return RESTResponse(urllib3.HTTPResponse(io.BytesIO(data), headers=headed, status=status))
         if self._waits.closed:
             raise ClientClosed("the client is closed", sent=False, method=method, path=path)
         if method not in READS:
@@ -105,22 +106,6 @@ class _Rest(RESTClientObject):
             identity.credentials.rejected(sent.get("authorization") or "")
             self._transport.recheck_tls()
         return response
-
-    def _stood_in(
-        self, stand_in: StandIn, method: str, target: str, headers: Mapping[str, Any], body: Any
-    ) -> RESTResponse | None:
-        """The answer of who stands in for the server; an error as the official client has it."""
-        path, _, query = target.partition("?")
-        kind = next((str(value) for name, value in headers.items() if name.lower() == "content-type"), "")
-        answer = stand_in.answer(
-            stood_in_request(self._identity.name, method, path, dict(parse_qsl(query)), kind, body)
-        )
-        if answer is None:
-            return None
-        status, content = answer
-        data = json.dumps(content).encode()
-        sent = {"content-type": "application/json"}
-        return RESTResponse(urllib3.HTTPResponse(io.BytesIO(data), headers=sent, status=status, preload_content=True))
 
 
 class VendorClient(ApiClient):

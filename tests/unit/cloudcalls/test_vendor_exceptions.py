@@ -99,19 +99,26 @@ def test_values_of_a_batch_are_made_plain_in_the_vendors_thread() -> None:
         assert isinstance(answers["a"], CallOverdue)
 
 
-def test_whoever_waits_is_told_even_if_a_fault_of_ours_comes_between(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_waits_is_told_even_if_a_fault_of_ours_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> None:
         raise RuntimeError("a metric cannot be counted")
 
-    hang = Hang()
-    monkeypatch.setattr(w.calls._pool, "_on_end", fails)
-    assert w.calls.call("m", lambda: "told", key="a") == "told"
-    task = Task(lambda: w.calls.call("m", hang, key="b"))
-    w.time_out(hang)
-    with pytest.raises(CallOverdue):
-        task.result()
-    hang.release()
-    assert w.calls.call("m", lambda: "and the timer goes on", key="a")
+    with world(Provider(), concurrency=1) as w:
+        monkeypatch.setattr(w.calls._pool, "_on_end", fails)
+        hang = Hang("first")
+        first = Task(lambda: w.calls.call("m", hang, key="a"))
+        hang.wait_entered()
+        second = Task(lambda: w.calls.call("m", lambda: "second", key="b"))
+        w.wait_queued(1)
+        hang.release()
+        assert (first.result(), second.result()) == ("first", "second"), "the thread went on"
+        overdue = Hang()
+        third = Task(lambda: w.calls.call("m", overdue, key="c"))
+        w.time_out(overdue)
+        with pytest.raises(CallOverdue):
+            third.result()
+        overdue.release()
+        assert w.calls.call("m", lambda: "and the timer goes on", key="a")
 
 
 def test_what_leaves_the_gate_holds_plain_text_and_plain_numbers() -> None:

@@ -78,11 +78,10 @@ def test_without_the_source_the_docstring_is_the_classs_own() -> None:
 
 
 def test_importing_reads_no_source() -> None:
-    """But for the face's own, in which it finds where its names come from."""
     code = (
         "import cloudprovider, linecache\n"
         "for name in cloudprovider.__all__: getattr(cloudprovider, name)\n"
         "print(*[name for name in linecache.cache if name.endswith('.py')])"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == [cloudprovider.__file__]
+    assert done.stdout.split() == []

@@ -13,9 +13,8 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import CloudProviderError, Interface, NotImplementedByProvider, SSHKeys
 from controllers.cloudcalls import CloudCalls
 from controllers.runtime.metrics import Metrics
-from controllers.sshkeys.controller import SSHKeyController
-from controllers.sshkeys.options import SSHKeyOptions
-from controllers.sshkeys.triggers import has_joined
+from controllers.sshkeys.controller import SSHKeyController, has_joined
+from controllers.sshkeys.registration import SSHKeyOptions
 from tests.support.clock import FakeClock
 from tests.support.controllers import Recorder
 from tests.support.sshkeys import OTHER, PRIVATE, PUBLIC, SHOWN, fingerprint, leaks

@@ -27,10 +27,10 @@ def test_it_is_off_by_default() -> None:
 def test_what_is_missing_is_told_together_with_what_is_wrong(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    told = refused(capsys, "--controllers=ssh-key", "--kube-api-qps=-1")
+    told = refused(capsys, "--controllers=ssh-key", "--controller-start-interval=-1s")
     assert "--ssh-user: ssh-key-controller needs it" in told
     assert "--ssh-keyfile: ssh-key-controller needs it" in told
-    assert "--kube-api-qps=-1" in told
+    assert "--controller-start-interval=-1s" in told
     path = tmp_path / "keys"
     path.write_text(f"{PUBLIC}\nssh-rsa {OTHER.split()[1]}\nsentinel\n")
     told = refused(capsys, "--controllers=ssh-key", f"--ssh-keyfile={path}", "--ssh-user=a b")
@@ -44,5 +44,5 @@ def test_what_is_missing_is_told_together_with_what_is_wrong(
 
 
 def test_without_the_controller_nobody_reads_the_file(capsys: pytest.CaptureFixture[str]) -> None:
-    told = refused(capsys, "--ssh-keyfile=/no/such/file", "--kube-api-qps=-1")
+    told = refused(capsys, "--ssh-keyfile=/no/such/file", "--controller-start-interval=-1s")
     assert "1 problem with the flags" in told
