@@ -10,7 +10,7 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "nodeipam": (
         "controllers/nodeipam",
         "tests/unit/nodeipam",
-        dict.fromkeys(("assigner", "conflict_detector", "ledger", "reconcile", "startup_barrier"), ""),
+        dict.fromkeys(("assigner", "allocations", "reconcile", "guards"), ""),
     ),
     "nodelifecycle": (
         "controllers/nodelifecycle",

@@ -41,7 +41,7 @@ class Holding:
         return (*self.ranges, *self.doubted) if self.counts else ()
 
 
-class Ledger:
+class Allocations:
     """Thread-safe: a range is searched and taken in one step.
 
     `kept_free` are ranges that no node gets, such as those of Services. `on_change` is called after
