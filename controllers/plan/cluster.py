@@ -21,7 +21,8 @@ from attrs import evolve, frozen
 from cloudprovider.internal.jsonpatch import PatchError
 from cloudprovider.internal.patching import apply_patch
 from controllers.plan.describing import written
-from controllers.registration.plan import Kind, Plan, Row, Subject
+from controllers.plan.rows import Plan
+from controllers.registration.plan import Kind, Row, Subject
 from controllers.runtime.api import ApiError, NotFound, Request
 from controllers.runtime.cache import InformerFactory, MalformedObject
 from controllers.runtime.cleaning import one_line

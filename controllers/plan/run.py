@@ -22,10 +22,11 @@ from controllers.manager.provider_host import ManagerError
 from controllers.manager.runner import Ending
 from controllers.plan.cloud import CloudStandIn
 from controllers.plan.cluster import ClusterStandIn
+from controllers.plan.rows import Plan
 from controllers.plan.settling import Settling
 from controllers.registration.entry import ControllerEntry
 from controllers.registration.options import Options
-from controllers.registration.plan import Kind, Plan, Planning, Row
+from controllers.registration.plan import Kind, Planning, Row
 from controllers.runtime.api import ClientBuilder, NotSent
 from controllers.runtime.cache import NODES, InformerFactory
 
