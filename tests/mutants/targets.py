@@ -59,7 +59,7 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "serving": (
         "controllers/endpoints",
         "tests/unit/endpoints",
-        {"authentication": "authentication secure", "authorization": "authorization secure"},
+        {"authentication": "authentication clientca secure", "authorization": "authorization secure"},
     ),
     "httpserver": (
         "controllers/httpserver",
