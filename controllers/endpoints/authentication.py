@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import attrs
 
-from controllers.endpoints.reviews import LOOKUP_RULE, AskFirst, Remembered, Reviewer
+from controllers.endpoints.reviews import LOOKUP_RULE, NeedsLookup, Remembered, Reviewer
 from controllers.httpserver.messages import Certificate, Request
 from controllers.httpserver.peers import group_of
 from controllers.runtime.api import ApiError, Forbidden, NotFound, RestClient
@@ -58,7 +58,7 @@ class Unauthenticated(Exception):
 
 
 class TooManyTokens(Exception):
-    """So many unknown tokens have come of late that the API server is not asked about this one."""
+    """So many unknown tokens have come recently that the API server is not asked about this one."""
 
 
 class _Pace:
@@ -99,7 +99,7 @@ class Authentication:
         self._pace = _Pace(clock)
 
     def user(self, request: Request, *, ask: bool) -> User:
-        """Who sent this request. Raises Unauthenticated, and AskFirst when only the API server
+        """Who sent this request. Raises Unauthenticated, and NeedsLookup when only the API server
         knows and not `ask`.
 
         Raises TooManyTokens where it would be asked about too many unknown ones."""
@@ -117,7 +117,7 @@ class Authentication:
             if self._reviewer is None:
                 raise Unauthenticated("tokens are not accepted")
             if not ask:
-                raise AskFirst
+                raise NeedsLookup
             if not self._good.get(key) and not self._pace.allows(peer):
                 raise TooManyTokens
             try:

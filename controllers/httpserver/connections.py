@@ -259,7 +259,7 @@ class Connections:
         client.method, client.idle = "", not begun
         client.until(self._limits.request_seconds if begun else self._limits.idle_seconds)
         if client in self._clients:
-            del self._clients[client]  # it begins to wait anew: now it is the youngest
+            del self._clients[client]  # it begins to wait again: now it is the youngest
             self._clients[client] = None
 
     async def _request(self, client: _Client, stream: Stream, http: h11.Connection) -> Request | None:

@@ -31,7 +31,7 @@ _ATTEMPTS = 5
 REST = 10.0
 """Seconds after a Node's deletion until its ranges can go to others: its machine and pods may still
 use them, and its route may still be there. Where the cloud chooses, it may give them to another
-machine at once."""
+machine immediately."""
 
 
 class PendingNodes:
@@ -174,7 +174,7 @@ class Assigner:
         foreign = held is None or not set(facts.ranges) <= set(held.kept)
         before_us = not (self._seals and self.barrier.over)
         lacked = self._lacked.get(facts.name) == facts.uid
-        # Not where its former self, that is not proved gone yet, had them: it was created anew.
+        # Not where its former self, that is not proved gone yet, had them: it was created again.
         former = any(one.counts and one.ranges == facts.ranges for one in self.allocations.named(facts.name))
         made_with = held is None and not lacked and not former
         wide = self._baseless(facts, made_with=made_with)
@@ -260,7 +260,7 @@ class Assigner:
         raw = self.read(held.name)
         facts = None if raw is None else facts_of_raw(raw)
         if facts is not None and facts.ranges:
-            self.saw(facts, raw)  # first: a Node that was created anew may have its former one's
+            self.saw(facts, raw)  # first: a Node that was created again may have its former one's
         if facts is None or facts.uid != held.uid:
             self.gone(held.uid, held.name)
 

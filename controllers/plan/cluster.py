@@ -229,7 +229,7 @@ class ClusterStandIn:
             informer.amend(place.key, copy.deepcopy(present))
 
     def _load(self, place: Place) -> JSON | None:
-        """The object as it is by now; None without one. The caller's own copy, or never changed."""
+        """The object as it is now; None without one. The caller's own copy, or never changed."""
         if place.object in self._objects:
             return self._objects[place.object]
         informer = self._informers.find(place.prefix, place.plural) if self._informers is not None else None

@@ -92,5 +92,5 @@ class PlannedCalls:
     """In place of a call that changes the cloud: takes the call's key and its arguments, records
     rows, and returns the answer."""
     reads: Mapping[str, Callable[[str, Any], Any]] = Factory(dict)
-    """After a read: takes the call's key and the provider's answer, and returns what it would be by
-    now."""
+    """After a read: takes the call's key and the provider's answer, and returns what it would
+    be now."""
