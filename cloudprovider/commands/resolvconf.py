@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 
 from cloudprovider.commands.failure import UnusableAnswer
-from cloudprovider.helpers.ips import parse_ip
+from cloudprovider.ips import parse_ip
 
 __all__ = ["adapted", "read_resolver"]
 

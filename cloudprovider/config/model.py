@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Secret, SecretBytes, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Secret, SecretBytes, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from cloudprovider.cloudconfig import CloudConfig
@@ -25,21 +25,22 @@ from cloudprovider.errors import ConfigUnreadable, InvalidConfig
 from cloudprovider.internal.cleaning import conceal
 from cloudprovider.internal.masking import values_of_secret
 from cloudprovider.internal.problem import nearest
-from cloudprovider.internal.values import parse_duration
+from cloudprovider.kinds import Duration, Kind, ListOf
 
 _LISTS = (list, tuple, set, frozenset)
 
 
-def _seconds(value: object) -> object:
-    if not isinstance(value, str) or value.strip().replace(".", "", 1).isdecimal():
-        return value
-    try:
-        return parse_duration(value.strip())
-    except ValueError:
-        raise ValueError("must be a duration such as 300ms, 10s or 1m30s, or a number of seconds") from None
+class _Seconds(Duration):
+    described = f"{Duration.described}, or a number of seconds"
+
+    def number(self, text: str) -> float:
+        try:
+            return float(text) if text.replace(".", "", 1).isdecimal() else super().number(text)
+        except ValueError:
+            raise self.refusal() from None
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds)]
+Seconds = Annotated[float, _Seconds()]
 """A number of seconds, written as a number or as Go writes durations: 90, 1m30s."""
 
 
@@ -167,7 +168,7 @@ class _Reader:
             for name, place, info in _variables(self._model, self._model.env_prefix):
                 text = self._variable(name, place)
                 if text is not None:
-                    _put(values, place, _meant(info.annotation, text))
+                    _put(values, place, _meant(info, text))
         return values
 
     def _variable(self, name: str, place: Place) -> str | None:
@@ -207,7 +208,7 @@ class _Reader:
                 inner = kind if _is_model(kind) else (get_args(kind) or (Any, Any))[-1]
                 fitted[name] = self._fitted(inner, value, (*was, written), (*place, name), lines)
             else:
-                fitted[name] = _meant(kind, value) if isinstance(value, str) else value
+                fitted[name] = _meant(info, value) if info is not None and isinstance(value, str) else value
         return fitted
 
     def line_of(self, error: Any) -> str:
@@ -292,20 +293,21 @@ def _is_model(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _meant(annotation: Any, text: str) -> object:
-    """What a text stands for in a field of this type: JSON or a list with commas for lists, JSON
-    for mappings."""
-    kind = _bare(annotation)
+def _meant(info: FieldInfo, text: str) -> object:
+    """What a text stands for in a field: JSON or a comma-separated list for lists, JSON for
+    mappings. Kinds read texts themselves."""
+    kind = _bare(info.annotation)
     origin = get_origin(kind) or kind
-    if not (origin in (*_LISTS, dict, Mapping, Sequence) or _is_model(origin)):
+    is_list = origin in (*_LISTS, Sequence)
+    if any(isinstance(one, Kind) for one in info.metadata):
         return text
-    if text.lstrip()[:1] in ("[", "{"):
-        try:
-            found: object = json.loads(text)
-        except (ValueError, RecursionError):
-            return text  # refused by the field's type
-        return found
-    return [part.strip() for part in text.split(",")] if origin in (*_LISTS, Sequence) else text
+    if not (is_list or origin in (dict, Mapping) or _is_model(origin)):
+        return text
+    try:
+        found: object = json.loads(text) if text.lstrip()[:1] in ("[", "{") else ListOf.parts(text) if is_list else text
+    except (ValueError, RecursionError):
+        return text  # refused by the field's type
+    return found
 
 
 def _put(values: dict[str, Any], place: tuple[str, ...], value: object) -> None:

@@ -2,17 +2,17 @@
 flat names.
 
 Node addresses, taints and labels (`addresses`, `taints`, `labels`), what a kubelet accepts
-(`kubelet`), provider IDs (`providerid`), Services (`service`) and their annotations (`annotations`,
-`kinds`), volumes (`volumes`), IP addresses (`ips`), SSH keys (`sshkeys`), time limits of HTTP
-clients (`timelimits`), and what is read of every object (`objects`). None of them changes an
-argument; all may be called from many threads.
+(`kubelet`), provider IDs (`providerid`), Services (`service`) and their annotations
+(`annotations`), volumes (`volumes`), SSH keys (`sshkeys`), time limits of HTTP clients
+(`timelimits`), and what is read of every object (`objects`). The kinds of values and IP addresses
+live in `cloudprovider.kinds` and `cloudprovider.ips`, which need nothing else. None of them changes
+an argument; all may be called from many threads.
 """
 
+from cloudprovider import ips, kinds
 from cloudprovider.helpers import (
     addresses,
     annotations,
-    ips,
-    kinds,
     kubelet,
     labels,
     objects,
@@ -25,8 +25,6 @@ from cloudprovider.helpers import (
 )
 from cloudprovider.helpers.addresses import *
 from cloudprovider.helpers.annotations import *
-from cloudprovider.helpers.ips import *
-from cloudprovider.helpers.kinds import *
 from cloudprovider.helpers.kubelet import *
 from cloudprovider.helpers.labels import *
 from cloudprovider.helpers.objects import *
@@ -36,6 +34,8 @@ from cloudprovider.helpers.sshkeys import *
 from cloudprovider.helpers.taints import *
 from cloudprovider.helpers.timelimits import *
 from cloudprovider.helpers.volumes import *
+from cloudprovider.ips import *
+from cloudprovider.kinds import *
 
 __all__: list[str] = []
 __all__ += addresses.__all__

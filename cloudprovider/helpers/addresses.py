@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cloudprovider.helpers.ips import IPAddress, parse_ip
 from cloudprovider.helpers.objects import annotations_of
+from cloudprovider.ips import IPAddress, parse_ip
 from cloudprovider.wellknown import (
     ANNOTATION_PROVIDED_NODE_IP,
     NODE_ADDRESS_EXTERNAL_IP,

@@ -23,10 +23,10 @@ from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeVar, overload
 
 from cloudprovider.errors import InvalidAnnotations
-from cloudprovider.helpers.kinds import Kind
 from cloudprovider.helpers.labels import label_key_problems
 from cloudprovider.helpers.objects import HasMetadata, annotations_of
 from cloudprovider.internal.problem import nearest
+from cloudprovider.kinds import Kind
 
 __all__ = ["Annotation", "OptionalAnnotation", "ServiceAnnotations", "annotation"]
 
@@ -196,7 +196,7 @@ def _value(one: Annotation[Any], given: Mapping[str, str], default: object, prob
         return one.default if default is _MISSING else default
     try:
         value: object = one.kind.parse(text.strip())
-    except (ValueError, RecursionError):  # json nests without end
+    except ValueError:
         shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
         problems.append(f"{one.name}: {shown!r} cannot be used; allowed: {one.kind.allowed}")
         return None

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cloudprovider.helpers.ips import IPNetwork, parse_network
 from cloudprovider.helpers.objects import annotations_of, uid_of
+from cloudprovider.ips import IPNetwork, parse_network
 from cloudprovider.wellknown import (
     ANNOTATION_LOAD_BALANCER_SOURCE_RANGES,
     LOAD_BALANCER_CLEANUP_FINALIZER,

@@ -1,12 +1,6 @@
-"""What providers answer: judged before anyone uses it, bound to the node that it is about, and kept
-for some seconds where that will do (stage 5, cloud call). Pure.
-
-`cloudprovider.checks.answers` decides what a right answer is. Here its verdict becomes a copy of
-the value, or :class:`InvalidAnswer`, which costs its key and nothing else. It is judged in the
-vendor thread, as an answer may be an object whose own code raises or hangs.
-
-A Node can be deleted and made again while a call is under way, and what it gets from the cloud can
-never be changed. So a reconciler opens an :class:`Answer` with the node to be written."""
+"""What providers answer (stage 5, cloud call): judged by `cloudprovider.checks.answers`, in the
+vendor thread, as an answer may be an object whose own code raises or hangs; bound to the node that
+it is about; and kept for some seconds where that will do. Pure."""
 
 from __future__ import annotations
 
@@ -81,7 +75,9 @@ def by_name(answer: object, names: Sequence[str], check: Callable[[str, object],
 
 @frozen(eq=False)
 class Answer(Generic[A]):
-    """One answer, or one error, of the cloud. There is no way to its value past `of`."""
+    """One answer, or one error, of the cloud. There is no way to its value past `of`: a Node can be
+    deleted and made again while a call is under way, and what it gets from the cloud can never be
+    changed. So a reconciler opens it with the node to be written."""
 
     uid: str
     """Of the Node that the cloud was asked about."""

@@ -1,14 +1,5 @@
 """Which keys are asked about together (stage 5, cloud call). Pure decisions; the fetch carries them
-out.
-
-A batch that fails does not say who is to blame. It is cut in four parts, asked at once, and again
-until the poison key stands alone: as many calls as halving, in half the time. With k poison keys
-among N, no more than 1 + 4 k ceil(log4 N) calls are made, and never more than 2 N - 1. A key that
-was found to blame is *suspect*: next time it is asked about alone.
-
-A cloud that is down fails every batch, and would be asked N times as often. So after as many splits
-as one batch can need, without a success between, one key of a failed batch, taken at random, is
-asked about alone as a probe, and the others get the batch's error. The first success ends this."""
+out."""
 
 from __future__ import annotations
 
@@ -53,7 +44,18 @@ class Batch:
 
 
 class Batcher:
-    """Forms the batches of one method, and remembers suspects and failures. Thread-safe."""
+    """Forms the batches of one method, and remembers suspects and failures. Thread-safe.
+
+    A batch that fails does not say who is to blame. It is cut in four parts, asked at once, and
+    again until the poison key stands alone: as many calls as halving, in half the time. With k
+    poison keys among N, no more than 1 + 4 k ceil(log4 N) calls are made, and fewer than 2 N. A key
+    that was found to blame is *suspect*: next time it is asked about alone.
+
+    A cloud that is down fails every batch, and would be asked N times as often. So after as many
+    cuts as one batch can need, without a success between, one key of a failed batch, taken at
+    random, is asked about alone as a probe, and the others get the batch's error. The first success
+    ends this.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

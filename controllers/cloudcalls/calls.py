@@ -17,7 +17,7 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import InstanceMetadata, InstanceState, InstancesV2, Interface, NotImplementedByProvider, SSHKeys
 from cloudprovider.checks import answers
 from cloudprovider.checks.olderinstances import OlderInstances
-from cloudprovider.helpers.ips import IPNetwork
+from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls import nodes as asking
 from controllers.cloudcalls.answers import Answer, AnswerCache, judged
 from controllers.cloudcalls.call import PRIORITY_NORMAL, CloudCall, DryRunBackend

@@ -28,7 +28,7 @@ from cloudprovider import (
 )
 from cloudprovider.checks import answers as checks
 from cloudprovider.helpers import provider_id_of
-from cloudprovider.helpers.ips import IPNetwork
+from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls.answers import Answer, AnswerCache, BatchAnswer, by_name, judged
 from controllers.cloudcalls.batching import Batch, Batcher, concerns_all
 from controllers.cloudcalls.call import CloudCall

@@ -1,24 +1,6 @@
 """Which of the waiting calls goes next, and when (stage 5, cloud call): a fair queue, and the
 limits of the operator and of the cloud. Pure: time comes in as an argument, nothing waits, and the
-pool holds its lock around every method.
-
-Calls come in kinds (nodes, load balancers, routes, volumes, others), and those about a namespace's
-objects belong to that namespace. So that no backlog holds up all others:
-
-- Periodic checks (priority below 0) let all others pass, but every so many-th call is one of
-  theirs.
-- Kinds take turns: the one with the fewest calls under way is next, then the one that was served
-  longest ago. What may not start now (its kind is throttled, or has its share of the slots) holds
-  up no other kind.
-- Within a kind namespaces take turns in the same way.
-- Within a namespace the higher priority goes first, and every so many-th call is the one that has
-  waited longest.
-- An eighth of the slots is kept free of all but calls about nodes, whose answers come fast and are
-  waited for by every pod of a new node; and an eighth of the rest is kept free of the one namespace
-  that has all the others.
-- A kind that the cloud throttles is slowed down alone, unless the provider says that it is the
-  whole account (`Throttled.whole_account`).
-"""
+pool holds its lock around every method."""
 
 from __future__ import annotations
 
@@ -66,7 +48,25 @@ def flow_of(method: str, key: str) -> Flow:
 
 
 class FairQueue:
-    """The waiting calls, and how many of each flow hold a slot."""
+    """The waiting calls, and how many of each flow hold a slot.
+
+    Calls come in kinds (nodes, load balancers, routes, volumes, others), and those about a
+    namespace's objects belong to that namespace. So that no backlog holds up all others:
+
+    - Periodic checks (priority below 0) let all others pass, but every so many-th call is one of
+      theirs.
+    - Kinds take turns: the one with the fewest calls under way is next, then the one that was
+      served longest ago. What may not start now (its kind is throttled, or has its share of the
+      slots) holds up no other kind.
+    - Within a kind namespaces take turns in the same way.
+    - Within a namespace the higher priority goes first, and every so many-th call is the one that
+      has waited longest.
+    - An eighth of the slots is kept free of all but calls about nodes, whose answers come fast and
+      are waited for by every pod of a new node; and an eighth of the rest is kept free of the one
+      namespace that has all the others.
+    - A kind that the cloud throttles is slowed down alone, unless the provider says that it is the
+      whole account (`Throttled.whole_account`).
+    """
 
     def __init__(self, slots: int) -> None:
         kept = max(1, slots // _SHARE) if slots > 1 else 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from cloudprovider.internal.values import show_duration
+from cloudprovider.kinds import show_duration
 from controllers.catalog import WEBHOOKS
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.endpoints.options import ServingOptions, pair_problem

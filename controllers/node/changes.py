@@ -30,11 +30,11 @@ from attrs import evolve, field, frozen
 
 from cloudprovider.checks.nodelabels import wanted_labels
 from cloudprovider.helpers.addresses import describe_addresses, provided_node_ip
-from cloudprovider.helpers.ips import parse_ip, parse_network
 from cloudprovider.helpers.labels import LABEL_PAIRS, is_kubernetes_label, missing_twins
 from cloudprovider.helpers.objects import addresses_of, annotations_of, labels_of, pod_cidrs_of
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import get_node_condition, node_taints
+from cloudprovider.ips import parse_ip, parse_network
 from cloudprovider.wellknown import (
     CONDITION_NETWORK_UNAVAILABLE,
     REASON_NO_ROUTE_CREATED,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from cloudprovider import InstanceMetadata
-    from cloudprovider.helpers.ips import IPNetwork
+    from cloudprovider.ips import IPNetwork
 
 APPLIED_LABELS: Final = "kubernetes-cloud-provider/applied-labels"
 """Annotation on nodes: the labels that this controller wrote, as a JSON object. Never changes."""

@@ -9,7 +9,7 @@ from attrs import frozen
 from controllers.options import DURATION, INT, between, drain_timeout_option, option, positive
 
 if TYPE_CHECKING:
-    from cloudprovider.helpers.ips import IPNetwork
+    from cloudprovider.ips import IPNetwork
 
 _SECTION: Final = "cloud-node-controller"
 

@@ -30,7 +30,7 @@ from controllers.runtime.write import EventRecorder, ObjectReplaced, Patch, appl
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from cloudprovider.helpers.ips import IPNetwork
+    from cloudprovider.ips import IPNetwork
     from controllers.cloudcalls import CloudCalls
     from controllers.node.metrics import NodeMetrics
     from controllers.runtime.clock import Clock

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 from controllers.nodeipam.cidr_set import CIDRSet, Interval, IntervalSet
 
 if TYPE_CHECKING:
-    from cloudprovider.helpers.ips import IPNetwork
+    from cloudprovider.ips import IPNetwork
 
 K = TypeVar("K", bound=Hashable)
 Ranges = tuple["IPNetwork", ...]

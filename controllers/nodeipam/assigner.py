@@ -18,7 +18,7 @@ from controllers.runtime.write import EventRecorder, ObjectReplaced, Reference, 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from cloudprovider.helpers.ips import IPNetwork
+    from cloudprovider.ips import IPNetwork
     from controllers.nodeipam.allocations import Allocations, Holding
     from controllers.nodeipam.guards import ConflictDetector, StartupBarrier
     from controllers.nodeipam.metrics import NodeIPAMMetrics

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from cloudprovider.helpers.ips import IPNetwork, parse_network
 from cloudprovider.helpers.objects import pod_cidrs_of
+from cloudprovider.ips import IPNetwork, parse_network
 from controllers.runtime.cache import key_of, uid_of, version_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cloudprovider.helpers.ips import IPNetwork
+    from cloudprovider.ips import IPNetwork
 
 Interval = tuple[int, int]
 """(first, bits): the numbers from `first` on, 2 ** `bits` of them, which divides `first`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from cloudprovider.helpers.ips import IPNetwork
+from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls import Answer
 from controllers.nodeipam.changes import NodeFacts, facts_of_raw, seal, unsealed
 from controllers.runtime.api import MERGE_PATCH, Conflict, NotFound

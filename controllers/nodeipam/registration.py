@@ -25,7 +25,7 @@ from controllers.options.podnetwork import (
 from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, built, event_rule, informers
 
 if TYPE_CHECKING:
-    from cloudprovider.helpers.ips import IPNetwork
+    from cloudprovider.ips import IPNetwork
 
 log = logging.getLogger(__name__)
 

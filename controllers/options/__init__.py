@@ -4,6 +4,7 @@ Declarations in `options.py` of each controller, and a vendor's, become flags, -
 the reference page (`declare.py`). Light on purpose: the command line reads every class of options,
 and imports no controller for it."""
 
+from cloudprovider.kinds import BOOL, Kind
 from controllers.options.declare import (
     between,
     cluster_name_option,
@@ -18,7 +19,6 @@ from controllers.options.declare import (
 )
 from controllers.options.kinds import (
     ADDRESS,
-    BOOL,
     DURATION,
     FLOAT,
     INT,
@@ -31,7 +31,6 @@ from controllers.options.kinds import (
     SWITCHES,
     URL,
     VERSION,
-    Kind,
 )
 
 __all__ = [

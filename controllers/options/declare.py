@@ -11,7 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
-from controllers.options.kinds import DURATION, NAME, Kind, display
+from cloudprovider.kinds import Kind
+from controllers.options.kinds import DURATION, NAME, display
 
 T = TypeVar("T")
 Check = Callable[[T], str | None]
@@ -66,7 +67,7 @@ def option(
     """
 
     def validate(_instance: object, attribute: attrs.Attribute[T], value: T) -> None:
-        mistyped = kind.mistyped(value)
+        mistyped = kind.problem(value)
         wrong = mistyped or (check(value) if check else None)
         if wrong:
             shown = CLASSIFIED if secret else display(repr(value) if mistyped else kind.show(value))

@@ -1,39 +1,20 @@
-"""The kinds of values that an option can have, each with its way of being written, parsed and
-shown. Durations, numbers and lists are written as Go's pflag reads them. No I/O."""
+"""The kinds of values that only flags have, as Go's pflag reads them, and how a flag's value is
+shown. The other kinds are in `cloudprovider.kinds`. No I/O."""
 
 from __future__ import annotations
 
-import csv
 import ipaddress
-import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
-from cloudprovider.internal.values import parse_bool, parse_duration, show_bool, show_duration
-
-T = TypeVar("T")
+from cloudprovider.kinds import BOOL, Duration, Integer, Kind, ListOf, Number
 
 _INT32 = range(-(2**31), 2**31)
 _OCTAL = re.compile(r"[+-]?0[0-7]+")
 _NUMBER = re.compile(r"[+-]?[0-9a-zA-Z_.+-]+")
-
-
-@attrs.frozen
-class Kind(Generic[T]):
-    """How one type of value is written. `parse` raises ValueError, `show` is its inverse."""
-
-    metavar: str
-    parse: Callable[[str], T]
-    show: Callable[[T], str]
-    bare: str | None = None
-    """What the flag means when it is given without a value; None: a value is required."""
-    repeated: bool = False
-    """True: each occurrence adds to the value (a tuple or a dict) instead of replacing it."""
-    mistyped: Callable[[object], str | None] = lambda _value: None
-    """What is wrong with the type of a value that a program gives instead of a text, or None."""
 
 
 def without_user(value: str) -> str:
@@ -61,89 +42,89 @@ def is_octal(raw: str) -> bool:
     return _OCTAL.fullmatch(raw) is not None
 
 
-def _parse_int(raw: str) -> int:
-    try:
-        value = int(_plain(raw), 8 if is_octal(raw) else 0)
-    except ValueError:
-        raise ValueError("must be a whole number") from None
-    if value not in _INT32:
-        raise ValueError("must fit in 32 bits")
-    return value
+@attrs.frozen
+class Word(Kind[str]):
+    """Any text, the empty one too."""
+
+    metavar: str
+    bare: str | None = None
+
+    allowed = "a text"
+
+    def parse(self, text: str) -> str:
+        return text
 
 
-def _parse_float(raw: str) -> float:
-    try:
-        value = float(_plain(raw))
-    except ValueError:
-        raise ValueError("must be a number") from None
-    if not math.isfinite(value):
-        raise ValueError("must be a finite number")
-    return value
-
-
-def _not_whole(value: object) -> str | None:
-    return None if isinstance(value, int) and not isinstance(value, bool) else "must be a whole number"
-
-
-def _not_a_number(value: object) -> str | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return None if number else "must be a finite number"
-
-
-def _parse_list(raw: str) -> tuple[str, ...]:
-    """Comma-separated with CSV quoting, as pflag's string slice; spaces around names go."""
-    if not raw:
-        return ()
-    try:
-        rows = list(csv.reader([raw], strict=True))
-    except csv.Error:
-        raise ValueError("must be a comma-separated list") from None
-    return tuple(word.strip() for word in rows[0])
-
-
-def _parse_integers(raw: str) -> tuple[int, ...]:
-    return tuple(_parse_int(word) for word in _parse_list(raw))
-
-
-def _parse_ip(raw: str) -> str:
-    try:
-        ipaddress.ip_address(raw)
-    except ValueError:
-        raise ValueError("must be an IP address, such as 0.0.0.0 or ::") from None
-    return raw
-
-
-def _parse_switches(raw: str) -> dict[str, bool]:
-    """`NAME=true,OTHER=false`, as component-base's MapStringBool."""
-    switches = {}
-    for word in filter(None, (part.strip() for part in raw.split(","))):
-        name, equals, value = (part.strip() for part in word.partition("="))
-        if not equals:
-            raise ValueError(f"must be NAME=true or NAME=false, joined by commas; {display(name)} has no value")
+class _Int(Integer):
+    def number(self, text: str) -> int:
         try:
-            switches[name] = parse_bool(value)
+            value = int(_plain(text), 8 if is_octal(text) else 0)
         except ValueError:
-            raise ValueError(f"the value of {display(name)} must be true or false") from None
-    return switches
+            raise self.refusal() from None
+        if value not in _INT32:
+            raise ValueError("must fit in 32 bits")
+        return value
 
 
-def _show_switches(switches: Mapping[str, bool]) -> str:
-    return ",".join(f"{name}={show_bool(on)}" for name, on in switches.items())
+class _Float(Number[float]):
+    described = "a number"
+    metavar = "NUMBER"
+
+    def number(self, text: str) -> float:
+        try:
+            return float(_plain(text))
+        except ValueError:
+            raise self.refusal() from None
+
+    def show(self, value: float) -> str:
+        return f"{value:g}"
 
 
-STRING: Kind[str] = Kind("TEXT", str, str)
-NAME: Kind[str] = Kind("NAME", str, str)
-PATH: Kind[str] = Kind("PATH", str, str)
-URL: Kind[str] = Kind("URL", str, str)
-ADDRESS: Kind[str] = Kind("IP:PORT", str, str)
-VERSION: Kind[str] = Kind("true|false|raw", str, str, bare="true")
-INT: Kind[int] = Kind("INT", _parse_int, str, mistyped=_not_whole)
-FLOAT: Kind[float] = Kind("NUMBER", _parse_float, lambda value: f"{value:g}", mistyped=_not_a_number)
-BOOL: Kind[bool] = Kind("true|false", parse_bool, show_bool, bare="true")
-DURATION: Kind[float] = Kind("DURATION", parse_duration, show_duration, mistyped=_not_a_number)
-LIST: Kind[tuple[str, ...]] = Kind("NAME,...", _parse_list, ",".join, repeated=True)
-INTEGERS: Kind[tuple[int, ...]] = Kind(
-    "INT,...", _parse_integers, lambda value: ",".join(map(str, value)), repeated=True
-)
-IP: Kind[str] = Kind("IP", _parse_ip, str)
-SWITCHES: Kind[dict[str, bool]] = Kind("NAME=true|false,...", _parse_switches, _show_switches, repeated=True)
+class _IP(Kind[str]):
+    allowed = "an IP address, such as 0.0.0.0 or ::"
+    metavar = "IP"
+
+    def parse(self, text: str) -> str:
+        try:
+            ipaddress.ip_address(text)
+        except ValueError:
+            raise self.refusal() from None
+        return text
+
+
+class _Switches(Kind[Mapping[str, bool]]):
+    """As component-base's MapStringBool."""
+
+    allowed = "NAME=true or NAME=false, joined by commas"
+    metavar = "NAME=true|false,..."
+    repeated = True
+
+    def parse(self, text: str) -> Mapping[str, bool]:
+        switches = {}
+        for word in filter(None, (part.strip() for part in text.split(","))):
+            name, equals, value = (part.strip() for part in word.partition("="))
+            if not equals:
+                raise ValueError(f"must be {self.allowed}; {display(name)} has no value")
+            try:
+                switches[name] = BOOL.parse(value)
+            except ValueError as error:
+                raise ValueError(f"the value of {display(name)} {error}") from None
+        return switches
+
+    def show(self, value: Mapping[str, bool]) -> str:
+        return ",".join(f"{name}={BOOL.show(on)}" for name, on in value.items())
+
+
+STRING: Final[Kind[str]] = Word("TEXT")
+NAME: Final[Kind[str]] = Word("NAME")
+PATH: Final[Kind[str]] = Word("PATH")
+URL: Final[Kind[str]] = Word("URL")
+ADDRESS: Final[Kind[str]] = Word("IP:PORT")
+VERSION: Final[Kind[str]] = Word("true|false|raw", bare="true")
+INT: Final[Kind[int]] = _Int()
+FLOAT: Final[Kind[float]] = _Float()
+DURATION: Final[Kind[float]] = Duration()
+LIST: Final[Kind[tuple[str, ...]]] = ListOf(NAME, least=0)
+INTEGERS: Final[Kind[tuple[int, ...]]] = ListOf(INT, least=0)
+IP: Final[Kind[str]] = _IP()
+SWITCHES: Final[Kind[Mapping[str, bool]]] = _Switches()

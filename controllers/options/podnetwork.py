@@ -7,15 +7,14 @@ Stage: before the first one, no I/O.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
+from cloudprovider.ips import IPNetwork
+from cloudprovider.kinds import BOOL, CIDR, Kind, ListOf
 from controllers.options.declare import between, option
-from controllers.options.kinds import BOOL, INT, NAME, Kind
-
-if TYPE_CHECKING:
-    from cloudprovider.helpers.ips import IPNetwork
+from controllers.options.kinds import INT, NAME
 
 DEFAULT_MASK_SIZES: Final[Mapping[int, int]] = {4: 24, 6: 64}
 """Prefix length of a node's pod CIDR by IP version, by default, as kube-controller-manager's."""
@@ -25,30 +24,18 @@ ROUTE_CONTROLLER: Final = "node-route-controller"
 _SECTION: Final = "generic"
 
 
-def parse_cluster_cidrs(text: str) -> tuple[IPNetwork, ...]:
-    """One range, or two of different IP families with a comma; () for "". Raises ValueError.
+def at_most_one_of_each_family(nets: Sequence[IPNetwork]) -> str | None:
+    """A check for ranges of the cluster.
 
     Follows: processCIDRs and startRouteController in k8s.io/cloud-provider's app/core.go.
     """
-    if not text.strip():
-        return ()
-    from cloudprovider.helpers.ips import parse_network  # imports the models: only when needed
-
-    nets = tuple(parse_network(part.strip()) for part in text.split(","))
-    wrong = at_most_one_of_each_family(nets)
-    if wrong:
-        raise ValueError(wrong)
-    return nets
-
-
-def at_most_one_of_each_family(nets: Sequence[IPNetwork]) -> str | None:
-    """A check for ranges of the cluster."""
     if len(nets) > 2 or len({net.version for net in nets}) < len(nets):
         return "must be one IP range, or two of different families: 10.244.0.0/16,fd00:10:244::/56"
     return None
 
 
-CIDRS: Kind[tuple[IPNetwork, ...]] = Kind("TEXT", parse_cluster_cidrs, lambda nets: ",".join(map(str, nets)))
+CIDRS: Final[Kind[tuple[IPNetwork, ...]]] = ListOf(CIDR, least=0, repeated=False)
+"""Ranges with commas between them. A flag that is given again replaces them, as in Go."""
 
 
 def is_inside(net: IPNetwork, ranges: Iterable[IPNetwork]) -> bool:
@@ -132,7 +119,7 @@ class PodNetworkOptions:
     """What the controllers for IPAM and routes both take. Frozen; raises ValueError."""
 
     cluster_cidrs: tuple[IPNetwork, ...] = cluster_cidrs_option()
-    """`parse_cluster_cidrs` makes them from text."""
+    """`CIDRS.parse` makes them from text."""
     node_cidr_mask_size: int = option(
         0,
         INT,

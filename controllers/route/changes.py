@@ -25,8 +25,8 @@ from weakref import WeakValueDictionary
 
 from attrs import field, frozen
 
-from cloudprovider.helpers.ips import IPAddress, IPNetwork, parse_ip, parse_network
 from cloudprovider.helpers.objects import pod_cidrs_of
+from cloudprovider.ips import IPAddress, IPNetwork, parse_ip, parse_network
 from controllers.options.podnetwork import is_inside
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from controllers.runtime.queue import seconds_text
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from cloudprovider.helpers.ips import IPNetwork
+    from cloudprovider.ips import IPNetwork
     from controllers.route.options import RouteOptions
     from controllers.runtime.clock import Clock
 

@@ -21,7 +21,7 @@ from controllers.runtime.queue import DONE, Parked, Result, TerminalError
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from cloudprovider.helpers.ips import IPNetwork
+    from cloudprovider.ips import IPNetwork
     from controllers.cloudcalls.capabilities import RouteCalls
     from controllers.route.changes import Entry, Step
     from controllers.route.condition import NetworkCondition

@@ -19,7 +19,7 @@ from controllers.route.changes import Entry, Held, State, destination
 
 if TYPE_CHECKING:
     from cloudprovider import Route
-    from cloudprovider.helpers.ips import IPNetwork
+    from cloudprovider.ips import IPNetwork
     from controllers.runtime.clock import Clock
 
 

@@ -71,8 +71,8 @@ def test_mistakes_are_one_event_and_what_is_mended_is_built(api: Cluster) -> Non
         assert told["type"] == "Warning"
         assert told["message"] == (
             "Error syncing load balancer: failed to ensure load balancer: acme.example/idle-timeout: '5 minutes' cannot"
-            " be used; allowed: a duration such as 30s or 1m30s, from 1s to 1h0m0s; acme.example/internl: unknown"
-            " annotation; did you mean acme.example/internal?"
+            " be used; allowed: a duration such as 300ms, 10s or 1m30s, from 1s to 1h0m0s; acme.example/internl:"
+            " unknown annotation; did you mean acme.example/internal?"
         )
         assert cloud.built == {}
         mended = {"acme.example/internl": None, "acme.example/internal": "true", "acme.example/idle-timeout": "5m"}

@@ -18,7 +18,7 @@ from cloudprovider.testing.fake import new_provider
 from cloudprovider.testing.waiting import eventually
 from controllers.app import Manager, ManagerOptions, Options
 from controllers.endpoints.options import ServingOptions
-from controllers.options.podnetwork import RouteSwitches, parse_cluster_cidrs
+from controllers.options.podnetwork import CIDRS, RouteSwitches
 from controllers.route.options import RouteOptions
 from controllers.runtime.api import ClientBuilder
 from controllers.service.metrics import UnservedMetrics
@@ -37,7 +37,7 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
         {
             ServingOptions: ServingOptions(secure_port=0),
             RouteSwitches: RouteSwitches(allocate_node_cidrs=True),
-            RouteOptions: RouteOptions(cluster_cidrs=parse_cluster_cidrs("10.244.0.0/16")),
+            RouteOptions: RouteOptions(cluster_cidrs=CIDRS.parse("10.244.0.0/16")),
         },
     )
     stop = threading.Event()

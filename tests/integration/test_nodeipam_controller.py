@@ -29,7 +29,7 @@ from controllers.nodeipam import guards
 from controllers.nodeipam.changes import SEAL
 from controllers.nodeipam.controller import NodeIPAMController
 from controllers.nodeipam.registration import NodeIPAMOptions
-from controllers.options.podnetwork import parse_cluster_cidrs
+from controllers.options.podnetwork import CIDRS
 from controllers.runtime.api import ClientBuilder, ClientSettings
 from controllers.runtime.cache import NODES as N
 from controllers.runtime.cache import InformerFactory
@@ -52,7 +52,7 @@ def allocating(
     api: Cluster, cidrs: str = BOTH, cloud: Interface | None = None, *, well: bool = True, **settings: Any
 ) -> Iterator[tuple[Metrics, NodeIPAMController]]:
     options = NodeIPAMOptions(
-        allocate_node_cidrs=True, cluster_cidrs=parse_cluster_cidrs(cidrs), **{"drain_timeout": 5.0, **settings}
+        allocate_node_cidrs=True, cluster_cidrs=CIDRS.parse(cidrs), **{"drain_timeout": 5.0, **settings}
     )
     with at_work(NodeIPAMController, api.kubeconfig, cloud or FakeCloud(), options) as running:
         yield running.metrics, running.controller
@@ -97,7 +97,7 @@ def test_nodes_get_a_range_of_each_family_beside_what_others_have(api: Cluster) 
     add(api, "wide", "10.244.2.0/23")
     add(api, "outside", "10.9.0.0/24")
     add(api, "early")
-    with allocating(api, service_cidrs=parse_cluster_cidrs("fd00:10:244:1::/112")) as (metrics, _):
+    with allocating(api, service_cidrs=CIDRS.parse("fd00:10:244:1::/112")) as (metrics, _):
         eventually(lambda: len(ranges(api)["early"]) == 2, 60)
         assert ranges(api)["early"] == ["10.244.1.0/24", "fd00:10:244:2::/64"]
         add(api, "late")

@@ -12,7 +12,7 @@ import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from controllers.options.podnetwork import parse_cluster_cidrs
+from controllers.options.podnetwork import CIDRS
 from controllers.route.controller import RouteController
 from controllers.route.options import RouteOptions
 from tests.integration.conftest import EMBEDDED, Cluster
@@ -20,12 +20,12 @@ from tests.support.api import NODES, STRATEGIC
 from tests.support.nodes import small_node
 from tests.support.running import Running, at_work
 
-CIDRS = "10.244.0.0/16,fd00:10:244::/56"
+CLUSTER_CIDRS = "10.244.0.0/16,fd00:10:244::/56"
 
 
-def _options(cidrs: str = CIDRS, **settings: Any) -> RouteOptions:
+def _options(cidrs: str = CLUSTER_CIDRS, **settings: Any) -> RouteOptions:
     """By default the slow check is far away: what is seen comes from events."""
-    return RouteOptions(cluster_cidrs=parse_cluster_cidrs(cidrs), **{"route_reconciliation_period": 3600.0, **settings})
+    return RouteOptions(cluster_cidrs=CIDRS.parse(cidrs), **{"route_reconciliation_period": 3600.0, **settings})
 
 
 def _cloud(**settings: Any) -> FakeCloud:

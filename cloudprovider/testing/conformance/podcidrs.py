@@ -12,8 +12,8 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.checks import answers
 from cloudprovider.errors import CloudProviderError
-from cloudprovider.helpers.ips import IPNetwork, parse_network
 from cloudprovider.internal.readonly import read_only
+from cloudprovider.ips import IPNetwork, parse_network
 from cloudprovider.podcidrs import PodCIDRs
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.bench import name_of

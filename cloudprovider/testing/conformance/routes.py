@@ -9,7 +9,7 @@ from attrs import evolve
 
 from cloudprovider.checks import answers
 from cloudprovider.errors import ImplementedElsewhere, InstanceNotFound, NotImplementedByProvider
-from cloudprovider.helpers.ips import IPAddress, parse_ip
+from cloudprovider.ips import IPAddress, parse_ip
 from cloudprovider.routes import Route, Routes
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.bench import name_of

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.config import ProviderConfig, Seconds
 from cloudprovider.errors import InvalidConfig
-from cloudprovider.helpers.ips import parse_ip
+from cloudprovider.ips import parse_ip
 from cloudprovider.testing.fake.errors import FakeConfigError
 from cloudprovider.testing.fake.methods import METHODS, Patterns, matches
 from cloudprovider.testing.fake.records import Address, Instance

@@ -15,10 +15,10 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider.errors import CloudProviderError, InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.addresses import provided_node_ip
-from cloudprovider.helpers.ips import parse_ip
 from cloudprovider.helpers.objects import addresses_of, node_name
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import InstanceMetadata
+from cloudprovider.ips import parse_ip
 from cloudprovider.testing.fake.config import FakeConfig
 from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.methods import matches

@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from cloudprovider import CloudConfig, Interface, register_cloud_provider
+from cloudprovider.helpers import Integer, ListOf, OneOf
 from controllers.catalog import CATALOG, WEBHOOKS
 from controllers.cli.helptext import help_text
 from controllers.cli.main import main
@@ -44,6 +45,24 @@ def test_they_are_parsed_and_checked_beside_ours() -> None:
         "--acme-regoin: there is no such flag; did you mean --acme-region?",
     )
     assert parse([*GOOD, "--acme-region=r"], CATALOG).problems[0].startswith("--acme-region: there is no such flag")
+
+
+def test_kinds_of_annotations_are_kinds_of_flags_too() -> None:
+    @attrs.frozen(kw_only=True)
+    class Balancers:
+        scheme: str = option("tcp", OneOf("tcp", "http"), "acme-scheme", "acme", "How.")
+        ports: tuple[int, ...] = option((80,), ListOf(Integer(1, 65535)), "acme-ports", "acme", "Which.")
+
+    outcome = parse([*GOOD, "--acme-scheme=http", "--acme-ports=1,2", "--acme-ports=3"], CATALOG, flags=(Balancers,))
+    assert outcome.options is not None
+    assert outcome.options.of(Balancers) == Balancers(scheme="http", ports=(1, 2, 3))
+    assert parse([*GOOD, "--acme-scheme=udp", "--acme-ports=0"], CATALOG, flags=(Balancers,)).problems == (
+        "--acme-scheme=udp: must be tcp or http",
+        "--acme-ports=0: must be a whole number, from 1 to 65535",
+    )
+    text = help_text("acme-ccm", table(CATALOG, "acme", (Balancers,)))
+    assert "--acme-scheme tcp|http" in text
+    assert "--acme-ports INT,..." in text
 
 
 def test_help_and_the_reference_page_show_them_in_a_section_of_their_own() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudprovider.internal.values import show_duration
+from cloudprovider.kinds import show_duration
 from controllers.flags.syntax import Parsed, parse
 from controllers.options import BOOL, DURATION, FLOAT, INT, INTEGERS, IP, LIST, STRING, SWITCHES, Kind
 from controllers.options.declare import Flag

@@ -17,12 +17,12 @@ from kubernetes.client.models.v1_node_condition import V1NodeCondition
 
 from cloudprovider import InstanceMetadata, wellknown
 from cloudprovider.helpers.addresses import NodeIPError
-from cloudprovider.helpers.ips import IPNetwork
 from cloudprovider.helpers.labels import LABEL_PAIRS
 from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.ips import IPNetwork
 from controllers.node import changes
 from controllers.node.changes import APPLIED_LABELS, InstanceReplaced, NodeChanges
-from controllers.options.podnetwork import parse_cluster_cidrs
+from controllers.options.podnetwork import CIDRS
 from tests.support.there import there
 
 TAINT = {"key": wellknown.TAINT_EXTERNAL_CLOUD_PROVIDER, "value": "true", "effect": "NoSchedule"}
@@ -302,7 +302,7 @@ def test_a_spoilt_record_is_as_good_as_none() -> None:
         assert changes.recorded_labels(node(annotations={APPLIED_LABELS: raw})) == {}
 
 
-ROUTED = parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56")
+ROUTED = CIDRS.parse("10.244.0.0/16,fd00:10:244::/56")
 
 
 @pytest.mark.row("N36")

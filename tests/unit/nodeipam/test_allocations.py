@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cloudprovider.helpers.ips import IPNetwork
+from cloudprovider.ips import IPNetwork
 from controllers.nodeipam.allocations import Allocations
 from controllers.nodeipam.cidr_set import CIDRSet
 

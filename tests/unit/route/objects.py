@@ -11,7 +11,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import Route
 from cloudprovider.internal.backoff import Backoff
-from controllers.options.podnetwork import parse_cluster_cidrs
+from controllers.options.podnetwork import CIDRS
 from controllers.route.condition import NetworkCondition
 from controllers.route.listing import RouteListing
 from controllers.route.metrics import RouteMetrics
@@ -122,7 +122,7 @@ class Bench:
             "Routes", clock=self.clock, metrics=self.metrics, backoff=Backoff(0.2, 60.0)
         )
         options = RouteOptions(
-            cluster_cidrs=parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56"),
+            cluster_cidrs=CIDRS.parse("10.244.0.0/16,fd00:10:244::/56"),
             node_cidr_mask_size_ipv4=(mask_sizes or {}).get(4, 0),
             node_cidr_mask_size_ipv6=(mask_sizes or {}).get(6, 0),
             cidr_allocator_type=allocator,

@@ -14,8 +14,8 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import Route
-from cloudprovider.helpers.ips import IPNetwork
-from controllers.options.podnetwork import parse_cluster_cidrs
+from cloudprovider.ips import IPNetwork
+from controllers.options.podnetwork import CIDRS
 from controllers.route import changes
 from controllers.route.changes import (
     Entry,
@@ -31,7 +31,7 @@ from tests.unit.route.objects import addresses, node, route
 
 NET = ip_network("10.244.1.0/24")
 SIZES = {4: 24, 6: 64}
-SCOPE = Scope(parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56"), SIZES, SIZES, frozenset({"node-1", "node-2"}))
+SCOPE = Scope(CIDRS.parse("10.244.0.0/16,fd00:10:244::/56"), SIZES, SIZES, frozenset({"node-1", "node-2"}))
 
 
 def _step(*entries: Entry | Route, cidr: str = str(NET), owner: V1Node | None = None, **settings: Any) -> Step:
@@ -46,7 +46,7 @@ def _step(*entries: Entry | Route, cidr: str = str(NET), owner: V1Node | None = 
     [("", 0), (" ", 0), ("10.244.0.0/16", 1), ("10.244.0.0/16, fd00::/56", 2), ("fd00::/56,10.0.0.0/8", 2)],
 )
 def test_cluster_cidrs(text: str, count: int) -> None:
-    assert len(parse_cluster_cidrs(text)) == count
+    assert len(CIDRS.parse(text)) == count
 
 
 def test_a_missing_route_is_created_and_a_present_one_kept() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudprovider.helpers.ips import IPNetwork
+from cloudprovider.ips import IPNetwork
 from controllers.route.changes import Held
 from controllers.route.table import Holders
 from tests.unit.route.test_trust import RANGES

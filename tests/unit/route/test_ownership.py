@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cloudprovider import CloudProviderError, Route
-from controllers.options.podnetwork import parse_cluster_cidrs
+from controllers.options.podnetwork import CIDRS
 from controllers.route.options import RouteOptions
 from controllers.route.triggers import LIST
 from tests.unit.route.objects import CREATED, PREFIX, Bench, route, with_n1
@@ -184,7 +184,7 @@ def test_the_flags_size_counts_whatever_the_nodes_have() -> None:
 
 
 def test_mask_sizes_must_fit() -> None:
-    cidrs = parse_cluster_cidrs("10.244.0.0/16")
+    cidrs = CIDRS.parse("10.244.0.0/16")
     for v4, v6 in ((0, 64), (15, 0), (24, 64)):
         options = RouteOptions(cluster_cidrs=cidrs, node_cidr_mask_size_ipv4=v4, node_cidr_mask_size_ipv6=v6)
         with pytest.raises(ValueError, match="cluster CIDR"):

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudprovider import CloudProviderError, Route
-from cloudprovider.helpers.ips import IPNetwork
-from controllers.options.podnetwork import parse_cluster_cidrs
+from cloudprovider.ips import IPNetwork
+from controllers.options.podnetwork import CIDRS
 from controllers.route.changes import Entry, Held, Scope, step
 from controllers.route.reconcile import RouteConflict, RouteRefused
 from controllers.route.triggers import LIST, LISTING
@@ -298,7 +298,7 @@ def test_what_a_node_had_is_forgotten_with_its_route() -> None:
 
 # ---- the logic of addresses
 
-CLUSTERS = parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56")
+CLUSTERS = CIDRS.parse("10.244.0.0/16,fd00:10:244::/56")
 
 
 def _near(cluster: IPNetwork) -> st.SearchStrategy[IPNetwork]:

@@ -6,14 +6,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from ipaddress import IPv4Network
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pytest
 from pydantic import Field, SecretBytes, SecretStr
 
 from cloudprovider import CloudConfig, CloudProviderError
 from cloudprovider.config import InvalidConfig, ProviderConfig, Seconds
+from cloudprovider.helpers import BOOL, CIDR, PAIRS, Duration, Integer, ListOf
 from cloudprovider.internal import cleaning
 
 
@@ -34,6 +36,16 @@ class Acme(ProviderConfig):
     limits: Limits = Limits()
     pools: dict[str, Limits] = Field(default_factory=dict)
     proxy: str | None = None
+
+
+class Kinds(ProviderConfig):
+    env_prefix: ClassVar[str] = "ACME_"
+
+    strict: Annotated[bool, BOOL] = False
+    port: Annotated[int, Integer(1, 65535)] = 443
+    pause: Annotated[float, Duration(least=1)] = 60.0
+    ranges: Annotated[tuple[IPv4Network, ...], ListOf(CIDR, most=2)] = (IPv4Network("10.0.0.0/8"),)
+    tags: Annotated[dict[str, str], PAIRS] = Field(default_factory=dict)
 
 
 def source(text: str, path: str = "acme.yaml") -> CloudConfig:
@@ -220,3 +232,40 @@ def test_what_stands_in_the_place_of_an_object_is_refused_though_a_variable_sets
 
 def test_an_object_that_is_empty_in_the_file_is_set_by_variables() -> None:
     assert Acme.load(source(GOOD + "limits:\n"), environ={"ACME_LIMITS__BURST": "4"}).limits == Limits(burst=4)
+
+
+WANTED = Kinds(
+    strict=True, port=80, pause=90.0, ranges=(IPv4Network("10.0.0.0/24"), IPv4Network("10.1.0.0/16")), tags={"a": "b"}
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("strict: true\nport: 80\npause: 90\nranges: [10.0.0.7/24, 10.1.0.0/16]\ntags: {a: b}\n", "acme.yaml"),
+        ('strict: "T"\nport: "80"\npause: 1m30s\nranges: 10.0.0.7/24,10.1.0.0/16\ntags: a=b\n', "acme.yaml"),
+        ("strict=1\nport=80\npause=1m30s\nranges=10.0.0.7/24, 10.1.0.0/16\ntags=a=b\n", "cloud.conf"),
+    ],
+)
+def test_the_kinds_of_annotations_are_types_of_fields(text: str, path: str) -> None:
+    assert Kinds.load(source(text, path), environ={}) == WANTED
+    assert Kinds.model_json_schema()["properties"]["port"]["type"] == "integer"
+
+
+def test_a_variable_is_read_as_an_annotation_of_that_kind() -> None:
+    environ = {"ACME_STRICT": "TRUE", "ACME_PORT": " 80", "ACME_PAUSE": "90s", "ACME_TAGS": "a=b"}
+    assert Kinds.load(None, environ={**environ, "ACME_RANGES": "10.0.0.7/24,10.1.0.0/16"}) == WANTED
+
+
+def test_what_a_kind_does_not_allow_is_refused_in_its_words_as_a_text_and_as_a_value() -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        Kinds.load(source("port: 70000\npause: .inf\nstrict: 1\nranges: []\n"), environ={"ACME_TAGS": "a"})
+    assert set(caught.value.problems) == {
+        "acme.yaml, line 1: port: must be a whole number, from 1 to 65535",
+        "acme.yaml, line 2: pause: must be a finite number",
+        "acme.yaml, line 3: strict: must be true or false",
+        "acme.yaml, line 4: ranges: must be a comma-separated list (at most 2), each an IP range such as 10.0.0.0/24",
+        "ACME_TAGS: must be pairs such as team=web,stage=test",
+    }
+    with pytest.raises(InvalidConfig, match="pause: must be a duration such as 300ms, 10s or 1m30s, at least 1s"):
+        Kinds.load(source("pause: 999ms\n"), environ={})

@@ -1,0 +1,395 @@
+"""The kinds of values that a text can stand for, one class each: for flags, annotations of
+Services and a provider's configuration. Pure, and light to import.
+
+Comes in: what a user wrote. Goes out: the value, or a sentence that says what is allowed. A
+vendor's own kind is a subclass of `Kind`.
+
+Follows: Go's strconv.ParseBool, time.ParseDuration and time.Duration.String; the lists of pflag.
+"""
+
+from __future__ import annotations
+
+import csv
+import enum
+import json
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from attrs import field, frozen
+
+from cloudprovider.ips import IPNetwork, parse_network
+
+__all__ = [
+    "BOOL",
+    "CIDR",
+    "JSON_OBJECT",
+    "PAIRS",
+    "TEXT",
+    "Duration",
+    "Integer",
+    "Kind",
+    "ListOf",
+    "Member",
+    "Number",
+    "OneOf",
+    "Text",
+    "parse_duration",
+    "show_duration",
+]
+
+T = TypeVar("T")
+E = TypeVar("E", bound=enum.Enum)
+N = TypeVar("N", bound=float)
+
+_BOOLS: Final = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+# Possessive: strangers and users write them, and digits divided in many ways take minutes.
+_DIGITS = r"[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++"
+_DURATION = re.compile(rf"[+-]?(?:0|(?:(?:{_DIGITS})(?:ns|us|µs|μs|ms|s|m|h))++)")
+_PART = re.compile(rf"({_DIGITS})(ns|us|µs|μs|ms|s|m|h)")
+_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST = 2**63 / 1e9  # Go counts nanoseconds in 64 bits
+
+
+class Kind(ABC, Generic[T]):
+    """One kind of value. Immutable.
+
+    It is given to `annotation` and to `option`, and is a type for pydantic: a field of a
+    `ProviderConfig` that is declared as `Annotated[float, Duration(least=1)]` reads what an
+    annotation of that kind reads.
+    """
+
+    bare: str | None = None
+    """What a flag means that is given without a value; None: it needs one."""
+    repeated: bool = False
+    """True: each occurrence of a flag adds to its value (a tuple or a dict) instead of replacing
+    it."""
+
+    @property
+    @abstractmethod
+    def allowed(self) -> str:
+        """What may be written, as the end of the sentences "allowed: ..." and "must be ...", and as
+        a column of the docs' table."""
+
+    @property
+    def metavar(self) -> str:
+        """What stands for the value of a flag in --help."""
+        return "VALUE"
+
+    @abstractmethod
+    def parse(self, text: str) -> T:
+        """The value of a text without blanks around it. Raises ValueError, which says what must be,
+        as in "must be true or false"."""
+
+    def show(self, value: T) -> str:
+        """The value as a user would write it. Default: `str`."""
+        return str(value)
+
+    def problem(self, value: object) -> str | None:
+        """What is wrong with a value that a program or a file gives instead of a text, or None."""
+        return None
+
+    def read(self, value: Any) -> Any:
+        """A text's value, or the value itself where it is no text. Raises ValueError."""
+        if isinstance(value, str):
+            return self.parse(value.strip())
+        if problem := self.problem(value):
+            raise ValueError(problem)
+        return value
+
+    def refusal(self) -> ValueError:
+        """What `parse` raises."""
+        return ValueError(f"must be {self.allowed}")
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core.core_schema import no_info_before_validator_function  # not for --help
+
+        return no_info_before_validator_function(self.read, handler(source))
+
+
+class _Bool(Kind[bool]):
+    allowed = "true or false"
+    metavar = "true|false"
+    bare = "true"
+
+    def parse(self, text: str) -> bool:
+        if text not in _BOOLS:
+            raise self.refusal()
+        return _BOOLS[text]
+
+    def show(self, value: bool) -> str:
+        return "true" if value else "false"
+
+    def problem(self, value: object) -> str | None:
+        return None if isinstance(value, bool) else f"must be {self.allowed}"
+
+
+@frozen
+class Number(Kind[N]):
+    """A number, from `least` to `most` where they are given. Base of the kinds of numbers."""
+
+    least: N | None = None
+    most: N | None = None
+
+    described: ClassVar[str]
+
+    @property
+    def allowed(self) -> str:
+        least, most = ("" if end is None else self.show(end) for end in (self.least, self.most))
+        if least and most:
+            return f"{self.described}, from {least} to {most}"
+        return self.described + (f", at least {least}" if least else f", at most {most}" if most else "")
+
+    def parse(self, text: str) -> N:
+        value = self.number(text)
+        if problem := self.problem(value):
+            raise ValueError(problem)
+        return value
+
+    @abstractmethod
+    def number(self, text: str) -> N:
+        """The number, whether it is in the range or not. Raises ValueError."""
+
+    def problem(self, value: object) -> str | None:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < math.inf:
+            return "must be a finite number"
+        outside = (self.least is not None and value < self.least) or (self.most is not None and value > self.most)
+        return f"must be {self.allowed}" if outside else None
+
+
+class Integer(Number[int]):
+    """A whole number, from `least` to `most` where they are given."""
+
+    described = "a whole number"
+    metavar = "INT"
+
+    def number(self, text: str) -> int:
+        if not _INTEGER.fullmatch(text):
+            raise self.refusal()
+        return int(text)
+
+    def problem(self, value: object) -> str | None:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return super().problem(value) if whole else "must be a whole number"
+
+
+class Duration(Number[float]):
+    """A duration as Go writes it, in seconds, from `least` to `most` seconds where they are
+    given."""
+
+    described = "a duration such as 300ms, 10s or 1m30s"
+    metavar = "DURATION"
+
+    def number(self, text: str) -> float:
+        return parse_duration(text)
+
+    def show(self, value: float) -> str:
+        return show_duration(value)
+
+
+@frozen
+class Text(Kind[str]):
+    """A text that is not empty. With a `pattern` (a regular expression) all of it must match;
+    `described` says in words what that means."""
+
+    pattern: str = ""
+    described: str = ""
+
+    metavar = "TEXT"
+
+    @property
+    def allowed(self) -> str:
+        return self.described or (f"a text that matches {self.pattern}" if self.pattern else "a text")
+
+    def parse(self, text: str) -> str:
+        if not text or (self.pattern and not re.fullmatch(self.pattern, text)):
+            raise self.refusal()
+        return text
+
+
+@frozen(init=False)
+class OneOf(Kind[str]):
+    """One of these words, written exactly so."""
+
+    words: tuple[str, ...]
+
+    def __init__(self, *words: str) -> None:
+        self.__attrs_init__(words)
+
+    @property
+    def allowed(self) -> str:
+        return _either(self.words)
+
+    @property
+    def metavar(self) -> str:
+        return "|".join(self.words)
+
+    def parse(self, text: str) -> str:
+        if text not in self.words:
+            raise self.refusal()
+        return text
+
+
+@frozen
+class Member(Kind[E]):
+    """A member of an enum, written as its value."""
+
+    enum: type[E]
+
+    @property
+    def allowed(self) -> str:
+        return _either([self.show(one) for one in self.enum])
+
+    @property
+    def metavar(self) -> str:
+        return "|".join(self.show(one) for one in self.enum)
+
+    def parse(self, text: str) -> E:
+        for one in self.enum:
+            if self.show(one) == text:
+                return one
+        raise self.refusal()
+
+    def show(self, value: E) -> str:
+        return str(value.value)
+
+
+@frozen
+class ListOf(Kind[tuple[T, ...]]):
+    """Values with commas between them; blanks around each are dropped. One that holds a comma
+    stands in double quotes, as in CSV."""
+
+    kind: Kind[T]
+    least: int = field(default=1, kw_only=True)
+    """How many there must be; 0 allows the empty text."""
+    most: int | None = field(default=None, kw_only=True)
+    repeated: bool = field(default=True, kw_only=True)
+
+    @property
+    def allowed(self) -> str:
+        count = "" if self.most is None else f" (at most {self.most})"
+        return f"a comma-separated list{count}, each {self.kind.allowed}"
+
+    @property
+    def metavar(self) -> str:
+        return f"{self.kind.metavar},..."
+
+    def parse(self, text: str) -> tuple[T, ...]:
+        return self.read(self.parts(text))
+
+    @staticmethod
+    def parts(text: str) -> list[str]:
+        """The texts between the commas; none in a blank text. Raises ValueError for quotes that do
+        not close."""
+        try:
+            rows = list(csv.reader([" ".join(text.splitlines())], strict=True)) if text.strip() else [[]]
+        except csv.Error:
+            raise ValueError("must be a comma-separated list") from None
+        return [part.strip() for part in rows[0]]
+
+    def read(self, value: Any) -> tuple[T, ...]:
+        if not isinstance(value, list | tuple):
+            found: tuple[T, ...] = super().read(value)
+            return found
+        if len(value) < self.least or (self.most is not None and len(value) > self.most):
+            raise self.refusal()
+        return tuple(self.kind.read(one) for one in value)
+
+    def show(self, value: tuple[T, ...]) -> str:
+        return ",".join(self.kind.show(one) for one in value)
+
+
+class _Pairs(Kind[Mapping[str, str]]):
+    allowed = "pairs such as team=web,stage=test"
+    metavar = "NAME=VALUE,..."
+    repeated = True
+
+    def parse(self, text: str) -> Mapping[str, str]:
+        pairs = [part.strip().partition("=") for part in text.split(",")]
+        found = {name.strip(): value.strip() for name, sign, value in pairs if sign and name.strip()}
+        if len(found) < len(pairs):  # also for a name that is given twice
+            raise self.refusal()
+        return found
+
+    def show(self, value: Mapping[str, str]) -> str:
+        return ",".join(f"{name}={one}" for name, one in value.items())
+
+
+class _JSONObject(Kind[Mapping[str, Any]]):
+    allowed = 'a JSON object such as {"name": "value"}'
+    metavar = "JSON"
+
+    def parse(self, text: str) -> Mapping[str, Any]:
+        try:
+            found: object = json.loads(text)
+        except (ValueError, RecursionError):  # json nests without end
+            raise self.refusal() from None
+        if not isinstance(found, dict):
+            raise self.refusal()
+        return found
+
+    def show(self, value: Mapping[str, Any]) -> str:
+        return json.dumps(value)
+
+
+class _Cidr(Kind[IPNetwork]):
+    allowed = "an IP range such as 10.0.0.0/24"
+    metavar = "CIDR"
+
+    def parse(self, text: str) -> IPNetwork:
+        return parse_network(text)
+
+
+BOOL: Final[Kind[bool]] = _Bool()
+"""true or false, in any of the spellings that Go reads."""
+TEXT: Final[Kind[str]] = Text()
+"""Any text that is not empty."""
+CIDR: Final[Kind[IPNetwork]] = _Cidr()
+"""A range of IP addresses; host bits are cleared."""
+PAIRS: Final[Kind[Mapping[str, str]]] = _Pairs()
+"""Names with values, as in "team=web,stage=test"."""
+JSON_OBJECT: Final[Kind[Mapping[str, Any]]] = _JSONObject()
+"""A JSON object."""
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from a duration as Go writes it: "300ms", "10s", "1m30s". Raises ValueError, which
+    names the form."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"must be {Duration.described}")
+    seconds = math.fsum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    if seconds > _LONGEST:
+        raise ValueError("must be less than 292 years")
+    return -seconds if text.startswith("-") else seconds
+
+
+def show_duration(seconds: float) -> str:
+    """Seconds as Go prints them: "1h0m0s", "1m30s", "1.5s", "300ms", "0s". `parse_duration` reads
+    it back."""
+    if seconds < 0:
+        return "-" + show_duration(-seconds)
+    nanoseconds = round(seconds * 1e9)
+    if 0 < nanoseconds < 10**9:
+        return f"{_decimal(nanoseconds, 10**6)}ms"
+    minutes, rest = divmod(nanoseconds, 60 * 10**9)
+    hours, minute = divmod(minutes, 60)
+    last = f"{_decimal(rest, 10**9)}s"
+    if hours:
+        return f"{hours}h{minute}m{last}"
+    return f"{minute}m{last}" if minute else last
+
+
+def _decimal(number: int, unit: int) -> str:
+    """The number in units of a power of ten, exactly."""
+    whole, rest = divmod(number, unit)
+    return f"{whole}.{rest:0{len(str(unit)) - 1}}".rstrip("0") if rest else str(whole)
+
+
+def _either(words: tuple[str, ...] | list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
