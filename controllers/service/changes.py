@@ -1,13 +1,9 @@
-"""Pure: a Service, what is remembered of its load balancer, and the targets in; what to do, or a
-patch, out (stages 4 and 6). No I/O, no clock.
+"""What a Service asks for, the note of what was applied, and patches (stages 4 and 6). Pure.
 
-What was applied is remembered in this process (`records.py`), and, for the next one, in an
-annotation on the Service. Before the first call to the cloud it says, with the finalizer and in one
-write, that the load balancer is ours; after the call, in the same patch as the status, it holds two
-digests: of all of the Service that a load balancer depends on, and of the targets.
-
-The finalizer's name is well known, so it proves nothing. The annotation proves something with the
-Service's own UID in it: one that was copied or restored names another Service."""
+The note is an annotation on the Service, for the next process. Before the first call to the cloud
+it says that the load balancer is ours, with the finalizer and in one write; after the call, in one
+write with the status, it has a digest of what the load balancer was built from, and one of its
+targets."""
 
 from __future__ import annotations
 
@@ -112,6 +108,8 @@ def ownership(service: V1Service) -> Ownership:
         return Ownership.KEEP
     if metadata is None or not has_load_balancer_finalizer(service):
         return Ownership.NONE
+    # The finalizer's name is well known, so it proves nothing. Our note does, with the Service's
+    # own UID in it: one that was copied or restored names another Service.
     if wants_load_balancer(service) or own_note(service) is not None:
         return Ownership.REMOVE
     # The controller of that class has the same finalizer, and may be deleting its load balancer

@@ -1,10 +1,9 @@
 """What runs while the service controller is off: it reports deleted Services that wait for it.
 
-Stage: beside all. Now and then it lists the Services. Those with a load balancer of ours are
-counted. One that is deleted, and waits for our finalizer for longer than another manager would
-need, gets an Event with what to do. Nothing else is written and nothing is deleted: where
---controllers leaves the service controller out, another manager may serve these Services, and a
-provider without load balancers cannot delete any."""
+Stage: beside all. Services with a load balancer of ours are counted. One that is deleted, and waits
+for our finalizer for longer than another manager would need, gets an Event with what to do. Nothing
+is deleted: where --controllers leaves the service controller out, another manager may serve these
+Services, and a provider without load balancers cannot delete any."""
 
 from __future__ import annotations
 
