@@ -107,7 +107,7 @@ def _main(
     logs.setup(given.logging_format, given.verbosity, prefix="dry run: " if given.plan.enabled else "")
     for warning in outcome.warnings:
         log.warning("%s", warning)
-    from cloudprovider.internal.standardoutput import results_only
+    from cloudprovider.internal.output import results_only
     from controllers.flags.effective import changed
 
     # Standard output is for the plan alone: a provider that prints would spoil it for machines.
