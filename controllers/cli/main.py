@@ -116,7 +116,8 @@ def _main(
             differ = " ".join(changed(outcome.options, outcome.flags))
             log.info("flags that differ from the defaults: %s", differ or "none")
             return _start(outcome.options, catalog, flags, webhooks, plan)
-        except BaseException:  # the program's top: a cleaned log line in place of Python's own traceback
+        except BaseException:
+            # The program's top: a cleaned log line in place of Python's own traceback.
             log.exception("the program failed; this is a bug")
             return FAILED
 

@@ -137,7 +137,8 @@ class SecureServer(Server):
     def _may_see(self, user: User, asked: Asked, *, ask: bool) -> bool:
         """Whether to show the reasons of failed checks: to users with access to the page of the
         check, or of all checks. That a path is open to everybody is not enough."""
-        if not asked.name or user == ANONYMOUS:  # nothing is asked about clients without credentials: probes never wait
+        # Nothing is asked about clients without credentials: probes never wait.
+        if not asked.name or user == ANONYMOUS:
             return False
         try:
             return self._authorization.may(user, "get", f"/{asked.name}/{asked.part or '*'}", ask=ask)

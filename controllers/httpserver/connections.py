@@ -37,7 +37,8 @@ MAX_HEAD: Final = 16384
 _ACCEPTED_AT_ONCE: Final = 32  # connections, before those that are there have their turn
 _LINGER: Final = 2.0  # seconds for a client whose request was not read to its end
 _NO_DESCRIPTOR: Final = 0.025  # seconds until connections are accepted again
-_WINDOW: Final = 30.0  # seconds between two lines about one kind of broken connection: anybody may connect
+# Seconds between two lines about one kind of broken connection: anybody may connect.
+_WINDOW: Final = 30.0
 
 _ANSWERERS: Final = 4  # threads for what is answered at once
 _BROKEN: Final = Response(500, b"internal error\n")
@@ -95,9 +96,11 @@ class Connections:
         self._fast = ThreadPool(f"{name}-answers", _ANSWERERS)
         self._slow = ThreadPool(f"{name}-asks", limits.slow_threads)
         self._slow_places = Shares(limits.slow_places, limits.slow_per_peer)
-        self._clients: dict[_Client, None] = {}  # in the order in which they began to wait for a request
+        # In the order in which they began to wait for a request.
+        self._clients: dict[_Client, None] = {}
         self._groups: dict[bytes, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()  # of closed connections too, until they have ended
+        # Of closed connections too, until they have ended.
+        self._tasks: set[asyncio.Task[None]] = set()
         self._failures: FailureLog[str] = FailureLog(name, log, clock=SYSTEM_CLOCK, window=_WINDOW)
 
     def stop(self) -> None:

@@ -97,7 +97,8 @@ def subject_of(certificate: bytes) -> Certificate:
     try:
         [(_, body)] = _parts(certificate)
         signed = _parts(_parts(body)[0][1])
-        _, _, _, _, (_, subject) = signed[1 if signed[0][0] == _VERSION else 0 :][:5]  # the fifth field
+        # The fifth field.
+        _, _, _, _, (_, subject) = signed[1 if signed[0][0] == _VERSION else 0 :][:5]
         pairs = [
             ((_NAMES[kind], value.decode(_CODECS[tag])),)
             for of_set, relative in _parts(subject)

@@ -128,4 +128,5 @@ def trust(context: ssl.SSLContext, authorities: bytes) -> None:
     except (ValueError, ssl.SSLError):
         raise OSError("the client CA is no PEM text with certificates") from None
     context.verify_mode = ssl.CERT_OPTIONAL
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Go: each certificate of the bundle is an anchor
+    # As Go: each certificate of the bundle is an anchor.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

@@ -38,7 +38,8 @@ log = logging.getLogger(__name__)
 LOG_SECONDS = 5.0
 """Seconds between two lines about what is waited for."""
 _SOON = 1.0  # seconds that the first listing of a large cluster takes
-_AFTER_DRAIN = 3.0  # seconds of the drain, half of it at most, for what follows the controllers' own: last Events
+# Seconds of the drain, half of it at most, for what follows the controllers' own: last Events.
+_AFTER_DRAIN = 3.0
 
 
 class Assembly:
@@ -228,7 +229,8 @@ class Assembly:
         """A part that must not end has ended: the run is over, and `failure` says why."""
         failure.__cause__ = cause
         self.failure = self.failure or failure
-        log.critical("%s; stopping everything else", failure, exc_info=cause)  # at once: draining takes its time
+        # At once: draining takes its time.
+        log.critical("%s; stopping everything else", failure, exc_info=cause)
 
     def abandon(self, failure: ManagerError) -> None:
         """End without draining."""

@@ -94,7 +94,8 @@ class ControllerRunner:
         ask = self.stop_signal(self._clock)
 
         def running(value: int) -> None:
-            if entry.name in self._announced:  # what runs in the place of one that is off is no controller
+            # What runs in the place of one that is off is no controller.
+            if entry.name in self._announced:
                 self._running.labels(name=entry.name, manager=PROGRAM).set(value)
 
         def run() -> None:

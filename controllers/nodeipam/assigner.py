@@ -131,7 +131,8 @@ class Assigner:
                 if facts is None or held.uid != facts.uid:
                     queue.add(name)
                 elif held.written and facts.waits:
-                    self.allocations.doubt(held.uid)  # the cache is behind, or the server was restored from a backup
+                    # The cache is behind, or the server was restored from a backup.
+                    self.allocations.doubt(held.uid)
                     queue.add(name)
 
     def look(self, name: str) -> NodeFacts | None:
@@ -178,7 +179,8 @@ class Assigner:
         former = any(one.counts and one.ranges == facts.ranges for one in self.allocations.named(facts.name))
         made_with = held is None and not lacked and not former
         wide = self._baseless(facts, made_with=made_with)
-        counts = not (wide or (made_with and not self.allocations.pools))  # the cloud decides, not the Node's creator
+        # The cloud decides, not the Node's creator.
+        counts = not (wide or (made_with and not self.allocations.pools))
         others = self.allocations.saw(facts.name, facts.uid, facts.ranges, counts=counts)
         self._drop(facts.name)
         self._report_lacking_family(facts)

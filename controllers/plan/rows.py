@@ -41,7 +41,8 @@ class Plan:
 
     def _place(self, row: Row) -> tuple[object, ...]:
         order = self._order.get(row.controller, len(self._order))
-        makes_way = row.action.startswith("delete ")  # in the cloud, for what is created or written then
+        # In the cloud, for what is created or written then.
+        makes_way = row.action.startswith("delete ")
         return list(Kind).index(row.kind), order, row.controller, row.subject, not makes_way, row.action
 
 

@@ -37,8 +37,11 @@ FAILED: Final = 1
 SOMETHING: Final = 3
 
 _LOOK: Final = 0.1  # seconds between two looks at what is left
-_QUIET: Final = 3  # so many looks in a row must show that nothing is, as work may slip from one place to another in one
-_AGAIN: Final = 0.02  # seconds between these: sweeps bring up what is known already, again and again
+# So many looks in a row must show that nothing is, as work may slip from one place to another in
+# one.
+_QUIET: Final = 3
+# Seconds between these: sweeps bring up what is known already, again and again.
+_AGAIN: Final = 0.02
 _LOG: Final = 5.0  # seconds between two log lines about what is left
 
 

@@ -77,7 +77,8 @@ def exit_at_once(code: int) -> None:
 
 
 def _end_plugins(seconds: float = 0.0) -> None:
-    execplugin = sys.modules.get("controllers.runtime.api.execplugin")  # not there: then no plugin ever ran
+    # Not there: then no plugin ever ran.
+    execplugin = sys.modules.get("controllers.runtime.api.execplugin")
     if execplugin is not None:
         execplugin.end_plugins(seconds)
 
@@ -87,7 +88,8 @@ def exit_now(code: int, *words: str) -> None:
 
     The words are written if standard error takes them without waiting, without a logger's lock."""
     try:
-        sys.setswitchinterval(1e-5)  # each step gives Python's lock away, and would wait 5 ms for each busy thread
+        # Each step gives Python's lock away, and would wait 5 ms for each busy thread.
+        sys.setswitchinterval(1e-5)
         _end_plugins()
         _write_now(*logs.unwritten(*words))
     finally:  # whatever fails before: a plugin has closed standard error, say
@@ -98,7 +100,8 @@ def _write_now(descriptor: int, text: bytes) -> None:
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):  # a disk may hang, whatever is asked for
             within(URGENT_FLUSH, partial(os.write, descriptor, text))
-        else:  # opened again: others, a shell's terminal too, have this end open and want it as it is
+        else:
+            # Opened again: others, a shell's terminal too, have this end open and want it as it is.
             os.write(os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK), text)
     except BlockingIOError:  # it has no reader
         pass

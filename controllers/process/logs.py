@@ -163,7 +163,8 @@ def setup(
     print whole answers, Secrets included. Each message begins with `prefix`. No log call waits for
     who reads the stream; `flush` does."""
     global _handler
-    if sys.stderr is None:  # closed by who started us: lines go nowhere, and no socket gets its descriptor
+    # Closed by who started us: lines go nowhere, and no socket gets its descriptor.
+    if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for the rest of the process
     formatter = (JSONFormatter if format == "json" else TextFormatter)(prefix)
     _handler = _Handler(stream if stream is not None else sys.stderr, formatter, verbosity)
@@ -217,7 +218,8 @@ def _take(handler: _Handler) -> list[str]:
     if root.manager.disable > logging.NOTSET:
         changes.append("all lines up to a level were turned off")
         logging.disable(logging.NOTSET)
-    known = list(root.manager.loggerDict.values())  # in one step: other threads make loggers meanwhile
+    # In one step: other threads make loggers meanwhile.
+    known = list(root.manager.loggerDict.values())
     for logger in [root, *(one for one in known if isinstance(one, logging.Logger))]:
         name = logger.name
         for other in list(logger.handlers):
