@@ -21,7 +21,7 @@ from controllers.catalog import CATALOG, WEBHOOKS
 from controllers.flags.parse import NO_PROVIDER, Outcome, parse
 from controllers.process import logs
 from controllers.process.clientpackage import import_lightly
-from controllers.process.ending import end_at_once, settled, starting
+from controllers.process.ending import end_at_once, finish, starting
 from controllers.process.memory import share_one_heap
 from controllers.program import DISTRIBUTION, PROGRAM, version
 from controllers.registration.entry import ControllerEntry, enabled
@@ -75,7 +75,7 @@ def main(
     """
     args = sys.argv[1:] if argv is None else argv
     outcome = parse(args, catalog, default_provider, flags=flags, defaults=defaults, webhooks=webhooks)
-    return settled(_main(outcome, catalog, flags, webhooks))
+    return finish(_main(outcome, catalog, flags, webhooks))
 
 
 def _main(

@@ -21,10 +21,9 @@ import attrs
 import h11
 
 from cloudprovider.threads import NoThreadLeft, ThreadPool
-from controllers.httpserver.messages import Certificate, Handler, Limits, Request, Response
+from controllers.httpserver.messages import Certificate, Handler, Limits, Request, Response, subject_of
 from controllers.httpserver.peers import Shares, group_of
 from controllers.httpserver.stream import CHUNK, Stream
-from controllers.httpserver.subject import subject_of
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.queue import FailureLog
@@ -260,7 +259,7 @@ class Connections:
         client.method, client.idle = "", not begun
         client.until(self._limits.request_seconds if begun else self._limits.idle_seconds)
         if client in self._clients:
-            del self._clients[client]  # it begins to wait anew: now it is the youngest
+            del self._clients[client]  # it begins to wait again: now it is the youngest
             self._clients[client] = None
 
     async def _request(self, client: _Client, stream: Stream, http: h11.Connection) -> Request | None:

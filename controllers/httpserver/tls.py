@@ -43,7 +43,7 @@ class ServerTLS:
         *,
         served: Callable[[str, Pair], object] = lambda _name, _pair: None,
     ) -> None:
-        """`served(name, pair)` is told at each look what new connections get, and whence."""
+        """`served(name, pair)` is told at each look what new connections get, and from where."""
         self._pairs = pairs
         self._served = served
         self._authorities = authorities or NoCA()

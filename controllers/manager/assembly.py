@@ -22,7 +22,7 @@ from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.migration import LeaderMigration, MigrationProblems, share
 from controllers.manager.migration import read as read_migration
 from controllers.manager.provider_host import ManagerError, ProviderHost
-from controllers.manager.runner import Built, ControllerRunner, Ending
+from controllers.manager.runner import Built, ControllerRunner, StopEvent
 from controllers.manager.servercheck import ServerCheck, advice
 from controllers.manager.shutdown import ShutdownGroups, Stoppable
 from controllers.registration.entry import Context, ControllerEntry, enabled
@@ -87,9 +87,9 @@ class Assembly:
             failed=self.fail,
         )
 
-    def ending(self, stop: StopSignal) -> Ending:
+    def stop_event(self, stop: StopSignal) -> StopEvent:
         """Set when `stop` is, or when a part has failed."""
-        return Ending(stop, lambda: self.failure is not None)
+        return StopEvent(stop, lambda: self.failure is not None)
 
     def informers(self, *, once: bool = False, begun: InformerFactory | None = None) -> InformerFactory:
         """The caches that the controllers share, in place of those that have `begun` where there

@@ -109,7 +109,7 @@ class Manager:
         """
         self._on_lost = on_lost
         parts = self._parts
-        ending = parts.ending(stop)
+        ending = parts.stop_event(stop)
         left: list[str] = []
         try:
             if self._start(ending):

@@ -1,5 +1,5 @@
 """Does the API server answer, and take our credentials? /healthz shows it, /livez where a restart
-may help, and a log line says what to look at. Where the kubeconfig names another server by now, the
+may help, and a log line says what to look at. Where the kubeconfig now names another server, the
 process ends once the former one is of no use."""
 
 from __future__ import annotations

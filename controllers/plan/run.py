@@ -19,13 +19,14 @@ from controllers.catalog import CATALOG
 from controllers.manager.assembly import Assembly
 from controllers.manager.earlylists import IDENTITY
 from controllers.manager.provider_host import ManagerError
-from controllers.manager.runner import Ending
+from controllers.manager.runner import StopEvent
 from controllers.plan.cloud import CloudStandIn
 from controllers.plan.cluster import ClusterStandIn
+from controllers.plan.rows import Plan
 from controllers.plan.settling import Settling
 from controllers.registration.entry import ControllerEntry
 from controllers.registration.options import Options
-from controllers.registration.plan import Kind, Plan, Planning, Row
+from controllers.registration.plan import Kind, Planning, Row
 from controllers.runtime.api import ClientBuilder, NotSent
 from controllers.runtime.cache import NODES, InformerFactory
 
@@ -112,9 +113,9 @@ class PlanRun:
         and when the time is over before the controllers run.
         """
         parts, timeout = self._parts, self._given.plan.timeout
-        ending = parts.ending(stop)
+        ending = parts.stop_event(stop)
         until = parts.clock.monotonic() + timeout
-        over = Ending(ending, lambda: parts.clock.monotonic() >= until)
+        over = StopEvent(ending, lambda: parts.clock.monotonic() >= until)
         outcome = None
         try:
             settling = self._start(over)
@@ -187,7 +188,7 @@ class PlanRun:
                 return left or ["a signal ended the dry run"]
 
     def _outcome(self, settling: Settling, left: Sequence[str]) -> Outcome:
-        """What was found by now."""
+        """What was found."""
         held = [self._with_evidence(row) for row in settling.undecided()]
         self._plan.record(*held, *settling.unknown(), *settling.missing())
         rows = self._plan.rows()

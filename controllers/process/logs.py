@@ -130,7 +130,7 @@ class _Handler(logging.Handler):
         where = f"a log line of {record.name} at {record.filename}:{record.lineno} could not be written"
         self._write(one_line(f"{where}: {one_line(sys.exc_info()[1])}") + "\n")
 
-    def last_words(self, texts: Sequence[str]) -> tuple[int, bytes]:
+    def unwritten(self, texts: Sequence[str]) -> tuple[int, bytes]:
         """See the function of this name."""
         before = self._writer.take() if self._writer is not None else ""
         lines = [self._line(logging.ERROR, "%s", text) for text in texts]
@@ -198,13 +198,13 @@ def flush(seconds: float) -> None:
         _handler.flush(seconds)
 
 
-def last_words(*texts: str) -> tuple[int, bytes]:
+def unwritten(*texts: str) -> tuple[int, bytes]:
     """These errors as lines, after those that still wait; and the descriptor they belong to."""
     from controllers.runtime.cleaning import one_line
 
     if _handler is None:
         return 2, "".join(one_line(text) + "\n" for text in texts).encode(errors="replace")
-    return _handler.last_words(texts)
+    return _handler.unwritten(texts)
 
 
 _handler: _Handler | None = None  # of the last `setup`

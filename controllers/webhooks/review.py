@@ -74,7 +74,7 @@ class AdmissionRequest:
         """A copy of the object as it is to be stored, as JSON has it, to be changed at will; empty
         for DELETE.
 
-        Made anew each time, so read it once. Where the API server does not identify itself to the
+        Made again each time, so read it once. Where the API server does not identify itself to the
         webhook server, all of it is what some client says: its UID and resourceVersion too.
         """
         return _copied(self._object or {})
