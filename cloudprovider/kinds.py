@@ -134,7 +134,6 @@ class Number(Kind[N]):
 
     least: N | None = None
     most: N | None = None
-
     described: ClassVar[str]
 
     @property
