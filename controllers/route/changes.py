@@ -69,7 +69,7 @@ class Held:
 
     name: str
     made_for: frozenset[IPAddress] = frozenset()
-    """The node's addresses when the route was made, or first seen."""
+    """`next_hops` of the node when the route was made, or first seen."""
     remade_for: str = ""
     """What was wrong with it when it was last deleted to be made again, as `why_outdated` says."""
 
@@ -304,10 +304,11 @@ def why_outdated(entry: Entry, net: IPNetwork, node: V1Node, held: Held | None) 
 
 
 def next_hops(net: IPNetwork, node: V1Node) -> frozenset[IPAddress]:
-    """The addresses of a node that its route to this pod CIDR may lead to, where the cloud does not
-    list them."""
-    internal = _ips(address for address in node_addresses(node) if address.type == "InternalIP")
-    return frozenset(ip for ip in internal if ip.version == net.version)
+    """The address of a node that its route to this pod CIDR leads to, as far as is known, where the
+    cloud does not list it: the first one. Another one that goes (a virtual IP that moves to another
+    machine) must not cost a live route."""
+    internal = (parse_ip(str(one.address)) for one in node_addresses(node) if one.type == "InternalIP")
+    return frozenset([ip for ip in internal if ip is not None and ip.version == net.version][:1])
 
 
 def _ips(addresses: Iterable[V1NodeAddress]) -> frozenset[IPAddress]:
