@@ -271,12 +271,15 @@ _NETWORKS: Final[WeakValueDictionary[str, IPNetwork]] = WeakValueDictionary()
 
 
 def common_sizes(claims: Iterable[Iterable[IPNetwork]]) -> dict[int, int]:
-    """Prefix length by IP version that more than half of the nodes' pod CIDRs have, as given."""
+    """Prefix length by IP version that more than half of the nodes' pod CIDRs have, as given; -1
+    where none is that common."""
     counts = Counter((net.version, net.prefixlen) for nets in claims for net in nets)
     of_version: Counter[int] = Counter()
     for (version, _), count in counts.items():
         of_version[version] += count
-    return {version: size for (version, size), count in counts.items() if 2 * count > of_version[version]}
+    found = dict.fromkeys(of_version, -1)
+    found.update((version, size) for (version, size), count in counts.items() if 2 * count > of_version[version])
+    return found
 
 
 def could_be_node(name: str) -> bool:
