@@ -1,4 +1,4 @@
-"""Stage 2: TRIGGER. Turns events of Nodes into keys of the queue `NodeIPAM`, wakes pending ones.
+"""Stage 3: TRIGGER. Turns events of Nodes into keys of the queue `NodeIPAM`, wakes pending ones.
 
 A key is a node's name, or `START`, which no node can have: list all nodes before anything is given
 out. Decides whether there may be work, never what the work is."""

@@ -1,4 +1,4 @@
-"""Stage 2: TRIGGER. Turns events of Services and nodes into keys of the queues `service`, `node`.
+"""Stage 3: TRIGGER. Turns events of Services and nodes into keys of the queues `service`, `node`.
 
 A Service's key is "namespace/name". Changes of nodes are gathered in `nodesync.py`, then all load
 balancers are compared. Decides whether there may be work and how urgent it is."""

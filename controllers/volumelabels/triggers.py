@@ -1,4 +1,4 @@
-"""Stage 2: TRIGGER. Turns events of PersistentVolumes into keys of the queue `VolumeLabels`.
+"""Stage 3: TRIGGER. Turns events of PersistentVolumes into keys of the queue `VolumeLabels`.
 
 A key is a volume's name. Decides whether there may be work, never what the work is.
 """
