@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from cloudprovider.errors import CallCancelled, CallDeadlineExceeded
-from cloudprovider.internal.fielddocs import documented
+from cloudprovider.internal.fields import documented
 
 if TYPE_CHECKING:
     from cloudprovider.host import StopSignal

@@ -13,8 +13,7 @@ from typing import TypeVar
 from attrs import Attribute, evolve, field, frozen
 
 from cloudprovider.errors import ConfigMissing, ConfigUnreadable
-from cloudprovider.internal import fieldchecks
-from cloudprovider.internal.fielddocs import documented
+from cloudprovider.internal import fields
 
 __all__ = ["CloudConfig"]
 
@@ -26,7 +25,7 @@ def _is_bytes(_: object, __: Attribute[bytes], value: object) -> None:
         raise TypeError(f"CloudConfig.data must be bytes, not {type(value).__name__}")
 
 
-@documented
+@fields.documented
 @frozen
 class CloudConfig:
     """The file given by --cloud-config: its path and what it held when it was read. Its repr shows
@@ -37,7 +36,7 @@ class CloudConfig:
     was never a file (in tests).
     """
 
-    path: str = field(validator=fieldchecks.text)
+    path: str = field(validator=fields.text)
     """Where the file is; empty where there is none."""
 
     data: bytes = field(repr=False, validator=_is_bytes)

@@ -21,8 +21,7 @@ from attrs import field, frozen
 from typing_extensions import deprecated
 
 from cloudprovider.errors import CloudProviderError
-from cloudprovider.internal import fieldchecks
-from cloudprovider.internal.fielddocs import documented
+from cloudprovider.internal import fields
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["InstanceMetadata", "InstanceState", "Instances", "InstancesBatch", "InstancesV2"]
 
 
-@documented
+@fields.documented
 @frozen
 class InstanceMetadata:
     """One instance as the cloud knows it. Empty fields mean "nothing to say": they erase nothing on
@@ -45,31 +44,29 @@ class InstanceMetadata:
     Follows: InstanceMetadata in k8s.io/cloud-provider cloud.go.
     """
 
-    provider_id: str = field(default="", validator=fieldchecks.text)
+    provider_id: str = field(default="", validator=fields.text)
     """Becomes `spec.providerID`, by convention "<provider>://<instance-id>". Its form must never
     change: the field is immutable once set."""
 
-    instance_type: str = field(default="", validator=fieldchecks.text)
+    instance_type: str = field(default="", validator=fields.text)
     """Becomes the label node.kubernetes.io/instance-type and its deprecated beta label. A valid
     label value."""
 
     node_addresses: tuple[V1NodeAddress, ...] = field(
-        default=(), converter=fieldchecks.as_tuple, validator=fieldchecks.node_addresses
+        default=(), converter=fields.as_tuple, validator=fields.node_addresses
     )
     """Becomes `status.addresses`, most preferred first. Types: InternalIP, ExternalIP, Hostname,
     InternalDNS, ExternalDNS."""
 
-    zone: str = field(default="", validator=fieldchecks.text)
+    zone: str = field(default="", validator=fields.text)
     """Becomes the label topology.kubernetes.io/zone and its deprecated beta label. A valid label
     value."""
 
-    region: str = field(default="", validator=fieldchecks.text)
+    region: str = field(default="", validator=fields.text)
     """Becomes the label topology.kubernetes.io/region and its deprecated beta label. A valid label
     value."""
 
-    additional_labels: Mapping[str, str] = field(
-        factory=dict, converter=fieldchecks.own_copy, validator=fieldchecks.labels
-    )
+    additional_labels: Mapping[str, str] = field(factory=dict, converter=fields.own_copy, validator=fields.labels)
     """Further labels. Keys under kubernetes.io and k8s.io are refused, and a label that the node
     already carries from someone else is left alone."""
 

@@ -60,16 +60,14 @@ _LONGEST = 2**63 / 1e9  # Go counts nanoseconds in 64 bits
 class Kind(ABC, Generic[T]):
     """One kind of value. Immutable.
 
-    It is given to `annotation` and to `option`, and is a type for pydantic: a field of a
-    `ProviderConfig` that is declared as `Annotated[float, Duration(least=1)]` reads what an
-    annotation of that kind reads.
+    It is given to `annotation` and to `option`, and is a type for pydantic: a field of type
+    `Annotated[float, Duration(least=1)]` reads what an annotation of that kind reads.
     """
 
     bare: str | None = None
     """What a flag means that is given without a value; None: it needs one."""
     repeated: bool = False
-    """True: each occurrence of a flag adds to its value (a tuple or a dict) instead of replacing
-    it."""
+    """True: a flag that is given again adds to its value, a tuple or a dict."""
 
     @property
     @abstractmethod
@@ -136,7 +134,6 @@ class Number(Kind[N]):
 
     least: N | None = None
     most: N | None = None
-
     described: ClassVar[str]
 
     @property
@@ -235,6 +232,9 @@ class OneOf(Kind[str]):
             raise self.refusal()
         return text
 
+    def problem(self, value: object) -> str | None:
+        return None if value in self.words else f"must be {self.allowed}"
+
 
 @frozen
 class Member(Kind[E]):
@@ -300,6 +300,10 @@ class ListOf(Kind[tuple[T, ...]]):
         if len(value) < self.least or (self.most is not None and len(value) > self.most):
             raise self.refusal()
         return tuple(self.kind.read(one) for one in value)
+
+    def problem(self, value: object) -> str | None:
+        parts = value if isinstance(value, list | tuple) else ()
+        return next(filter(None, map(self.kind.problem, parts)), None)
 
     def show(self, value: tuple[T, ...]) -> str:
         return ",".join(self.kind.show(one) for one in value)

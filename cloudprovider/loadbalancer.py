@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from cloudprovider.helpers.service import default_load_balancer_name
-from cloudprovider.internal import fieldchecks
-from cloudprovider.internal.fielddocs import documented
+from cloudprovider.internal import fields
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -140,19 +139,19 @@ class LoadBalancer(ABC):
         """
 
 
-@documented
+@fields.documented
 @frozen
 class OwnedLoadBalancer:
     """A load balancer in the cloud that a cluster's service controller made. Raises TypeError
     for fields of a wrong type."""
 
-    name: str = field(validator=fieldchecks.text)
+    name: str = field(validator=fields.text)
     """The load balancer's name in the cloud, as `get_load_balancer_name` gives it."""
-    service: str = field(validator=fieldchecks.text)
+    service: str = field(validator=fields.text)
     """ "namespace/name" of the Service that it was made for; "" where the cloud does not know."""
-    service_uid: str = field(default="", validator=fieldchecks.text)
+    service_uid: str = field(default="", validator=fields.text)
     """That Service's UID; "" where the cloud does not know."""
-    kept: bool = field(default=False, validator=fieldchecks.flag)
+    kept: bool = field(default=False, validator=fields.flag)
     """Whether it was left there on purpose (`LoadBalancerKept`): it is not reported as an
     orphan."""
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from cloudprovider.internal import fieldchecks
-from cloudprovider.internal.fielddocs import documented
+from cloudprovider.internal import fields
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node_address import V1NodeAddress
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Route", "Routes"]
 
 
-@documented
+@fields.documented
 @frozen
 class Route:
     """One routing rule: traffic for `destination_cidr` goes to `target_node`. Raises TypeError for
@@ -30,34 +29,34 @@ class Route:
     Follows: Route in k8s.io/cloud-provider cloud.go.
     """
 
-    name: str = field(validator=fieldchecks.text)
+    name: str = field(validator=fields.text)
     """The rule's name in the cloud. Ignored by `create_route`, which may build one from its
     hint."""
 
-    target_node: str = field(validator=fieldchecks.text)
+    target_node: str = field(validator=fields.text)
     """The name of the node to go to; empty for a rule whose target the provider cannot match to a
     node."""
 
-    destination_cidr: str = field(validator=fieldchecks.text)
+    destination_cidr: str = field(validator=fields.text)
     """The addresses that the rule is for, for example "10.244.3.0/24", without host bits."""
 
-    enable_node_addresses: bool = field(default=False, validator=fieldchecks.flag)
+    enable_node_addresses: bool = field(default=False, validator=fields.flag)
     """Whether `target_node_addresses` counts. A provider that does not know where its rules lead
     leaves it False: they then count as leading to the addresses that the node had when they were
     made."""
 
     target_node_addresses: tuple[V1NodeAddress, ...] = field(
-        default=(), converter=fieldchecks.as_tuple, validator=fieldchecks.node_addresses
+        default=(), converter=fields.as_tuple, validator=fields.node_addresses
     )
     """For `create_route`: the node's addresses. From `list_routes`: where the rule leads, mostly
     one of them. One that is none of the node's means that the rule is deleted and made again,
     once."""
 
-    blackhole: bool = field(default=False, validator=fieldchecks.flag)
+    blackhole: bool = field(default=False, validator=fields.flag)
     """The rule leads nowhere (its instance is gone). Deleted when it lies in the cluster's
     range."""
 
-    owned: bool | None = field(default=None, validator=fieldchecks.flag_or_none)
+    owned: bool | None = field(default=None, validator=fields.flag_or_none)
     """What the cloud's own marks (a tag, a description) say. True: `create_route` made it for this
     cluster. False: another program made it; it is never touched. None: the provider cannot tell. A
     name is no such mark."""

@@ -12,13 +12,12 @@ from abc import ABC, abstractmethod
 from attrs import field, frozen
 from typing_extensions import deprecated
 
-from cloudprovider.internal import fieldchecks
-from cloudprovider.internal.fielddocs import documented
+from cloudprovider.internal import fields
 
 __all__ = ["Zone", "Zones"]
 
 
-@documented
+@fields.documented
 @frozen
 class Zone:
     """A place: both values are valid label values, or empty where the cloud has no such notion.
@@ -27,10 +26,10 @@ class Zone:
     Follows: Zone in k8s.io/cloud-provider cloud.go.
     """
 
-    failure_domain: str = field(default="", validator=fieldchecks.text)
+    failure_domain: str = field(default="", validator=fields.text)
     """The zone; becomes the label topology.kubernetes.io/zone and its deprecated beta label."""
 
-    region: str = field(default="", validator=fieldchecks.text)
+    region: str = field(default="", validator=fields.text)
     """The region; becomes the label topology.kubernetes.io/region and its deprecated beta label."""
 
 

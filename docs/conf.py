@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-FIELDS = "Fields:"  # what cloudprovider.internal.fielddocs adds to a docstring, for help()
+FIELDS = "Fields:"  # what cloudprovider.internal.fields adds to a docstring, for help()
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 SOURCE_URL = os.environ.get("DOCS_SOURCE_URL", "").rstrip("/")

@@ -20,8 +20,12 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider.call import current_call
 from cloudprovider.helpers.addresses import address_problems
-from cloudprovider.helpers.kubelet import node_name_problems
-from cloudprovider.helpers.labels import is_kubernetes_label, label_key_problems, label_value_problems
+from cloudprovider.helpers.labels import (
+    is_kubernetes_label,
+    label_key_problems,
+    label_value_problems,
+    node_name_problems,
+)
 from cloudprovider.helpers.providerid import same_provider_id
 from cloudprovider.instances import InstanceMetadata, InstanceState
 from cloudprovider.ips import IPNetwork, parse_ip, parse_network

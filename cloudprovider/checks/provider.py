@@ -13,8 +13,7 @@ from typing import Any, Final
 from cloudprovider.host import InformerUser
 from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import Problem, nearest
-from cloudprovider.loading.contract import ACCESSORS, EXTENSIONS
-from cloudprovider.loading.diagnostics import code_place, error_text, home_of, raised_at
+from cloudprovider.loading.diagnostics import ACCESSORS, EXTENSIONS, code_place, error_text, home_of, raised_at
 
 _NEWER: Final = ("instances_v2", "instances_batch")
 _OLDER: Final = ("instances", "zones")

@@ -19,10 +19,9 @@ from attrs import evolve
 from cloudprovider.commands.asking import Started, in_time
 from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.commands.kubelet import FORMATS, is_here, node_ips, rendered
-from cloudprovider.helpers.kubelet import kubelet_hostname, kubelet_may_set
+from cloudprovider.helpers.labels import kubelet_hostname, kubelet_may_set
+from cloudprovider.internal.output import results_only, write_whole
 from cloudprovider.internal.problem import Problem
-from cloudprovider.internal.standardoutput import results_only
-from cloudprovider.internal.wholefile import write_whole
 from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from cloudprovider.commands.clusters import ClusterRow, list_clusters
 from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.commands.new import Names, naming_problem, write
 from cloudprovider.commands.providers import Listed, list_providers
-from cloudprovider.internal.standardoutput import results_only
+from cloudprovider.internal.output import results_only
 from cloudprovider.loading.registry import Registry
 
 __all__ = ["FINE", "PROBLEMS", "WRONG_USAGE", "main", "parser", "run"]

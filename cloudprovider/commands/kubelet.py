@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from cloudprovider.helpers.kubelet import kubelet_may_set
+from cloudprovider.helpers.labels import kubelet_may_set
 from cloudprovider.ips import IPAddress, parse_ip
 from cloudprovider.wellknown import (
     LABEL_INSTANCE_TYPE,

@@ -20,7 +20,7 @@ from cloudprovider.checks import answers
 from cloudprovider.commands.asking import Started, in_time
 from cloudprovider.commands.failure import NO_INSTANCE, NO_TIME, Failure, UnusableAnswer
 from cloudprovider.errors import InstanceNotFound, NotImplementedByProvider
-from cloudprovider.helpers.kubelet import node_name_problems
+from cloudprovider.helpers.labels import node_name_problems
 from cloudprovider.instances import InstanceMetadata, Instances
 from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import Problem

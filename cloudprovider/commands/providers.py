@@ -19,8 +19,7 @@ from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import Problem
-from cloudprovider.loading.contract import ACCESSORS
-from cloudprovider.loading.diagnostics import code_place
+from cloudprovider.loading.diagnostics import ACCESSORS, code_place
 from cloudprovider.loading.loader import Factory, load_factory, start_provider
 from cloudprovider.loading.plugins import Plugin, find_plugins
 from cloudprovider.loading.registry import Registry

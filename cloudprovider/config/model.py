@@ -25,7 +25,7 @@ from cloudprovider.errors import ConfigUnreadable, InvalidConfig
 from cloudprovider.internal.cleaning import conceal
 from cloudprovider.internal.masking import values_of_secret
 from cloudprovider.internal.problem import nearest
-from cloudprovider.kinds import Duration, Kind, ListOf
+from cloudprovider.kinds import Duration, ListOf
 
 _LISTS = (list, tuple, set, frozenset)
 
@@ -168,7 +168,7 @@ class _Reader:
             for name, place, info in _variables(self._model, self._model.env_prefix):
                 text = self._variable(name, place)
                 if text is not None:
-                    _put(values, place, _meant(info, text))
+                    _put(values, place, _meant(info.annotation, text))
         return values
 
     def _variable(self, name: str, place: Place) -> str | None:
@@ -208,7 +208,7 @@ class _Reader:
                 inner = kind if _is_model(kind) else (get_args(kind) or (Any, Any))[-1]
                 fitted[name] = self._fitted(inner, value, (*was, written), (*place, name), lines)
             else:
-                fitted[name] = _meant(info, value) if info is not None and isinstance(value, str) else value
+                fitted[name] = _meant(kind, value) if isinstance(value, str) else value
         return fitted
 
     def line_of(self, error: Any) -> str:
@@ -293,14 +293,12 @@ def _is_model(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _meant(info: FieldInfo, text: str) -> object:
-    """What a text stands for in a field: JSON or a comma-separated list for lists, JSON for
-    mappings. Kinds read texts themselves."""
-    kind = _bare(info.annotation)
+def _meant(annotation: Any, text: str) -> object:
+    """What a text stands for in a field of this type: JSON or a comma-separated list for lists,
+    JSON for mappings."""
+    kind = _bare(annotation)
     origin = get_origin(kind) or kind
     is_list = origin in (*_LISTS, Sequence)
-    if any(isinstance(one, Kind) for one in info.metadata):
-        return text
     if not (is_list or origin in (dict, Mapping) or _is_model(origin)):
         return text
     try:

@@ -1,19 +1,18 @@
 """Helpers for providers and controllers: pure functions over the official client's objects, under
 flat names.
 
-Node addresses, taints and labels (`addresses`, `taints`, `labels`), what a kubelet accepts
-(`kubelet`), provider IDs (`providerid`), Services (`service`) and their annotations
-(`annotations`), volumes (`volumes`), SSH keys (`sshkeys`), time limits of HTTP clients
-(`timelimits`), and what is read of every object (`objects`). The kinds of values and IP addresses
-live in `cloudprovider.kinds` and `cloudprovider.ips`, which need nothing else. None of them changes
-an argument; all may be called from many threads.
+Node addresses and taints (`addresses`, `taints`), labels and names, also a volume's zones
+(`labels`), provider IDs (`providerid`), Services (`service`) and their annotations (`annotations`),
+SSH keys (`sshkeys`), time limits of HTTP clients (`timelimits`), and what is read of every object
+(`objects`). The kinds of values and IP addresses are in `cloudprovider.kinds` and
+`cloudprovider.ips`, which need nothing else. None of them changes an argument; all may be called
+from many threads.
 """
 
 from cloudprovider import ips, kinds
 from cloudprovider.helpers import (
     addresses,
     annotations,
-    kubelet,
     labels,
     objects,
     providerid,
@@ -21,11 +20,9 @@ from cloudprovider.helpers import (
     sshkeys,
     taints,
     timelimits,
-    volumes,
 )
 from cloudprovider.helpers.addresses import *
 from cloudprovider.helpers.annotations import *
-from cloudprovider.helpers.kubelet import *
 from cloudprovider.helpers.labels import *
 from cloudprovider.helpers.objects import *
 from cloudprovider.helpers.providerid import *
@@ -33,7 +30,6 @@ from cloudprovider.helpers.service import *
 from cloudprovider.helpers.sshkeys import *
 from cloudprovider.helpers.taints import *
 from cloudprovider.helpers.timelimits import *
-from cloudprovider.helpers.volumes import *
 from cloudprovider.ips import *
 from cloudprovider.kinds import *
 
@@ -42,7 +38,6 @@ __all__ += addresses.__all__
 __all__ += annotations.__all__
 __all__ += ips.__all__
 __all__ += kinds.__all__
-__all__ += kubelet.__all__
 __all__ += labels.__all__
 __all__ += objects.__all__
 __all__ += providerid.__all__
@@ -50,4 +45,3 @@ __all__ += service.__all__
 __all__ += sshkeys.__all__
 __all__ += taints.__all__
 __all__ += timelimits.__all__
-__all__ += volumes.__all__

@@ -1,24 +1,25 @@
-"""Labels of a node: what may be a label, the pairs of stable and deprecated keys, zone and region.
-Pure (stage 4).
+"""Labels and names: what the API server takes, what a kubelet may set of its own Node, the pairs of
+stable and deprecated keys, a volume's zones. Pure (stage 4).
 
-Data comes from `InstanceMetadata` and from nodes; the dicts returned are what a patch sets. Nothing
-is changed in place.
-
-Follows: k8s.io/apimachinery pkg/api/validate/content/kube.go (syntax), k8s.io/component-helpers
-node/topology/helpers.go and the label part of k8s.io/cloud-provider
-controllers/node/node_controller.go, except that the stable key is the source of truth here, where
-Go still takes the beta key.
+Follows: k8s.io/apimachinery pkg/api/validate/content/kube.go (syntax), IsKubeletLabel in
+k8s.io/kubelet and the admission plugin NodeRestriction, GetHostname in k8s.io/component-helpers,
+volume/helpers/zones.go and controllers/node/node_controller.go in k8s.io/cloud-provider. The stable
+key is the source of truth here, where Go still takes the beta key.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from cloudprovider.wellknown import (
+    LABEL_ARCH,
+    LABEL_HOSTNAME,
     LABEL_INSTANCE_TYPE,
     LABEL_INSTANCE_TYPE_BETA,
+    LABEL_MULTI_ZONE_DELIMITER,
+    LABEL_OS,
     LABEL_REGION_BETA,
     LABEL_TOPOLOGY_REGION,
     LABEL_TOPOLOGY_ZONE,
@@ -29,10 +30,15 @@ __all__ = [
     "LABEL_PAIRS",
     "instance_labels",
     "is_kubernetes_label",
+    "kubelet_hostname",
+    "kubelet_may_set",
     "label_key_problems",
     "label_value",
     "label_value_problems",
+    "label_value_to_zone_list",
     "missing_twins",
+    "node_name_problems",
+    "zones_to_label_value",
 ]
 
 LABEL_PAIRS: Final[tuple[tuple[str, str], ...]] = (
@@ -43,9 +49,15 @@ LABEL_PAIRS: Final[tuple[tuple[str, str], ...]] = (
 """(stable key, deprecated key) of every label that the node controller writes in two forms."""
 
 _MAX_PART = 63
-_MAX_PREFIX = 253
+_MAX_SUBDOMAIN = 253
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_OWN_LABELS: Final = frozenset(
+    {LABEL_HOSTNAME, LABEL_OS, LABEL_ARCH, "beta.kubernetes.io/os", "beta.kubernetes.io/arch"}
+    | {key for pair in LABEL_PAIRS for key in pair}
+)
+_OWN_NAMESPACES: Final = re.compile(r"(^|\.)(kubelet|node)\.kubernetes\.io/")
+_FORBIDDEN_NAMESPACE: Final = re.compile(r"(^|\.)node-restriction\.kubernetes\.io/")
 _KUBERNETES = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
 _NOT_IN_VALUE = re.compile(r"[^A-Za-z0-9_.-]+")
 _NAME_RULE = "must be letters, digits, '-', '_' or '.', with a letter or digit at both ends"
@@ -60,8 +72,8 @@ def label_key_problems(key: str) -> tuple[str, ...]:
         return (f"{key!r} has more than one '/'",)
     if slash and not prefix:
         problems.append(f"{key!r} has an empty prefix")
-    elif slash and len(prefix) > _MAX_PREFIX:
-        problems.append(f"the prefix of {key!r} is longer than {_MAX_PREFIX} characters")
+    elif slash and len(prefix) > _MAX_SUBDOMAIN:
+        problems.append(f"the prefix of {key!r} is longer than {_MAX_SUBDOMAIN} characters")
     elif slash and not _SUBDOMAIN.fullmatch(prefix):
         problems.append(f"the prefix of {key!r} must be a DNS name in lower case, such as example.com")
     if not name:
@@ -121,3 +133,58 @@ def missing_twins(labels: Mapping[str, str]) -> dict[str, str]:
         elif beta in labels:
             changes[stable] = labels[beta]
     return changes
+
+
+def kubelet_hostname(hostname: str) -> str:
+    """A machine's host name as its kubelet takes it for the node's name: in lower case, without
+    blanks around it."""
+    return hostname.strip().lower()
+
+
+def node_name_problems(name: str) -> tuple[str, ...]:
+    """What is wrong with a node's name; empty when the API server would take it."""
+    if len(name) > _MAX_SUBDOMAIN:
+        return (f"the node name {name!r} is longer than {_MAX_SUBDOMAIN} characters",)
+    if not _SUBDOMAIN.fullmatch(name):
+        return (
+            f"the node name {name!r} must be a DNS name: letters in lower case, digits, '-' and '.', with a letter or "
+            "digit at both ends of each part",
+        )
+    return ()
+
+
+def kubelet_may_set(key: str) -> bool:
+    """Whether a kubelet starts with this label in `--node-labels`, and the API server takes it from
+    a kubelet."""
+    if not is_kubernetes_label(key):
+        return True
+    if _FORBIDDEN_NAMESPACE.search(key):
+        return False
+    return key in _OWN_LABELS or _OWN_NAMESPACES.search(key) is not None
+
+
+def label_value_to_zone_list(value: str) -> tuple[str, ...]:
+    """The zones in a volume's zone label, in the order given: "a__b" is a and b. Raises ValueError
+    when one is empty."""
+    zones = tuple(zone.strip() for zone in value.split(LABEL_MULTI_ZONE_DELIMITER))
+    if not all(zones):
+        raise ValueError(
+            f"the list of zones {value!r}, delimited by {LABEL_MULTI_ZONE_DELIMITER!r}, has an empty element"
+        )
+    return zones
+
+
+def zones_to_label_value(zones: Iterable[str]) -> str:
+    """The zone label of a volume that lies in these zones, sorted so that the same set always gives
+    the same label.
+
+    Raises ValueError when there is no zone, or one would not be read back as it is: it is empty,
+    has blanks around it, or holds or touches the delimiter "__".
+    """
+    ordered = sorted(set(zones))
+    value = LABEL_MULTI_ZONE_DELIMITER.join(ordered)
+    if label_value_to_zone_list(value) != tuple(ordered):
+        raise ValueError(
+            f"the zones {ordered} cannot be joined with {LABEL_MULTI_ZONE_DELIMITER!r} and told apart again"
+        )
+    return value

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
-from cloudprovider.internal.fielddocs import documented
+from cloudprovider.internal.fields import documented
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_INTERNAL_IP
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import frozen
 
 from cloudprovider.errors import CloudProviderError, NotImplementedByProvider
-from cloudprovider.internal.fielddocs import documented
+from cloudprovider.internal.fields import documented
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node

@@ -16,7 +16,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from cloudprovider.internal.fielddocs import documented
+from cloudprovider.internal.fields import documented
 
 __all__ = ["SSHPublicKey", "parse_ssh_public_key"]
 

@@ -11,20 +11,48 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from cloudprovider.interface import Interface
+from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
+from cloudprovider.interface import Clusters, Interface
 from cloudprovider.internal.cleaning import LONGEST_ERROR, Cleaner, of_process
 from cloudprovider.internal.masking import config_values
 from cloudprovider.internal.problem import Problem, did_you_mean, nearest
 from cloudprovider.internal.redaction import redact
-from cloudprovider.loading.contract import ACCESSORS, EXTENSIONS
+from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Plugin
+from cloudprovider.localinstance import LocalInstance
+from cloudprovider.podcidrs import PodCIDRs
+from cloudprovider.routes import Routes
+from cloudprovider.sshkeys import SSHKeys
+from cloudprovider.volumes import PVLabeler
+from cloudprovider.zones import Zones
 
 if TYPE_CHECKING:
     from cloudprovider.cloudconfig import CloudConfig
+
+ACCESSORS: Final[Mapping[str, type]] = {
+    "instances_v2": InstancesV2,
+    "instances_batch": InstancesBatch,
+    "instances": Instances,
+    "zones": Zones,
+    "load_balancer": LoadBalancer,
+    "routes": Routes,
+    "pod_cidrs": PodCIDRs,
+    "clusters": Clusters,
+    "pv_labeler": PVLabeler,
+    "local_instance": LocalInstance,
+}
+"""The accessors of `Interface`, and what each returns."""
+
+EXTENSIONS: Final[Mapping[type, tuple[str, ...]]] = {
+    OwnedLoadBalancers: ("load_balancer",),
+    SSHKeys: ("instances_v2", "instances_batch"),
+}
+"""Capabilities without an accessor of their own, and the accessors of which one returns an object
+that has them too."""
 
 CONTRACT: tuple[type, ...] = (Interface, *ACCESSORS.values(), *EXTENSIONS)
 """The classes that a vendor implements."""

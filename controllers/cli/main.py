@@ -21,7 +21,7 @@ from controllers.catalog import CATALOG, WEBHOOKS
 from controllers.flags.parse import NO_PROVIDER, Outcome, parse
 from controllers.process import logs
 from controllers.process.clientpackage import import_lightly
-from controllers.process.ending import end_at_once, settled, starting
+from controllers.process.ending import end_at_once, finish, starting
 from controllers.process.memory import share_one_heap
 from controllers.program import DISTRIBUTION, PROGRAM, version
 from controllers.registration.entry import ControllerEntry, enabled
@@ -75,7 +75,7 @@ def main(
     """
     args = sys.argv[1:] if argv is None else argv
     outcome = parse(args, catalog, default_provider, flags=flags, defaults=defaults, webhooks=webhooks)
-    return settled(_main(outcome, catalog, flags, webhooks))
+    return finish(_main(outcome, catalog, flags, webhooks))
 
 
 def _main(
@@ -107,7 +107,7 @@ def _main(
     logs.setup(given.logging_format, given.verbosity, prefix="dry run: " if given.plan.enabled else "")
     for warning in outcome.warnings:
         log.warning("%s", warning)
-    from cloudprovider.internal.standardoutput import results_only
+    from cloudprovider.internal.output import results_only
     from controllers.flags.effective import changed
 
     # Standard output is for the plan alone: a provider that prints would spoil it for machines.
@@ -116,7 +116,8 @@ def _main(
             differ = " ".join(changed(outcome.options, outcome.flags))
             log.info("flags that differ from the defaults: %s", differ or "none")
             return _start(outcome.options, catalog, flags, webhooks, plan)
-        except BaseException:  # the program's top: a cleaned log line in place of Python's own traceback
+        except BaseException:
+            # The program's top: a cleaned log line in place of Python's own traceback.
             log.exception("the program failed; this is a bug")
             return FAILED
 

@@ -21,7 +21,7 @@ from attrs import frozen
 
 from cloudprovider import CloudProviderError
 from controllers.manager.provider_host import ManagerError, NeverLed, log_failure
-from controllers.process.ending import LAST_WORDS, RELEASE, SIGNALS, Exit, exit_at_once, settled, within
+from controllers.process.ending import RELEASE, SIGNALS, URGENT_FLUSH, Exit, exit_at_once, finish, within
 from controllers.runtime.api import ClientConfigError
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ def run_until_signal(
                 return 1
         code = _code(word, asked)
     _say(logging.INFO, "ended with exit code %d", code)
-    return settled(code, leave)
+    return finish(code, leave)
 
 
 def _say(level: int, text: str, *args: object, error: BaseException | None = None) -> None:
@@ -163,7 +163,7 @@ def _handled(mail: queue.SimpleQueue[Word], leave: Exit) -> Iterator[None]:
             return
         # Not by a logger, whose lock may be held right now; and standard error may be a pipe that
         # is full.
-        within(LAST_WORDS, lambda: os.write(2, f"{_name(number)} again: ending at once\n".encode()))
+        within(URGENT_FLUSH, lambda: os.write(2, f"{_name(number)} again: ending at once\n".encode()))
         leave(1)
 
     old = {number: signal.signal(number, handle) for number in (*SIGNALS, RELEASE)}

@@ -1,4 +1,5 @@
-"""Who asks: a client certificate, a bearer token, or anonymous.
+"""Who asks: a client certificate, a bearer token, or anonymous; and the cluster's CA of client
+certificates.
 
 Certificate before token, no credentials is anonymous, and wrong ones are refused, on open paths
 too, as in k8s.io/apiserver. A TokenReview checks a token; answers are remembered under a keyed
@@ -18,16 +19,21 @@ from typing import Any, Final
 
 import attrs
 
-from controllers.endpoints.reviews import AskFirst, Remembered, Reviewer
+from controllers.endpoints.reviews import LOOKUP_RULE, NeedsLookup, Remembered, Reviewer
 from controllers.httpserver.messages import Certificate, Request
 from controllers.httpserver.peers import group_of
-from controllers.runtime.api import ApiError
+from controllers.runtime.api import ApiError, Forbidden, NotFound, RestClient
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 log = logging.getLogger(__name__)
 
 AUTHENTICATED: Final = "system:authenticated"
+CONFIG_MAP: Final = LOOKUP_RULE.names[0]
+PATH: Final = f"/api/v1/namespaces/kube-system/configmaps/{CONFIG_MAP}"
+REFRESH_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 10.0
+_TIMEOUT: Final = 5.0
 _OF_ALL: Final = (20.0, 100)  # unknown tokens a second, and at once
 _OF_A_PEER: Final = (2.0, 20)
 _PEERS: Final = 1024
@@ -52,7 +58,7 @@ class Unauthenticated(Exception):
 
 
 class TooManyTokens(Exception):
-    """So many unknown tokens have come of late that the API server is not asked about this one."""
+    """So many unknown tokens have come recently that the API server is not asked about this one."""
 
 
 class _Pace:
@@ -93,7 +99,7 @@ class Authentication:
         self._pace = _Pace(clock)
 
     def user(self, request: Request, *, ask: bool) -> User:
-        """Who sent this request. Raises Unauthenticated, and AskFirst when only the API server
+        """Who sent this request. Raises Unauthenticated, and NeedsLookup when only the API server
         knows and not `ask`.
 
         Raises TooManyTokens where it would be asked about too many unknown ones."""
@@ -111,7 +117,7 @@ class Authentication:
             if self._reviewer is None:
                 raise Unauthenticated("tokens are not accepted")
             if not ask:
-                raise AskFirst
+                raise NeedsLookup
             if not self._good.get(key) and not self._pace.allows(peer):
                 raise TooManyTokens
             try:
@@ -161,3 +167,61 @@ def _user_of(status: Mapping[str, Any]) -> User | None:
         tuple(dict.fromkeys([*groups, AUTHENTICATED])),
         tuple((str(key), tuple(str(value) for value in values or ())) for key, values in sorted(extra.items())),
     )
+
+
+class ClusterCA:
+    """The cluster's own CA of client certificates, from the ConfigMap that kube-apiserver keeps up
+    to date; asked for at most once a minute, the last known one in between.
+
+    Used where there is no `--client-ca-file`; where it cannot be read, HTTPS is served without
+    client certificates. `quiet`: what cannot be read is no warning. Follows k8s.io/apiserver
+    options/authentication.go."""
+
+    name = f"ConfigMap kube-system/{CONFIG_MAP}"
+
+    def __init__(self, rest: RestClient, *, quiet: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._rest = rest
+        self._quiet = quiet
+        self._clock = clock
+        self._known = b""
+        self._next = float("-inf")
+        self._logged = ""
+        self._refusals = 0
+
+    def read(self) -> bytes:
+        """The present CA, as far as known; asks the API server when that is due. Never raises."""
+        now = self._clock.monotonic()
+        if now < self._next:
+            return self._known
+        self._next = now + RETRY_SECONDS
+        try:
+            found = self._rest.get(PATH, timeout=_TIMEOUT)
+            self._known = str((found.get("data") or {}).get("client-ca-file", "")).encode()
+        except NotFound:
+            self._known, self._refusals = b"", 0
+            self._tell("there is none, so this cluster has no CA of client certificates")
+        except Forbidden:
+            # An API server that has just started has not read the roles, and refuses everybody.
+            self._refusals += 1
+            if self._refusals > 1:
+                self._tell(f"missing permission: {LOOKUP_RULE.fix()}")
+        except ApiError as error:
+            log.debug("%s cannot be read now: %s", self.name, text_of(error))
+            return self._known
+        else:
+            self._next = now + REFRESH_SECONDS
+            self._logged = ""
+            self._refusals = 0
+        return self._known
+
+    def _tell(self, problem: str) -> None:
+        self._next = self._clock.monotonic() + REFRESH_SECONDS
+        if problem != self._logged:
+            self._logged = problem
+            log.log(
+                logging.INFO if self._quiet else logging.WARNING,
+                "client certificates are not accepted: %s: %s. Other ways: --client-ca-file, "
+                "--authentication-skip-lookup",
+                self.name,
+                problem,
+            )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from controllers.endpoints.authentication import User
-from controllers.endpoints.reviews import AskFirst, Remembered, Reviewer
+from controllers.endpoints.reviews import NeedsLookup, Remembered, Reviewer
 from controllers.runtime.api import ApiError
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 MASTERS: Final = "system:masters"
 
 
-class CannotTell(Exception):
+class Undecided(Exception):
     """The API server did not say."""
 
 
@@ -51,7 +51,7 @@ class Authorization:
     def may(self, user: User, verb: str, path: str, *, ask: bool) -> bool:
         """Whether this user may, whatever is open.
 
-        Raises CannotTell, and AskFirst when only the API server knows and not `ask`.
+        Raises Undecided, and NeedsLookup when only the API server knows and not `ask`.
         """
         if MASTERS in user.groups:
             return True
@@ -61,7 +61,7 @@ class Authorization:
         known = self._known.get(key)
         if known is None:
             if not ask:
-                raise AskFirst
+                raise NeedsLookup
             spec: dict[str, Any] = {
                 "user": user.name,
                 "groups": list(user.groups),
@@ -76,6 +76,6 @@ class Authorization:
             except ApiError as error:
                 reason = text_of(error)
                 log.debug("it is not known whether %s may %s %s: %s", text_of(user.name), verb, path, reason)
-                raise CannotTell(reason) from None
+                raise Undecided(reason) from None
             self._known.put(key, known, self._ttls[known])
         return known

@@ -49,7 +49,7 @@ class _Failing:
 
 
 @runtime_checkable
-class Remarks(Protocol):
+class HealthNotes(Protocol):
     """A controller that waits for something which no restart would bring."""
 
     def remarks(self) -> Iterable[tuple[str, bool, str]]:
@@ -206,7 +206,7 @@ class Health:
         """What a restart would not mend, so that it is no matter for livez."""
         checks = []
         for name, (controller, _) in self._controllers.items():
-            if isinstance(controller, Remarks):
+            if isinstance(controller, HealthNotes):
                 checks += _asked(name, "remarks()", controller.remarks)
         return checks
 

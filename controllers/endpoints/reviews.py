@@ -33,7 +33,7 @@ _COMPLAIN_SECONDS: Final = 30.0  # between two lines about questions without an 
 _BUCKETS: Final = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
 
 
-class AskFirst(Exception):
+class NeedsLookup(Exception):
     """The answer is not known here. The API server must be asked, which may take a while."""
 
 

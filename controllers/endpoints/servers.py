@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from controllers.endpoints.authentication import ANONYMOUS, Authentication, TooManyTokens, Unauthenticated, User
-from controllers.endpoints.authorization import Authorization, CannotTell
+from controllers.endpoints.authorization import Authorization, Undecided
 from controllers.endpoints.checks import Checks
 from controllers.endpoints.pages import METHODS, Asked, Endpoints, Page, metrics_page
-from controllers.endpoints.reviews import AskFirst
+from controllers.endpoints.reviews import NeedsLookup
 from controllers.httpserver.messages import Later, Limits, Request, Response
 from controllers.httpserver.server import Server
 from controllers.httpserver.tls import ServerTLS
@@ -108,11 +108,11 @@ class SecureServer(Server):
         asked = self._endpoints.find(request)
         try:
             return self._admitted(request, asked, ask=False)
-        except AskFirst:
+        except NeedsLookup:
             return lambda: self._admitted(request, asked, ask=True)
 
     def _admitted(self, request: Request, asked: Asked | Response, *, ask: bool) -> Response:
-        """Raises AskFirst when the API server must be asked, and not `ask`."""
+        """Raises NeedsLookup when the API server must be asked, and not `ask`."""
         if isinstance(asked, Response) and asked.status != 404:
             return asked
         # All paths that do not exist have one name, so that inventing paths makes no questions.
@@ -120,7 +120,7 @@ class SecureServer(Server):
         verb = request.method.lower()
         try:
             user = self._authentication.user(request, ask=ask)
-            # A path that is open to everybody can be read by everybody, and no more.
+            # A path that is open to everybody can be read by everybody, not written.
             is_open = request.method in METHODS and self._authorization.is_open(path)
             if not is_open and not self._authorization.may(user, verb, path, ask=ask):
                 return _forbidden(user, verb, request)
@@ -128,7 +128,7 @@ class SecureServer(Server):
             return _status(401, "Unauthorized", "Unauthorized")
         except TooManyTokens:
             return _status(429, "TooManyRequests", "too many unknown tokens; try again later")
-        except CannotTell as error:
+        except Undecided as error:
             return Response(500, f'Internal Server Error: "{path}": {error}\n'.encode())
         if isinstance(asked, Response):
             return Response(404, asked.body + "\n".join(["paths:", *self._endpoints.paths, ""]).encode())
@@ -137,11 +137,12 @@ class SecureServer(Server):
     def _may_see(self, user: User, asked: Asked, *, ask: bool) -> bool:
         """Whether to show the reasons of failed checks: to users with access to the page of the
         check, or of all checks. That a path is open to everybody is not enough."""
-        if not asked.name or user == ANONYMOUS:  # nothing is asked about clients without credentials: probes never wait
+        # Nothing is asked about clients without credentials: probes never wait.
+        if not asked.name or user == ANONYMOUS:
             return False
         try:
             return self._authorization.may(user, "get", f"/{asked.name}/{asked.part or '*'}", ask=ask)
-        except CannotTell:
+        except Undecided:
             return False
 
 

@@ -13,10 +13,9 @@ from typing import Any, Final
 
 from cloudprovider.host import StopSignal
 from controllers.endpoints import pages
-from controllers.endpoints.authentication import Authentication
+from controllers.endpoints.authentication import Authentication, ClusterCA
 from controllers.endpoints.authorization import Authorization
 from controllers.endpoints.checks import ENDPOINTS
-from controllers.endpoints.clientca import ClusterCA
 from controllers.endpoints.health import Health
 from controllers.endpoints.options import ServingOptions
 from controllers.endpoints.pages import Endpoints, Page

@@ -35,7 +35,7 @@ _FIXED: dict[str, Any] = {
         "LeaderMigration": {"leaderName": "", "resourceLock": "", "controllerLeaders": None},
     },
 }
-"""What no flag sets: `Port` is that of a server without TLS, which Go has no more either; empty,
+"""What no flag sets: `Port` is that of a server without TLS, which Go no longer has either; empty,
 `acceptContentTypes` means that `contentType` says what is accepted, too."""
 
 _HEADER = """

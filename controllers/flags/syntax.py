@@ -4,7 +4,7 @@ at the first problem and reads `--controllers -route` as two flags, so it writes
 The syntax is that of spf13/pflag: `--flag=value` and `--flag value`; booleans `--flag` and
 `--flag=false`; shorthands `-v2`, `-v=2`, `-v 2`; underscores equal dashes in names; the last value
 of a repeated flag wins, except for lists, which grow; `--` ends the flags. One deviation: a value
-that begins with `--` must be joined with `=`, lest a forgotten value swallow a flag."""
+that begins with `--` must be joined with `=`, so that a forgotten value does not take a flag."""
 
 from __future__ import annotations
 

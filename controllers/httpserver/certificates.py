@@ -37,7 +37,7 @@ class PairSource(Protocol):
 
 
 class FilePair:
-    """Two files, read anew each time."""
+    """Two files, read again each time."""
 
     def __init__(self, certificate: str, key: str) -> None:
         self._files = (certificate, key)
@@ -146,7 +146,7 @@ class NoCA:
 
 
 class FileCA:
-    """A file, read anew each time."""
+    """A file, read again each time."""
 
     def __init__(self, path: str) -> None:
         self.name = path

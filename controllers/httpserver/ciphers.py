@@ -1,4 +1,5 @@
-"""Cipher suites by the names that Go's flags have, and what the TLS library calls them. Pure.
+"""Cipher suites by the names that Go's flags have, and what the TLS library calls them. Pure,
+and apart from `tls.py`: flags are checked with it before anything heavy is imported.
 
 The suites of TLS 1.3 are always offered, as in Go, where they cannot be chosen either. Follows
 component-base's cli/flag/ciphersuites_flag.go, and the standard names of RFC 5246 and 8446.

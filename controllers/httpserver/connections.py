@@ -21,10 +21,9 @@ import attrs
 import h11
 
 from cloudprovider.threads import NoThreadLeft, ThreadPool
-from controllers.httpserver.messages import Certificate, Handler, Limits, Request, Response
+from controllers.httpserver.messages import Certificate, Handler, Limits, Request, Response, subject_of
 from controllers.httpserver.peers import Shares, group_of
 from controllers.httpserver.stream import CHUNK, Stream
-from controllers.httpserver.subject import subject_of
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.queue import FailureLog
@@ -38,7 +37,8 @@ MAX_HEAD: Final = 16384
 _ACCEPTED_AT_ONCE: Final = 32  # connections, before those that are there have their turn
 _LINGER: Final = 2.0  # seconds for a client whose request was not read to its end
 _NO_DESCRIPTOR: Final = 0.025  # seconds until connections are accepted again
-_WINDOW: Final = 30.0  # seconds between two lines about one kind of broken connection: anybody may connect
+# Seconds between two lines about one kind of broken connection: anybody may connect.
+_WINDOW: Final = 30.0
 
 _ANSWERERS: Final = 4  # threads for what is answered at once
 _BROKEN: Final = Response(500, b"internal error\n")
@@ -96,9 +96,11 @@ class Connections:
         self._fast = ThreadPool(f"{name}-answers", _ANSWERERS)
         self._slow = ThreadPool(f"{name}-asks", limits.slow_threads)
         self._slow_places = Shares(limits.slow_places, limits.slow_per_peer)
-        self._clients: dict[_Client, None] = {}  # in the order in which they began to wait for a request
+        # In the order in which they began to wait for a request.
+        self._clients: dict[_Client, None] = {}
         self._groups: dict[bytes, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()  # of closed connections too, until they have ended
+        # Of closed connections too, until they have ended.
+        self._tasks: set[asyncio.Task[None]] = set()
         self._failures: FailureLog[str] = FailureLog(name, log, clock=SYSTEM_CLOCK, window=_WINDOW)
 
     def stop(self) -> None:
@@ -260,7 +262,7 @@ class Connections:
         client.method, client.idle = "", not begun
         client.until(self._limits.request_seconds if begun else self._limits.idle_seconds)
         if client in self._clients:
-            del self._clients[client]  # it begins to wait anew: now it is the youngest
+            del self._clients[client]  # it begins to wait again: now it is the youngest
             self._clients[client] = None
 
     async def _request(self, client: _Client, stream: Stream, http: h11.Connection) -> Request | None:

@@ -62,7 +62,8 @@ class Server:
     def start(self) -> None:
         """Bind, and serve in the background."""
         host, port = self._address
-        both = host in ("", "0.0.0.0", "::") and socket.has_dualstack_ipv6()  # as Go: every address of both families
+        # As Go: every address of both families.
+        both = host in ("", "0.0.0.0", "::") and socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if both or ":" in host else socket.AF_INET
         listener = socket.create_server(
             ("::" if both else host, port), family=family, backlog=1024, reuse_port=self._share, dualstack_ipv6=both

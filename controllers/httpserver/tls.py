@@ -43,7 +43,7 @@ class ServerTLS:
         *,
         served: Callable[[str, Pair], object] = lambda _name, _pair: None,
     ) -> None:
-        """`served(name, pair)` is told at each look what new connections get, and whence."""
+        """`served(name, pair)` is told at each look what new connections get, and from where."""
         self._pairs = pairs
         self._served = served
         self._authorities = authorities or NoCA()
@@ -128,4 +128,5 @@ def trust(context: ssl.SSLContext, authorities: bytes) -> None:
     except (ValueError, ssl.SSLError):
         raise OSError("the client CA is no PEM text with certificates") from None
     context.verify_mode = ssl.CERT_OPTIONAL
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Go: each certificate of the bundle is an anchor
+    # As Go: each certificate of the bundle is an anchor.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

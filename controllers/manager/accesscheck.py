@@ -185,7 +185,8 @@ def _merged(missing: Sequence[Rule]) -> tuple[Rule, ...]:
 
     A rule for one namespace is part of the one for all namespaces if that has its verbs."""
     merged: dict[tuple[str, str, str, str], Rule] = {}
-    for rule in sorted(missing, key=lambda rule: rule.namespace != ""):  # those for all namespaces first
+    # Those for all namespaces first.
+    for rule in sorted(missing, key=lambda rule: rule.namespace != ""):
         place = rule.namespace
         whose = rule.account
         everywhere = merged.get((whose, rule.group, rule.resource, ""))

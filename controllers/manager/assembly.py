@@ -22,7 +22,7 @@ from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.migration import LeaderMigration, MigrationProblems, share
 from controllers.manager.migration import read as read_migration
 from controllers.manager.provider_host import ManagerError, ProviderHost
-from controllers.manager.runner import Built, ControllerRunner, Ending
+from controllers.manager.runner import Built, ControllerRunner, StopEvent
 from controllers.manager.servercheck import ServerCheck, advice
 from controllers.manager.shutdown import ShutdownGroups, Stoppable
 from controllers.registration.entry import Context, ControllerEntry, enabled
@@ -38,7 +38,8 @@ log = logging.getLogger(__name__)
 LOG_SECONDS = 5.0
 """Seconds between two lines about what is waited for."""
 _SOON = 1.0  # seconds that the first listing of a large cluster takes
-_AFTER_DRAIN = 3.0  # seconds of the drain, half of it at most, for what follows the controllers' own: last Events
+# Seconds of the drain, half of it at most, for what follows the controllers' own: last Events.
+_AFTER_DRAIN = 3.0
 
 
 class Assembly:
@@ -87,9 +88,9 @@ class Assembly:
             failed=self.fail,
         )
 
-    def ending(self, stop: StopSignal) -> Ending:
+    def stop_event(self, stop: StopSignal) -> StopEvent:
         """Set when `stop` is, or when a part has failed."""
-        return Ending(stop, lambda: self.failure is not None)
+        return StopEvent(stop, lambda: self.failure is not None)
 
     def informers(self, *, once: bool = False, begun: InformerFactory | None = None) -> InformerFactory:
         """The caches that the controllers share, in place of those that have `begun` where there
@@ -228,7 +229,8 @@ class Assembly:
         """A part that must not end has ended: the run is over, and `failure` says why."""
         failure.__cause__ = cause
         self.failure = self.failure or failure
-        log.critical("%s; stopping everything else", failure, exc_info=cause)  # at once: draining takes its time
+        # At once: draining takes its time.
+        log.critical("%s; stopping everything else", failure, exc_info=cause)
 
     def abandon(self, failure: ManagerError) -> None:
         """End without draining."""

@@ -69,7 +69,8 @@ class Manager:
         """`informers`: those of `earlylists.begin` from the same clients, which fill already. The
         metrics are those of `clients`."""
         given = options.manager
-        if given.plan.enabled:  # a program that hands its flags on must not write what its user wanted to see
+        # A program that hands its flags on must not write what its user wanted to see.
+        if given.plan.enabled:
             raise ManagerError("--dry-run: a Manager writes; a program of your own runs a PlanRun for this flag")
         self._options = options
         self._clients = clients
@@ -109,7 +110,7 @@ class Manager:
         """
         self._on_lost = on_lost
         parts = self._parts
-        ending = parts.ending(stop)
+        ending = parts.stop_event(stop)
         left: list[str] = []
         try:
             if self._start(ending):
@@ -301,7 +302,8 @@ class Manager:
                 access.ask_about(self._rules(self._parts.entries))
                 for entry in self._parts.entries:
                     if entry.module:
-                        importlib.import_module(entry.module)  # a takeover should not have to wait for that
+                        # A takeover should not have to wait for that.
+                        importlib.import_module(entry.module)
             if informers.has_synced():
                 self.health.standing_by()
             elif clock.monotonic() - logged >= LOG_SECONDS:

@@ -103,7 +103,8 @@ def parse(text: str) -> LeaderMigration:
     try:
         loader = _Loader(text)  # raises at once for control characters
         raw = loader.get_single_data()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2026-13-45
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # ValueError: a date such as 2026-13-45.
         raise MigrationProblems([f"no YAML: {' '.join(str(error).split())}"]) from None
     finally:
         if loader is not None:

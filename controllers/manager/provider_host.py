@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 
 _FILES_AFTER = 5.0  # seconds until the installed files are looked at
 _LOG_SECONDS = 5.0  # seconds between two lines about a provider that is waited for
-_CANCELLED = 2.0  # seconds for provider calls that nothing waits for any more to notice that they are cancelled
+# Seconds for provider calls that nothing waits for any more to notice that they are cancelled.
+_CANCELLED = 2.0
 
 
 class ManagerError(Exception):

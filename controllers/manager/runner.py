@@ -15,7 +15,7 @@ from cloudprovider import StopSignal
 from controllers.endpoints.health import Health
 from controllers.manager.provider_host import ManagerError
 from controllers.program import PROGRAM
-from controllers.registration.entry import Controller, ControllerEntry, HoldsBack
+from controllers.registration.entry import BreakerRelease, Controller, ControllerEntry
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
@@ -94,7 +94,8 @@ class ControllerRunner:
         ask = self.stop_signal(self._clock)
 
         def running(value: int) -> None:
-            if entry.name in self._announced:  # what runs in the place of one that is off is no controller
+            # What runs in the place of one that is off is no controller.
+            if entry.name in self._announced:
                 self._running.labels(name=entry.name, manager=PROGRAM).set(value)
 
         def run() -> None:
@@ -112,7 +113,7 @@ class ControllerRunner:
         running(1)
         thread.start()
         self._started(entry.name, thread, ask.set)
-        if isinstance(controller, HoldsBack):
+        if isinstance(controller, BreakerRelease):
             self._holding.append(controller.release_breaker)
         self._health.watch_controller(entry.name, controller, thread.is_alive)
         log.info("started %s", entry.name)
@@ -122,7 +123,7 @@ class ControllerRunner:
         self._failed(ManagerError(f"{name} {reason}", unexpected=cause is not None), cause)
 
 
-class Ending:
+class StopEvent:
     """A StopSignal that is set when another one is, or when something has failed."""
 
     def __init__(self, stop: StopSignal, failed: Callable[[], bool]) -> None:

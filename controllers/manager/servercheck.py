@@ -1,5 +1,5 @@
 """Does the API server answer, and take our credentials? /healthz shows it, /livez where a restart
-may help, and a log line says what to look at. Where the kubeconfig names another server by now, the
+may help, and a log line says what to look at. Where the kubeconfig now names another server, the
 process ends once the former one is of no use."""
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ ASK_SECONDS: Final = 5.0
 """Between two questions while the server answers."""
 _ASK_AGAIN: Final = 1.0  # seconds until the next question while it does not
 _TIMEOUT: Final = 4.0
-_PATIENCE: Final = 2.0  # seconds without an answer until it counts: one broken connection is nothing
-_REFUSED: Final = 10.0  # seconds for which our credentials fail until it counts: they rotate, and a server starts
-_LOST: Final = 60.0  # seconds after which a restart may help: who leads has lost the lease long before
+# Seconds without an answer until it counts: one broken connection is nothing.
+_PATIENCE: Final = 2.0
+# Seconds for which our credentials fail until it counts: they rotate, and a server starts.
+_REFUSED: Final = 10.0
+# Seconds after which a restart may help: who leads has lost the lease long before.
+_LOST: Final = 60.0
 
 
 def advice(rest: RestClient, server: str) -> str:

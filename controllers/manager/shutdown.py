@@ -56,7 +56,8 @@ class ShutdownGroups:
                 try:
                     run(ask)
                     return
-                except BaseException as error:  # a thread's top: its last answer must not stand for ever
+                except BaseException as error:
+                    # A thread's top: its last answer must not stand for ever.
                     again = last == repr(error)
                     last = repr(error)
                     log.log(

@@ -4,7 +4,8 @@ a node is gone, and the write."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -18,11 +19,9 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from cloudprovider.ips import IPNetwork
-    from controllers.nodeipam.conflict_detector import ConflictDetector
-    from controllers.nodeipam.ledger import Holding, Ledger
+    from controllers.nodeipam.allocations import Allocations, Holding
+    from controllers.nodeipam.guards import ConflictDetector, StartupBarrier
     from controllers.nodeipam.metrics import NodeIPAMMetrics
-    from controllers.nodeipam.startup_barrier import StartupBarrier
-    from controllers.nodeipam.triggers import PendingNodes
     from controllers.runtime.clock import Clock
     from controllers.runtime.queue import WorkQueue
 
@@ -32,16 +31,49 @@ _ATTEMPTS = 5
 REST = 10.0
 """Seconds after a Node's deletion until its ranges can go to others: its machine and pods may still
 use them, and its route may still be there. Where the cloud chooses, it may give them to another
-machine at once."""
+machine immediately."""
+
+
+class PendingNodes:
+    """Names of nodes that cannot get a range now, in their order, each once. Thread-safe.
+    `bring_back(name)` queues one again."""
+
+    def __init__(self, bring_back: Callable[[str], object]) -> None:
+        self._bring_back = bring_back
+        self._lock = threading.Lock()
+        self._names: dict[str, None] = {}
+
+    def add(self, name: str) -> None:
+        """Add it at the end, unless it is there already."""
+        with self._lock:
+            self._names.setdefault(name)
+
+    def discard(self, name: str) -> None:
+        """It needs no range any more."""
+        with self._lock:
+            self._names.pop(name, None)
+
+    def bring(self, names: Iterable[str]) -> None:
+        """Bring these back, pending or not."""
+        for name in names:
+            self._bring_back(name)
+
+    def wake(self, most: int | None = None) -> None:
+        """Bring back the first of them; all, when `most` is None."""
+        with self._lock:
+            names = list(self._names)[:most]
+            for name in names:
+                del self._names[name]
+        self.bring(names)
 
 
 @define(eq=False)
 class Assigner:
-    """Thread-safe: the work queue keeps two threads off one node, and the ledger locks itself."""
+    """Thread-safe: the work queue keeps two threads off a node, and `Allocations` locks itself."""
 
     rest: RestClient
     lister: Lister[V1Node]
-    ledger: Ledger
+    allocations: Allocations
     barrier: StartupBarrier
     pending: PendingNodes
     detector: ConflictDetector
@@ -66,18 +98,18 @@ class Assigner:
         lacking = [node for node in listed if not node.ranges and not node.problem]
         self._lacked |= {node.name: node.uid for node in lacking}
         having = [node for node in listed if node.ranges]
-        overlaps = {node.name: self.ledger.saw(node.name, node.uid, node.ranges) for node in having}
+        overlaps = {node.name: self.allocations.saw(node.name, node.uid, node.ranges) for node in having}
         baseless = {node.name: wide for node in having if (wide := self._baseless(node, made_with=False))}
         for node in having:
             if node.name in baseless:
-                self.ledger.saw(node.name, node.uid, node.ranges, counts=False)
+                self.allocations.saw(node.name, node.uid, node.ranges, counts=False)
                 self._report_too_wide(node.name, baseless[node.name])
             elif others := [name for name in overlaps[node.name] if name not in baseless]:
                 self._report_overlap(node.name, others)
             self._report_lacking_family(node)
         self.barrier.begin(lacking if seals else ())
         log.info("%d nodes have pod CIDRs, %d wait for theirs", len(overlaps), len(lacking))
-        if half := self.ledger.lacking_family():
+        if half := self.allocations.lacking_family():
             log.warning(
                 "%d nodes have pod CIDRs of one family only, and keep them; each has to be replaced, or deleted and "
                 "registered again, to get both: %s",
@@ -91,15 +123,16 @@ class Assigner:
         self._lacked[key_of(node)] = uid_of(node)
 
     def sweep(self, queue: WorkQueue[str]) -> None:
-        """Queue the nodes about which the ledger and the cache differ."""
-        for name in self.ledger.names():
+        """Queue the nodes about which allocations and cache differ."""
+        for name in self.allocations.names():
             node = self.lister.get(name)
             facts = None if node is None else facts_of(node)
-            for held in self.ledger.named(name):
+            for held in self.allocations.named(name):
                 if facts is None or held.uid != facts.uid:
                     queue.add(name)
                 elif held.written and facts.waits:
-                    self.ledger.doubt(held.uid)  # the cache is behind, or the server was restored from a backup
+                    # The cache is behind, or the server was restored from a backup.
+                    self.allocations.doubt(held.uid)
                     queue.add(name)
 
     def look(self, name: str) -> NodeFacts | None:
@@ -107,10 +140,10 @@ class Assigner:
         what it has."""
         node = self.lister.get(name)
         facts = None if node is None else facts_of(node)
-        for held in self.ledger.named(name):
+        for held in self.allocations.named(name):
             if facts is None or held.uid != facts.uid:
                 now = self.clock.monotonic()
-                if (left := self.ledger.rest(held.uid, now + self.rests) - now) > 0:
+                if (left := self.allocations.rest(held.uid, now + self.rests) - now) > 0:
                     self.look_again(name, left)
                 else:
                     self._check(held)
@@ -122,7 +155,7 @@ class Assigner:
             self.recorder.event(node, "Warning", "InvalidPodCIDR", text)
         if facts.ranges:
             self.saw(facts)
-        held_now = self.ledger.get(facts.uid)
+        held_now = self.allocations.get(facts.uid)
         if not facts.waits or (held_now is not None and held_now.written):
             return None
         self._lacked[name] = facts.uid
@@ -136,18 +169,19 @@ class Assigner:
 
     def saw(self, facts: NodeFacts, raw: Mapping[str, Any] | None = None) -> None:
         """A node has ranges on the API server. `raw` is that node, where it is at hand."""
-        held = self.ledger.get(facts.uid)
+        held = self.allocations.get(facts.uid)
         if held is not None and held.written and held.ranges == facts.ranges and held.free_from is None:
             return
         foreign = held is None or not set(facts.ranges) <= set(held.kept)
         before_us = not (self._seals and self.barrier.over)
         lacked = self._lacked.get(facts.name) == facts.uid
-        # Not where its former self, that is not proved gone yet, had them: it was created anew.
-        former = any(one.counts and one.ranges == facts.ranges for one in self.ledger.named(facts.name))
+        # Not where its former self, that is not proved gone yet, had them: it was created again.
+        former = any(one.counts and one.ranges == facts.ranges for one in self.allocations.named(facts.name))
         made_with = held is None and not lacked and not former
         wide = self._baseless(facts, made_with=made_with)
-        counts = not (wide or (made_with and not self.ledger.pools))  # the cloud decides, not the Node's creator
-        others = self.ledger.saw(facts.name, facts.uid, facts.ranges, counts=counts)
+        # The cloud decides, not the Node's creator.
+        counts = not (wide or (made_with and not self.allocations.pools))
+        others = self.allocations.saw(facts.name, facts.uid, facts.ranges, counts=counts)
         self._drop(facts.name)
         self._report_lacking_family(facts)
         if wide:
@@ -163,11 +197,11 @@ class Assigner:
 
     def _baseless(self, facts: NodeFacts, *, made_with: bool) -> str:
         """Which node's ranges no allocator can have given, "" for none: others may get these."""
-        wide = self.ledger.too_wide(facts.ranges)
+        wide = self.allocations.too_wide(facts.ranges)
         # A range of more than one block comes from the Node's creator if it was there at the
         # creation, or if two other nodes have theirs in it. Any other one may be older than the
         # mask size, or an operator's.
-        return wide if wide and (made_with or self.ledger.inside(facts.uid, facts.ranges) >= 2) else ""
+        return wide if wide and (made_with or self.allocations.inside(facts.uid, facts.ranges) >= 2) else ""
 
     def write(self, facts: NodeFacts, ranges: Sequence[IPNetwork]) -> bool:
         """Give the node these ranges; False when it is gone or has others. Raises ApiError."""
@@ -212,8 +246,8 @@ class Assigner:
     def gone(self, uid: str, name: str) -> None:
         """The node with this UID is proved gone: what it had is free, unless another one has it."""
         self.barrier.settle(name, uid)
-        held = self.ledger.get(uid)
-        if self.ledger.release(uid) and held is not None:
+        held = self.allocations.get(uid)
+        if self.allocations.release(uid) and held is not None:
             log.info("node %s is gone, which had %s", name, _text(held.kept) or "nothing")
         self.pending.wake(self._room())
 
@@ -228,7 +262,7 @@ class Assigner:
         raw = self.read(held.name)
         facts = None if raw is None else facts_of_raw(raw)
         if facts is not None and facts.ranges:
-            self.saw(facts, raw)  # first: a Node that was created anew may have its former one's
+            self.saw(facts, raw)  # first: a Node that was created again may have its former one's
         if facts is None or facts.uid != held.uid:
             self.gone(held.uid, held.name)
 
@@ -244,7 +278,7 @@ class Assigner:
         return None if found.ranges else found
 
     def _written(self, facts: NodeFacts, ranges: Sequence[IPNetwork]) -> None:
-        self.ledger.saw(facts.name, facts.uid, tuple(ranges))
+        self.allocations.saw(facts.name, facts.uid, tuple(ranges))
         self._drop(facts.name)
         node = self.lister.get(facts.name)
         if node is not None:
@@ -259,7 +293,7 @@ class Assigner:
 
     def _room(self) -> int:
         """How many nodes can be served now."""
-        return min((pool.free for pool in self.ledger.pools), default=0)
+        return min((pool.free for pool in self.allocations.pools), default=0)
 
     def _report_too_wide(self, name: str, wide: str) -> None:
         text = (
@@ -278,7 +312,7 @@ class Assigner:
         self._conflict("overlap", "PodCIDRConflict", name, text)
 
     def _report_lacking_family(self, facts: NodeFacts) -> None:
-        families = " and ".join(f"IPv{version}" for version in self.ledger.lacked(facts.ranges))
+        families = " and ".join(f"IPv{version}" for version in self.allocations.lacked(facts.ranges))
         node = self.lister.get(facts.name)
         if families and node is not None and uid_of(node) == facts.uid:
             text = (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SEAL: Final = "kubernetes-cloud-provider/pod-cidr-pending"
 """Annotation of a node that waits for its first range since before this leader: see
-`startup_barrier.py`. Removed with the write of the range."""
+`guards.py`. Removed with the write of the range."""
 
 
 @frozen

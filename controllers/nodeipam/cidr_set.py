@@ -24,7 +24,8 @@ class IntervalSet:
 
     def __init__(self) -> None:
         self._counts: dict[Interval, int] = {}
-        self._sorted: list[tuple[int, int]] = []  # (first, -bits): a interval stands before those inside it
+        # (first, -bits): an interval stands before those inside it.
+        self._sorted: list[tuple[int, int]] = []
         self._bits: Counter[int] = Counter()
 
     def __contains__(self, interval: Interval) -> bool:

@@ -5,31 +5,43 @@ CloudAllocator the cloud call (5) before. Runs in the manager, or alone in a pro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
+from cloudprovider.helpers.objects import pod_cidrs_of
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
-from controllers.nodeipam.assigner import REST, Assigner
+from controllers.nodeipam.allocations import Allocations
+from controllers.nodeipam.assigner import REST, Assigner, PendingNodes
 from controllers.nodeipam.changes import facts_of
 from controllers.nodeipam.cidr_set import CIDRSet
-from controllers.nodeipam.conflict_detector import ConflictDetector
-from controllers.nodeipam.ledger import Ledger
+from controllers.nodeipam.guards import ConflictDetector, StartupBarrier
 from controllers.nodeipam.metrics import NodeIPAMMetrics
-from controllers.nodeipam.reconcile import CloudReconciler, NoRangeLeft, NotChosenYet, RangeReconciler, RangesOverlap
-from controllers.nodeipam.startup_barrier import StartupBarrier
-from controllers.nodeipam.triggers import START, WAITING, NodeTriggers, PendingNodes
+from controllers.nodeipam.reconcile import (
+    START,
+    CloudReconciler,
+    NoRangeLeft,
+    NotChosenYet,
+    RangeReconciler,
+    RangesOverlap,
+)
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES, InformerFactory
+from controllers.runtime.cache import NODES, InformerFactory, key_of, uid_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import Batching, FailureHandling
 
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
     from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
-    from controllers.nodeipam.options import NodeIPAMOptions
+    from controllers.nodeipam.registration import NodeIPAMOptions
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.metrics import Metrics
+    from controllers.runtime.queue import WorkQueue
 
+WAITING: Final = 10
+"""Priority of a node that lacks ranges, above those that only have to be known."""
 _FIRST = 20
 """Priority of the listing, for which all others wait."""
 _BACKOFF = Backoff(base=0.2, cap=60.0)
@@ -79,15 +91,15 @@ class NodeIPAMController(ControllerBase):
         self._detector = ConflictDetector(self._rest.user_agent.partition("/")[0], self._recorder, own)
         pending = PendingNodes(lambda name: queue.add(name, WAITING))
         pools = [CIDRSet(net, sizes[net.version]) for net in (() if options.cloud_chooses else options.cluster_cidrs)]
-        ledger = Ledger(pools, options.service_cidrs, own.changed, own.searched)
+        allocations = Allocations(pools, options.service_cidrs, own.changed, own.searched)
         for pool in pools:
             own.pool(pool)
-        own.lacking_family(ledger.lacking_family)
+        own.lacking_family(allocations.lacking_family)
         self._began = clock.monotonic()
         self._assigner = Assigner(
             self._rest,
             informer.lister,
-            ledger,
+            allocations,
             self._barrier,
             pending,
             self._detector,
@@ -149,3 +161,38 @@ class NodeIPAMController(ControllerBase):
                 )
             )
         return found
+
+
+class NodeTriggers:
+    """The informer's handler: whether there may be work, never what the work is. Called from the
+    informer's thread.
+
+    `on_lacking` is called with each node that came without ranges: when its key is worked on, it
+    may have some already.
+    """
+
+    def __init__(self, queue: WorkQueue[str], on_lacking: Callable[[V1Node], object]) -> None:
+        self._queue = queue
+        self._on_lacking = on_lacking
+
+    def on_add(self, node: V1Node, initial: bool) -> None:
+        self._add(node)
+
+    def on_update(self, old: V1Node, new: V1Node) -> None:
+        # A heartbeat must not bypass the back-off of a node that waits.
+        if _relevant(old) != _relevant(new):
+            self._add(new)
+
+    def on_delete(self, node: V1Node) -> None:
+        self._queue.add(key_of(node), WAITING)  # others may wait for its ranges
+
+    def _add(self, node: V1Node) -> None:
+        lacking = not pod_cidrs_of(node)
+        if lacking:
+            self._on_lacking(node)
+        self._queue.add(key_of(node), WAITING if lacking else 0)
+
+
+def _relevant(node: V1Node) -> tuple[object, ...]:
+    meta = node.metadata
+    return uid_of(node), pod_cidrs_of(node), meta is not None and meta.deletion_timestamp is not None

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
 from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls import Answer
 from controllers.nodeipam.changes import NodeFacts, facts_of_raw, seal, unsealed
-from controllers.nodeipam.triggers import START
 from controllers.runtime.api import MERGE_PATCH, Conflict, NotFound
 from controllers.runtime.cache import NODES
 from controllers.runtime.queue import DONE, AskAgain, Result
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.nodeipam.assigner import Assigner
 
+START: Final = "*"
+"""A key that no node can have: list all nodes before anything is given out."""
 Ranges = tuple[IPNetwork, ...]
 Chosen = Answer[Ranges] | None
 """None when nothing was asked."""
@@ -46,7 +47,7 @@ class RangeReconciler:
 
     def __init__(self, assigner: Assigner) -> None:
         self._assigner = assigner
-        self._ledger = assigner.ledger
+        self._allocations = assigner.allocations
         self._barrier = assigner.barrier
         self._pending = assigner.pending
 
@@ -74,7 +75,7 @@ class RangeReconciler:
         if not self._barrier.over:
             self._wait(name)
             return DONE
-        ranges = self._ledger.give(name, facts.uid)
+        ranges = self._allocations.give(name, facts.uid)
         if ranges is None:
             self._wait(name)
             raise NoRangeLeft(self._exhausted())
@@ -112,12 +113,12 @@ class RangeReconciler:
     def _wait(self, name: str) -> None:
         """The node is pending; what it waits for may have happened just now."""
         self._pending.add(name)
-        if self._barrier.over and all(pool.free for pool in self._ledger.pools):
+        if self._barrier.over and all(pool.free for pool in self._allocations.pools):
             self._pending.wake()
 
     def _exhausted(self) -> str:
-        full = ", ".join(str(pool.cluster) for pool in self._ledger.pools if not pool.free)
-        wide = self._ledger.widest()
+        full = ", ".join(str(pool.cluster) for pool in self._allocations.pools if not pool.free)
+        wide = self._allocations.widest()
         taken = f" ({', '.join(wide)})" if wide else ""
         return f"no pod CIDR is free in {full}{taken}. Fix: a wider --cluster-cidr, or a larger mask size for new nodes"
 
@@ -179,7 +180,7 @@ class CloudReconciler:
             raise AskAgain(f"node {name} was made again a moment ago")
         if not ranges:
             raise NotChosenYet("the cloud has chosen no pod CIDRs for it yet")
-        others = self._assigner.ledger.claim(name, facts.uid, ranges)
+        others = self._assigner.allocations.claim(name, facts.uid, ranges)
         if others:
             shown = ", ".join(map(str, ranges))
             raise RangesOverlap(f"the cloud chose {shown}, which overlaps with the pod CIDRs of {', '.join(others)}")

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 from cloudprovider import InstanceState
-from controllers.registration.plan import Plan, PlannedCalls, Row, Subject
+from controllers.plan.rows import Plan
+from controllers.registration.plan import PlannedCalls, Row, Subject
 from controllers.runtime.clock import Clock
 
 R = TypeVar("R")

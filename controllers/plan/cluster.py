@@ -21,7 +21,8 @@ from attrs import evolve, frozen
 from cloudprovider.internal.jsonpatch import PatchError
 from cloudprovider.internal.patching import apply_patch
 from controllers.plan.describing import written
-from controllers.registration.plan import Kind, Plan, Row, Subject
+from controllers.plan.rows import Plan
+from controllers.registration.plan import Kind, Row, Subject
 from controllers.runtime.api import ApiError, NotFound, Request
 from controllers.runtime.cache import InformerFactory, MalformedObject
 from controllers.runtime.cleaning import one_line
@@ -228,7 +229,7 @@ class ClusterStandIn:
             informer.amend(place.key, copy.deepcopy(present))
 
     def _load(self, place: Place) -> JSON | None:
-        """The object as it is by now; None without one. The caller's own copy, or never changed."""
+        """The object as it is now; None without one. The caller's own copy, or never changed."""
         if place.object in self._objects:
             return self._objects[place.object]
         informer = self._informers.find(place.prefix, place.plural) if self._informers is not None else None

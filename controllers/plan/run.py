@@ -19,13 +19,14 @@ from controllers.catalog import CATALOG
 from controllers.manager.assembly import Assembly
 from controllers.manager.earlylists import IDENTITY
 from controllers.manager.provider_host import ManagerError
-from controllers.manager.runner import Ending
+from controllers.manager.runner import StopEvent
 from controllers.plan.cloud import CloudStandIn
 from controllers.plan.cluster import ClusterStandIn
+from controllers.plan.rows import Plan
 from controllers.plan.settling import Settling
 from controllers.registration.entry import ControllerEntry
 from controllers.registration.options import Options
-from controllers.registration.plan import Kind, Plan, Planning, Row
+from controllers.registration.plan import Kind, Planning, Row
 from controllers.runtime.api import ClientBuilder, NotSent
 from controllers.runtime.cache import NODES, InformerFactory
 
@@ -36,8 +37,11 @@ FAILED: Final = 1
 SOMETHING: Final = 3
 
 _LOOK: Final = 0.1  # seconds between two looks at what is left
-_QUIET: Final = 3  # so many looks in a row must show that nothing is, as work may slip from one place to another in one
-_AGAIN: Final = 0.02  # seconds between these: sweeps bring up what is known already, again and again
+# So many looks in a row must show that nothing is, as work may slip from one place to another in
+# one.
+_QUIET: Final = 3
+# Seconds between these: sweeps bring up what is known already, again and again.
+_AGAIN: Final = 0.02
 _LOG: Final = 5.0  # seconds between two log lines about what is left
 
 
@@ -112,9 +116,9 @@ class PlanRun:
         and when the time is over before the controllers run.
         """
         parts, timeout = self._parts, self._given.plan.timeout
-        ending = parts.ending(stop)
+        ending = parts.stop_event(stop)
         until = parts.clock.monotonic() + timeout
-        over = Ending(ending, lambda: parts.clock.monotonic() >= until)
+        over = StopEvent(ending, lambda: parts.clock.monotonic() >= until)
         outcome = None
         try:
             settling = self._start(over)
@@ -187,7 +191,7 @@ class PlanRun:
                 return left or ["a signal ended the dry run"]
 
     def _outcome(self, settling: Settling, left: Sequence[str]) -> Outcome:
-        """What was found by now."""
+        """What was found."""
         held = [self._with_evidence(row) for row in settling.undecided()]
         self._plan.record(*held, *settling.unknown(), *settling.missing())
         rows = self._plan.rows()

@@ -13,7 +13,7 @@ from typing import Final
 from controllers.cloudcalls import CloudCalls
 from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.runner import Built
-from controllers.registration.entry import Deliberates
+from controllers.registration.entry import PendingDecisions
 from controllers.registration.plan import Kind, Row, Subject
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.clock import Clock, ClockEvent
@@ -146,7 +146,7 @@ class Settling:
         return [
             (name, *matter)
             for name, controller in self._controllers
-            if isinstance(controller, Deliberates)
+            if isinstance(controller, PendingDecisions)
             for matter in controller.undecided()
         ]
 

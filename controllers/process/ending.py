@@ -26,7 +26,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 RELEASE: Final = signal.SIGUSR1
 """Releases the deletions that are held back: who may signal us may do all that we may."""
 
-LAST_WORDS: Final = 0.1
+URGENT_FLUSH: Final = 0.1
 """Seconds for what is said when every moment counts: the lease may be another's already."""
 _FLUSH: Final = 2.0  # seconds for the last lines of an orderly end
 _JOIN: Final = 0.5  # seconds for threads that are about to end
@@ -58,26 +58,27 @@ def within(seconds: float, act: Callable[[], object]) -> bool:
 def exit_at_once(code: int) -> None:
     """End the process without waiting for any thread: hung provider calls cannot be joined.
 
-    What was logged is written if that takes no longer than `LAST_WORDS`: standard error may be a
+    What was logged is written if that takes no longer than `URGENT_FLUSH`: standard error may be a
     pipe that has no reader, and a provider's own log handler may hang. A credential plugin that
     hangs is a process of its own, which would outlive this one."""
 
     def say() -> None:
-        logs.flush(LAST_WORDS)
+        logs.flush(URGENT_FLUSH)
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):  # closed or broken: nothing is left to write to
                 stream.flush()
         logging.shutdown()  # a provider's own handlers
 
     try:
-        _end_plugins(10 * LAST_WORDS)  # only while one is being started
-        within(LAST_WORDS, say)
+        _end_plugins(10 * URGENT_FLUSH)  # only while one is being started
+        within(URGENT_FLUSH, say)
     finally:
         os._exit(code)
 
 
 def _end_plugins(seconds: float = 0.0) -> None:
-    execplugin = sys.modules.get("controllers.runtime.api.execplugin")  # not there: then no plugin ever ran
+    # Not there: then no plugin ever ran.
+    execplugin = sys.modules.get("controllers.runtime.api.execplugin")
     if execplugin is not None:
         execplugin.end_plugins(seconds)
 
@@ -87,9 +88,10 @@ def exit_now(code: int, *words: str) -> None:
 
     The words are written if standard error takes them without waiting, without a logger's lock."""
     try:
-        sys.setswitchinterval(1e-5)  # each step gives Python's lock away, and would wait 5 ms for each busy thread
+        # Each step gives Python's lock away, and would wait 5 ms for each busy thread.
+        sys.setswitchinterval(1e-5)
         _end_plugins()
-        _write_now(*logs.last_words(*words))
+        _write_now(*logs.unwritten(*words))
     finally:  # whatever fails before: a plugin has closed standard error, say
         os._exit(code)
 
@@ -97,13 +99,14 @@ def exit_now(code: int, *words: str) -> None:
 def _write_now(descriptor: int, text: bytes) -> None:
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):  # a disk may hang, whatever is asked for
-            within(LAST_WORDS, partial(os.write, descriptor, text))
-        else:  # opened anew: others, a shell's terminal too, have this end open and want it as it is
+            within(URGENT_FLUSH, partial(os.write, descriptor, text))
+        else:
+            # Opened again: others, a shell's terminal too, have this end open and want it as it is.
             os.write(os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK), text)
     except BlockingIOError:  # it has no reader
         pass
-    except OSError:  # a socket cannot be opened anew, and not every system has such names
-        within(LAST_WORDS, partial(os.write, descriptor, text))
+    except OSError:  # a socket cannot be opened again, and not every system has such names
+        within(URGENT_FLUSH, partial(os.write, descriptor, text))
 
 
 def end_at_once(failure: BaseException) -> None:
@@ -113,7 +116,7 @@ def end_at_once(failure: BaseException) -> None:
     exit_now(1, str(failure), "ended with exit code 1")
 
 
-def settled(code: int, leave: Exit | None = None) -> int:
+def finish(code: int, leave: Exit | None = None) -> int:
     """The code, with all log lines written, where the interpreter can end with it; else `leave`
     (`exit_at_once`) is called: threads that are no daemons, a provider's own too, would keep the
     process for ever.
@@ -168,7 +171,7 @@ def starting(leave: Exit | None = None) -> Iterator[Callable[[], None]]:
                     log.info("%s: nothing is held back yet, the program starts", RELEASE.name)
                 elif word[0] in SIGNALS:
                     text, name = "%s while the program starts: ended with exit code 0", signal.Signals(word[0]).name
-                    within(LAST_WORDS, partial(log.info, text, name))
+                    within(URGENT_FLUSH, partial(log.info, text, name))
                     (leave or exit_at_once)(0)
 
     threading.Thread(target=listen, name="signals", daemon=True).start()

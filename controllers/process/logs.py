@@ -130,7 +130,7 @@ class _Handler(logging.Handler):
         where = f"a log line of {record.name} at {record.filename}:{record.lineno} could not be written"
         self._write(one_line(f"{where}: {one_line(sys.exc_info()[1])}") + "\n")
 
-    def last_words(self, texts: Sequence[str]) -> tuple[int, bytes]:
+    def unwritten(self, texts: Sequence[str]) -> tuple[int, bytes]:
         """See the function of this name."""
         before = self._writer.take() if self._writer is not None else ""
         lines = [self._line(logging.ERROR, "%s", text) for text in texts]
@@ -163,7 +163,8 @@ def setup(
     print whole answers, Secrets included. Each message begins with `prefix`. No log call waits for
     who reads the stream; `flush` does."""
     global _handler
-    if sys.stderr is None:  # closed by who started us: lines go nowhere, and no socket gets its descriptor
+    # Closed by who started us: lines go nowhere, and no socket gets its descriptor.
+    if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for the rest of the process
     formatter = (JSONFormatter if format == "json" else TextFormatter)(prefix)
     _handler = _Handler(stream if stream is not None else sys.stderr, formatter, verbosity)
@@ -198,13 +199,13 @@ def flush(seconds: float) -> None:
         _handler.flush(seconds)
 
 
-def last_words(*texts: str) -> tuple[int, bytes]:
+def unwritten(*texts: str) -> tuple[int, bytes]:
     """These errors as lines, after those that still wait; and the descriptor they belong to."""
     from controllers.runtime.cleaning import one_line
 
     if _handler is None:
         return 2, "".join(one_line(text) + "\n" for text in texts).encode(errors="replace")
-    return _handler.last_words(texts)
+    return _handler.unwritten(texts)
 
 
 _handler: _Handler | None = None  # of the last `setup`
@@ -217,7 +218,8 @@ def _take(handler: _Handler) -> list[str]:
     if root.manager.disable > logging.NOTSET:
         changes.append("all lines up to a level were turned off")
         logging.disable(logging.NOTSET)
-    known = list(root.manager.loggerDict.values())  # in one step: other threads make loggers meanwhile
+    # In one step: other threads make loggers meanwhile.
+    known = list(root.manager.loggerDict.values())
     for logger in [root, *(one for one in known if isinstance(one, logging.Logger))]:
         name = logger.name
         for other in list(logger.handlers):

@@ -16,7 +16,8 @@ from typing import IO, Final
 MOST_CHARACTERS: Final = 4_000_000
 """Kept while there is no reader: about 20,000 lines. Further ones are counted, and lost."""
 _AT_ONCE: Final = 64  # lines in one write
-_PAUSE: Final = 0.02  # seconds after a write: to wake this thread costs the one that logs more than its line
+# Seconds after a write: to wake this thread costs the one that logs more than its line.
+_PAUSE: Final = 0.02
 
 
 class LineWriter:
@@ -77,7 +78,8 @@ class LineWriter:
             return  # by another thread, or by this one, in which a finalizer logs
         try:
             if self._process != os.getpid():
-                with suppress(RuntimeError):  # the system has no thread left: the next line tries again
+                # The system has no thread left: the next line tries again.
+                with suppress(RuntimeError):
                     threading.Thread(target=self._run, name="log", daemon=True).start()
                     self._process = os.getpid()
         finally:

@@ -42,16 +42,16 @@ class Controller(Protocol):
 
 
 @runtime_checkable
-class HoldsBack(Protocol):
-    """A controller that may hold back what looks dangerous, until an operator means it."""
+class BreakerRelease(Protocol):
+    """A controller that may hold back what looks dangerous, until an operator releases it."""
 
     def release_breaker(self) -> int:
-        """Let go what is held back now; returns how many objects that are. From any thread."""
+        """Release what is held back now; returns how many objects that are. From any thread."""
 
 
 @runtime_checkable
-class Deliberates(Protocol):
-    """A controller that does not act at once upon what it has seen."""
+class PendingDecisions(Protocol):
+    """A controller that does not act immediately on what it has seen."""
 
     def undecided(self) -> Iterable[tuple[str, str, bool]]:
         """(object as "node/NAME", why nothing is done, whether it only waits for a further look) of

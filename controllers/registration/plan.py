@@ -1,16 +1,15 @@
-"""The plan: what would be done, as rows for people and machines. Pure, but for a lock; no I/O.
+"""What a controller says of its calls to the cloud in a dry run: rows, for people and machines.
 
-Several writes that touch one field of one object become one change, from what there was to what
-there will be; what ends as it began is no change."""
+Here, below the controllers, as those that change the cloud describe it in their `planned_calls`;
+`controllers/plan/rows.py` collects the rows. Only types; no I/O."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import Factory, evolve, frozen
+from attrs import Factory, frozen
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -71,50 +70,6 @@ class Row:
     """False: the call is made, and may change nothing; then nothing is said to be done."""
 
 
-class Plan:
-    """Rows as they are recorded. Thread-safe."""
-
-    def __init__(self, controllers: Sequence[str] = ()) -> None:
-        """`controllers`: their names, in the order in which their rows are shown; others follow."""
-        self._order = {name: place for place, name in enumerate(controllers)}
-        self._lock = threading.Lock()
-        self._rows: dict[tuple[str, str, Subject, str], Row] = {}
-
-    def record(self, *rows: Row) -> None:
-        """Add rows; one of the same kind, controller, subject and action is joined with it."""
-        with self._lock:
-            for row in rows:
-                key = (row.kind, row.controller, row.subject, row.action)
-                known = self._rows.get(key)
-                merged = row if known is None else joined(known, row)
-                if merged is None:
-                    del self._rows[key]
-                else:
-                    self._rows[key] = merged
-
-    def rows(self) -> list[Row]:
-        """What there is to show, in an order that does not depend on time."""
-        with self._lock:
-            return sorted(self._rows.values(), key=self._place)
-
-    def _place(self, row: Row) -> tuple[object, ...]:
-        order = self._order.get(row.controller, len(self._order))
-        makes_way = row.action.startswith("delete ")  # in the cloud, for what is created or written then
-        return list(Kind).index(row.kind), order, row.controller, row.subject, not makes_way, row.action
-
-
-def joined(known: Row, row: Row) -> Row | None:
-    """One row of two, the later one last; None where the second undoes the first."""
-    changes = {change.field: change for change in known.changes}
-    for change in row.changes:
-        former = changes.get(change.field)
-        changes[change.field] = change if former is None else evolve(former, after=change.after)
-    left = tuple(change for change in changes.values() if change.before != change.after)
-    if changes and not left:
-        return None
-    return evolve(row, changes=left, note=row.note or known.note, certain=row.certain or known.certain)
-
-
 @frozen(kw_only=True)
 class Planning:
     """What a controller plans its calls with."""
@@ -137,5 +92,5 @@ class PlannedCalls:
     """In place of a call that changes the cloud: takes the call's key and its arguments, records
     rows, and returns the answer."""
     reads: Mapping[str, Callable[[str, Any], Any]] = Factory(dict)
-    """After a read: takes the call's key and the provider's answer, and returns what it would be by
-    now."""
+    """After a read: takes the call's key and the provider's answer, and returns what it would
+    be now."""

@@ -1,13 +1,9 @@
-"""Pure: a Service, what is remembered of its load balancer, and the targets in; what to do, or a
-patch, out (stages 4 and 6). No I/O, no clock.
+"""What a Service asks for, the note of what was applied, and patches (stages 4 and 6). Pure.
 
-What was applied is remembered in this process (`records.py`), and, for the next one, in an
-annotation on the Service. Before the first call to the cloud it says, with the finalizer and in one
-write, that the load balancer is ours; after the call, in the same patch as the status, it holds two
-digests: of all of the Service that a load balancer depends on, and of the targets.
-
-The finalizer's name is well known, so it proves nothing. The annotation proves something with the
-Service's own UID in it: one that was copied or restored names another Service."""
+The note is an annotation on the Service, for the next process. Before the first call to the cloud
+it says that the load balancer is ours, with the finalizer and in one write; after the call, in one
+write with the status, it has a digest of what the load balancer was built from, and one of its
+targets."""
 
 from __future__ import annotations
 
@@ -49,10 +45,10 @@ _NOTE: Final = re.compile(
     r"v2 uid=([!-~]{1,100}) spec=([0-9a-f]{16}|none) nodes=([0-9a-f]{16}|none)(?: annotations=(\[.*\]))?"
 )
 _NOTHING: Final = "none"
-_MOST_MARKS: Final = 2000  # characters; a provider whose names depend on more is not helped
+_MOST_NOTED: Final = 8000  # characters, of all annotations together; with more, none is noted
 _OF_NO_PROVIDER: Final = frozenset({APPLIED, "kubectl.kubernetes.io/last-applied-configuration"})
 
-Marks: TypeAlias = "tuple[Mapping[str, str], ...]"
+NotedAnnotations: TypeAlias = "tuple[Mapping[str, str], ...]"
 """Annotations that tell load balancers of one Service apart, by load balancer."""
 
 
@@ -76,8 +72,8 @@ class Scope:
     """The provider's word for how it builds."""
 
 
-def _worth_noting(marks: Marks) -> Marks:
-    return marks if any(marks) and len(_compact(marks)) <= _MOST_MARKS else ()
+def _short_enough(annotations: NotedAnnotations) -> NotedAnnotations:
+    return annotations if any(annotations) and len(_compact(annotations)) <= _MOST_NOTED else ()
 
 
 @frozen
@@ -90,13 +86,13 @@ class Note:
     """Fingerprint that the cloud confirmed; "none" while it is asked to build."""
     nodes: str = _NOTHING
     """Digest of the targets that the cloud confirmed."""
-    marks: Marks = field(default=(), converter=_worth_noting)
-    """With which annotations the cloud may have built one, the present ones last; only those that
-    the load balancer's name depends on. Empty: none of them, or an older note."""
+    annotations: NotedAnnotations = field(default=(), converter=_short_enough)
+    """With which annotations the cloud may have built one, the present ones last; none where the
+    load balancer's name does not depend on them. Empty: it never did, or an older note."""
 
     def __str__(self) -> str:
-        marks = f" annotations={_compact(self.marks)}" if self.marks else ""
-        return f"v2 uid={self.uid} spec={self.spec} nodes={self.nodes}{marks}"
+        annotations = f" annotations={_compact(self.annotations)}" if self.annotations else ""
+        return f"v2 uid={self.uid} spec={self.spec} nodes={self.nodes}{annotations}"
 
 
 def wants_load_balancer_from_us(service: V1Service) -> bool:
@@ -112,6 +108,8 @@ def ownership(service: V1Service) -> Ownership:
         return Ownership.KEEP
     if metadata is None or not has_load_balancer_finalizer(service):
         return Ownership.NONE
+    # The finalizer's name is well known, so it proves nothing. Our note does, with the Service's
+    # own UID in it: one that was copied or restored names another Service.
     if wants_load_balancer(service) or own_note(service) is not None:
         return Ownership.REMOVE
     # The controller of that class has the same finalizer, and may be deleting its load balancer
@@ -141,7 +139,7 @@ def fingerprint(service: V1Service, scope: Scope, depends_on: str = "") -> str:
 
 
 def relevant(service: V1Service, *, whole: bool = False) -> tuple[object, ...]:
-    """Everything of the Service that may mean work; versions alike in it need no second look.
+    """Everything of the Service that may mean work; versions alike in it bring no work.
     `whole`: the provider may depend on all that its users write."""
     metadata, spec = service.metadata, service.spec
     wanted = wants_load_balancer(service)
@@ -163,7 +161,7 @@ def note_of(service: V1Service) -> Note | None:
     """What the annotation says was applied; None without one, and for one that cannot be read."""
     found = _NOTE.fullmatch(annotations_of(service).get(APPLIED, ""))
     try:
-        return None if found is None else Note(found[1], found[2], found[3], _marks(found[4]))
+        return None if found is None else Note(found[1], found[2], found[3], _parsed(found[4]))
     except ValueError:
         return None
 
@@ -216,7 +214,7 @@ def with_status(service: V1Service, status: V1LoadBalancerStatus | None) -> V1Se
     return service.model_copy(update={"status": V1ServiceStatus(load_balancer=status)})
 
 
-def marks_of(service: V1Service) -> dict[str, str]:
+def provider_annotations(service: V1Service) -> dict[str, str]:
     """Its annotations, without those that no provider reads."""
     return {key: value for key, value in annotations_of(service).items() if key not in _OF_NO_PROVIDER}
 
@@ -225,7 +223,7 @@ def distinct(services: Iterable[V1Service], present: V1Service) -> tuple[V1Servi
     """Those whose annotations are others than the present ones, and than each other's."""
     found: list[V1Service] = []
     for one in services:
-        if all(marks_of(one) != marks_of(other) for other in (present, *found)):
+        if all(provider_annotations(one) != provider_annotations(other) for other in (present, *found)):
             found.append(one)
     return tuple(found)
 
@@ -243,12 +241,12 @@ def ingress(status: V1LoadBalancerStatus | None) -> list[Any]:
 # ---- patches
 
 
-def claim_patch(service: V1Service, marks: Marks = (), *, keep_note: bool) -> Patch:
+def claim_patch(service: V1Service, annotations: NotedAnnotations = (), *, keep_note: bool) -> Patch:
     """Before the cloud is asked to build: our finalizer is on; and, unless the note stays true
     whatever comes of it, it says that the load balancer is ours, and no longer what was applied."""
     metadata = service.metadata
     present = metadata.finalizers if metadata is not None else None
-    note = Patch() if keep_note else _annotation(service, Note(uid_of(service), marks=marks))
+    note = Patch() if keep_note else _annotation(service, Note(uid_of(service), annotations=annotations))
     return combined(finalizer_added(present, LOAD_BALANCER_CLEANUP_FINALIZER), note)
 
 
@@ -291,13 +289,13 @@ def _compact(content: object) -> str:
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
-def _marks(text: str | None) -> Marks:
+def _parsed(text: str | None) -> NotedAnnotations:
     """Raises ValueError."""
-    marks = json.loads(text) if text else []
-    for mark in marks:
-        if not isinstance(mark, dict) or not all(isinstance(value, str) for value in mark.values()):
-            raise ValueError(f"{mark!r} are no annotations")
-    return tuple(marks)
+    annotations = json.loads(text) if text else []
+    for each in annotations:
+        if not isinstance(each, dict) or not all(isinstance(value, str) for value in each.values()):
+            raise ValueError(f"{each!r} are no annotations")
+    return tuple(annotations)
 
 
 def _plain(value: Any) -> Any:

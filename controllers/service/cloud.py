@@ -3,8 +3,10 @@ before it wants to be asked the same again, and the Event about a failure."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -24,9 +26,11 @@ from controllers.runtime.cache import key_of, uid_of
 from controllers.runtime.queue import Parked, retry_after_of
 from controllers.service import changes
 from controllers.service.decide import ObservedLoadBalancer
+from controllers.service.targets import traits_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+    from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.cloudcalls.capabilities import LoadBalancerCalls
@@ -38,10 +42,8 @@ log = logging.getLogger(__name__)
 
 CLOUD_ERRORS: Final = (CloudProviderError, CloudCallError, Parked)
 """What a call to the cloud may raise."""
-PATIENT: Final = (RetryError, Throttled, Parked, CallsClosed)
+SAYS_LATER: Final = (RetryError, Throttled, Parked, CallsClosed)
 """Those that say "later", and nothing about what there is."""
-_MOST_ANNOTATIONS: Final = 50
-"""Of a Service with more it is not worked out which of them the load balancer's name depends on."""
 
 
 class TooEarly(Exception):
@@ -71,7 +73,7 @@ class ServiceCloud:
 
     def not_too_early(self, record: Record, way: str, what: str = "", resting: float = 0.0) -> None:
         """Raise TooEarly while the cloud's word holds when to ask for the same again, and for as
-        long as it rests: events must not hasten it."""
+        long as it backs off: an event is no reason to ask sooner."""
         last = record.asked.get(way)
         if last is not None and last.what == what:
             left = max(resting, last.not_before - self._clock.monotonic())
@@ -112,7 +114,7 @@ class ServiceCloud:
         try:
             return self.balancers.name(self.cluster, service)
         except (Parked, CallsClosed):
-            raise
+            raise  # no second call beside one that has not ended
         except CLOUD_ERRORS as error:
             log.debug("the name of the load balancer of Service %s: %s", key_of(service), error)
             return ""
@@ -127,34 +129,26 @@ class ServiceCloud:
             self.failed(service, "SyncLoadBalancerFailed", what, error)
             raise
 
-    def mark(self, service: V1Service) -> dict[str, str]:
-        """The annotations that the load balancer's name depends on: without any other it has the
-        same name."""
-        mark = changes.marks_of(service)
-        name = self.name(service) if mark and len(mark) <= _MOST_ANNOTATIONS else ""
-        if not name or self.name(changes.annotated(service, {})) == name:
-            return {}
-        for key in sorted(mark):
-            others = {other: value for other, value in mark.items() if other != key}
-            if self.name(changes.annotated(service, others)) == name:
-                mark = others
-        return mark
+    def naming_annotations(self, service: V1Service) -> dict[str, str]:
+        """The annotations of a Service whose load balancer's name depends on some of them; else
+        none."""
+        annotations = changes.provider_annotations(service)
+        name = self.name(service) if annotations else ""
+        return annotations if name and self.name(changes.annotated(service, {})) != name else {}
 
-    def noted(self, service: V1Service) -> list[V1Service]:
+    def former_services(self, service: V1Service) -> list[V1Service]:
         """As which Services, by our note on this one, there may be load balancers of other names
         than its present one. Without status: whose address it shows is not known."""
-        note, annotations = changes.own_note(service), changes.marks_of(service)
-        if note is None or not (annotations or note.marks):
+        note = changes.own_note(service)
+        if note is None or not (note.annotations or changes.provider_annotations(service)):
             return []
         found: dict[str, V1Service] = {}
-        for mark in note.marks or ({},):
-            # The other annotations of now, too, unless they make another load balancer of it.
-            bare, whole = (changes.annotated(service, each) for each in (mark, {**annotations, **mark}))
-            name = self.name(bare)
-            found[name] = whole if self.name(whole) == name else bare
+        for noted in note.annotations or ({},):  # none noted: no name depended on them then
+            former = changes.annotated(service, noted)
+            found[self.name(former)] = changes.with_status(former, None)
         for name in ("", self.name(service)):
             found.pop(name, None)
-        return [changes.with_status(one, None) for one in found.values()]
+        return list(found.values())
 
     def shows_none(self, service: V1Service) -> bool:
         """Whether the cloud says, after a failed deletion, that there is none. A look that fails
@@ -177,8 +171,47 @@ class ServiceCloud:
     def failed(self, service: V1Service, reason: str, what: str, error: Exception) -> None:
         """Tell the Service's owner; a cloud that is still at work has not failed."""
         if isinstance(error, CallsClosed):
-            return
+            return  # the manager stops, which is no failure of this Service
         if isinstance(error, RetryError):
             log.debug("Service %s: %s: %s", uid_of(service), what, error)
             return
         self.recorder.event(service, "Warning", reason, f"{what}: {error}")
+
+
+class NodeTraits:
+    """The provider's word for each node, as a digest, for as long as nothing changed that it may
+    depend on. Asked in a thread of the provider, once for all nodes that changed. Thread-safe.
+
+    Where the provider fails to say, the last one holds, and an Event on the node tells."""
+
+    def __init__(self, balancers: LoadBalancerCalls, recorder: EventRecorder) -> None:
+        self._balancers = balancers
+        self._recorder = recorder
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[tuple[object, ...] | None, str]] = {}
+        """By name: what it was asked about (None: it failed to say), and the digest."""
+
+    def of(self, nodes: Sequence[V1Node]) -> Mapping[str, str]:
+        """The digest for each of these nodes, by name; others are forgotten."""
+        with self._lock:
+            known = self._known
+        read = {key_of(node): traits_of(node) for node in nodes}
+        asked = [node for node in nodes if known.get(key_of(node), (None, ""))[0] != read[key_of(node)]]
+        found = {name: known[name] for name in read if name in known}
+        try:
+            answers = self._balancers.target_traits(asked) if asked else []
+        except CLOUD_ERRORS as error:
+            answers = []
+            log.warning("what load balancers depend on of %d nodes is not known: %s", len(asked), error)
+        for node, answer in zip(asked, answers, strict=False):
+            name = key_of(node)
+            if isinstance(answer, Exception):
+                found[name] = None, found.get(name, (None, ""))[1]
+                what = "What load balancers depend on of this node is not known"
+                self._recorder.event(node, "Warning", "TargetTraitsFailed", f"{what}: {answer}")
+            else:
+                digest = hashlib.sha256(answer.encode()).hexdigest()[:16] if answer else ""
+                found[name] = read[name], f" {digest}" if digest else ""
+        with self._lock:
+            self._known = found
+        return {name: digest for name, (_, digest) in found.items()}

@@ -16,20 +16,16 @@ from controllers.runtime.cache import NODES, SERVICES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling, TurnLanes
 from controllers.service.changes import Scope
-from controllers.service.cloud import ServiceCloud
+from controllers.service.cloud import NodeTraits, ServiceCloud
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import AddressWatch, ServiceMetrics, watch_targets
-from controllers.service.nodesync import Gathering, NodeSync
 from controllers.service.options import ServiceOptions
-from controllers.service.orphans import KUBE_SYSTEM, OrphanReport
-from controllers.service.pacing import Schedule
+from controllers.service.orphans import CONFIRM_AFTER, KUBE_SYSTEM, Orphans
 from controllers.service.reconcile import ServiceReconciler
-from controllers.service.records import Records
-from controllers.service.secondlook import SecondLook
+from controllers.service.records import Records, Schedule
 from controllers.service.targets import TargetSet
-from controllers.service.traits import NodeTraits
-from controllers.service.triggers import DELETED, NodeTriggers, ServiceTriggers
+from controllers.service.triggers import DELETED, Gathering, NodeSync, NodeTriggers, ServiceTriggers
 
 if TYPE_CHECKING:
     from cloudprovider.host import StopSignal
@@ -41,7 +37,6 @@ log = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(base=1.0, cap=60.0)
 _FLOOR = 0.2
-_CONFIRM_AFTER = 60.0
 
 
 class ServiceController(ControllerBase):
@@ -100,17 +95,18 @@ class ServiceController(ControllerBase):
         self._watch(services, ServiceTriggers(queue, records, whole=balancers.has_hook("depends_on")))
         self._watch(services, AddressWatch(self._metrics, services.lister, clock))
         api = ServiceAPI(self._rest, options.ready_nodes_only, clock)
-        side = ServiceCloud(balancers, records, self._recorder, options.cluster_name, clock)
-        self._second_look = SecondLook(again, api, side, clock)
+        service_cloud = ServiceCloud(balancers, records, self._recorder, options.cluster_name, clock)
+        confirm_after = min(options.orphan_check_period, CONFIRM_AFTER)
+        self._orphans = Orphans(again, self._lister, api, service_cloud, own_metrics, clock, confirm_after)
         self._identity = KubeSystemUID(clients.cluster_identity, clock)
         schedule = Schedule(options.drift_check_period, options.ensure_period)
         reconciler = ServiceReconciler(
             services.lister,
             records,
-            Executor(api, side, sync.given, self._second_look.deleted, own_metrics, schedule, clock),
+            Executor(api, service_cloud, sync.current, self._orphans.deleted, own_metrics, schedule, clock),
             sync,
             lambda: Scope(options.cluster_name, self._identity.get(), balancers.revision()),
-            side.depends_on,
+            service_cloud.depends_on,
             schedule,
             clock,
         )
@@ -119,19 +115,9 @@ class ServiceController(ControllerBase):
         )
         self._add_worker(queue, reconciler.reconcile, threads=syncs, failures=failures)
         self._add_worker(node_queue, sync.sync, threads=1)
-        self._add_worker(again, self._second_look.look, threads=1, failures=failures)
+        self._add_worker(again, self._orphans.delete_again, threads=1, failures=failures)
         if options.orphan_check_period and balancers.can_list_owned:
-            period = options.orphan_check_period
-            report = OrphanReport(
-                services.lister,
-                balancers,
-                self._recorder,
-                options.cluster_name,
-                records,
-                own_metrics,
-                min(period, _CONFIRM_AFTER),
-            )
-            self._every(period, "orphan-report", report.search)
+            self._every(options.orphan_check_period, "orphan-report", self._orphans.search)
 
     def remarks(self) -> list[tuple[str, bool, str]]:
         """As `health`, about what a restart would not repair. Thread-safe."""
@@ -145,7 +131,7 @@ class ServiceController(ControllerBase):
             self._recorder.event(service, "Warning", "CloudCallOverdue", text)
 
     def _begin(self) -> None:
-        self._second_look.begin()
+        self._orphans.begin()
         if self._options.cluster_name != DEFAULT_CLUSTER_NAME:
             return
         message = (

@@ -27,7 +27,7 @@ any other, none     (with our note, or a load balancer there)     DELETE, then i
 any                 the UID of kube-system is not known           IDENTIFY
 none                a note that may hold                          LOOK: WRITTEN if the cloud agrees
 none                the same, and looks have failed for less      REST
-                    than `pacing.LOOKING`
+                    than `records.LOOKING`
 none, GONE,                                                       as UNSURE, and blank
 RELEASED
 any                 it changes again and again, which was not     WARN
@@ -41,21 +41,21 @@ any                 the cloud has none, or another spec is        ENSURE
                     wanted and its turn has come
 UNSURE              that failed, another process may have built   LOOK: built if the cloud shows it
                     it, and the cloud was not asked
-all but UNSURE,     the time for a look has come                  LOOK; no more if as expected
-UNSEEN
+all but UNSURE,     the time for a look has come                  LOOK; done if as expected
+ABSENT
 all but UNSURE,     the time to repair has come, or the look      ENSURE
-UNSEEN              shows a difference
+ABSENT              shows a difference
 all but ELSEWHERE,  it was built, has other targets than it       UPDATE; ENSURE where there is
-UNSEEN              should, and they are gathered no longer       no such
+ABSENT              should, and they are gathered no longer       no such
 WRITTEN, UNSURE,    the cache shows our last write, and           PUT_BACK what is missing, seldom
 RETARGETING         another program's after it
 any                 nothing of this                               REST until something is due
 ==================  ============================================  ================================
 
 ENSURE makes it UNSURE and then CONFIRMED, UPDATE makes it RETARGETING and then CONFIRMED; both
-write it in the end. An UPDATE that fails makes it UNSURE, so ENSURE follows at once, as in Go; if
-the cloud said "later", it stays RETARGETING, and UPDATE is tried again then. An UPDATE while ENSURE
-fails leaves it UNSURE. Only ENSURE may make it ELSEWHERE.
+write it in the end. An UPDATE that fails makes it UNSURE, so ENSURE follows in the same run, as in
+Go; if the cloud said "later", it stays RETARGETING, and UPDATE is tried again then. An UPDATE while
+ENSURE fails leaves it UNSURE. Only ENSURE may make it ELSEWHERE.
 
 Go's order is the same (processNextNodeItem and syncLoadBalancerIfNeeded of
 controllers/service/controller.go): an update that fails is followed by ensure, ensure writes the
@@ -73,15 +73,15 @@ from attrs import evolve, frozen
 
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal
 from controllers.runtime.cache import is_newer, uid_of, version_of
-from controllers.service import changes, pacing
+from controllers.service import changes
 from controllers.service.changes import Note, Ownership, Scope
-from controllers.service.records import Record, State
+from controllers.service.records import LAZY, LOOKING, Record, State
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
     from kubernetes.client.models.v1_service import V1Service
 
-    from controllers.service.pacing import Schedule
+    from controllers.service.records import Schedule
     from controllers.service.targets import Targets
 
 
@@ -236,7 +236,7 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
         note = changes.trusted_note(service, fingerprint)
         if note is not None and found is ObservedLoadBalancer.NOT_LOOKED:
             record = record or evolve(Record.inherited(service), looking=now)
-            if record.looking is None or now - record.looking < pacing.LOOKING:
+            if record.looking is None or now - record.looking < LOOKING:
                 return Step(action=Action.LOOK, record=record)
         record = _recalled(service, note, found, schedule, now)
     elif record.state.deleted:  # what the cloud still shows, or a note says, does not count
@@ -250,7 +250,7 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
         return Step(action=Action.DELETE_OTHERS, record=record)
     if Action.WRITE not in view.tried and _is_unwritten(record) and _shows_our_write(view):
         return Step(action=Action.WRITE, record=record)
-    certain = record.state not in (State.UNSURE, State.UNSEEN)
+    certain = record.state not in (State.UNSURE, State.ABSENT)
     ensure: Step | None = None
     if fingerprint and (found is ObservedLoadBalancer.NONE or (record.spec != fingerprint and not waits)):
         ensure = Step(action=Action.ENSURE, record=record)
@@ -321,7 +321,7 @@ def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Sch
         state=State.WRITTEN,
         spec=note.spec,
         tried=note.spec,
-        marks=note.marks,
+        annotations=note.annotations,
         nodes=note.nodes,
         status=found,
         built=service,
@@ -340,7 +340,7 @@ def _taken_over(record: Record, found: Found) -> Record:
 
 
 def _put_back(view: ServiceView, service: V1Service, record: Record, now: float) -> Step:
-    """Finalizer and address at once, but ever more slowly if they are removed again and again; the
+    """Finalizer and address first, but ever more slowly if they are removed again and again; the
     note later, and once: a program that insists is not fought."""
     missing = _stripped(service, record)
     if missing and record.restores.left(now):
@@ -350,7 +350,7 @@ def _put_back(view: ServiceView, service: V1Service, record: Record, now: float)
         if noted:
             record = evolve(record, restore_at=0.0)
         elif not record.restore_at:
-            record = evolve(record, restore_at=now + pacing.LAZY)
+            record = evolve(record, restore_at=now + LAZY)
         elif record.restore_at <= now:
             missing |= OwnedField.NOTE
     if missing:

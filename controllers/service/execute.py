@@ -18,11 +18,11 @@ from cloudprovider import ImplementedElsewhere, NotImplementedByProvider
 from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
 from controllers.runtime.cache import version_of
-from controllers.service import changes, pacing
+from controllers.service import changes
 from controllers.service.changes import as_built
-from controllers.service.cloud import CLOUD_ERRORS, PATIENT, ServiceCloud, TooEarly
+from controllers.service.cloud import CLOUD_ERRORS, SAYS_LATER, ServiceCloud, TooEarly
 from controllers.service.decide import Action, ObservedLoadBalancer, OwnedField, ServiceView, Step, wanted
-from controllers.service.records import Record, State
+from controllers.service.records import CHANGES, RESTORED, Record, State
 from controllers.service.remove import Remover
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from controllers.runtime.clock import Clock
     from controllers.service.kube import ServiceAPI
     from controllers.service.metrics import ServiceMetrics
-    from controllers.service.pacing import Schedule
+    from controllers.service.records import Schedule
     from controllers.service.targets import Targets
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Executor:
             raise TooEarly(view.resting)
         record = view.record
         if record is not None and record.found is not None and Action.ENSURE in view.tried:
-            for other in self._cloud.noted(record.found):  # it has another name since it was built
+            for other in self._cloud.former_services(record.found):  # it has another name since it was built
                 found = self._cloud.look(other)
                 if changes.ingress(None if isinstance(found, ObservedLoadBalancer) else found):
                     record = evolve(record, found=None, built=other)
@@ -120,24 +120,25 @@ class Executor:
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
         keep_note = step.sweep and former.nodes == targets.digest
         former = self._named(former, service, wanted(view))
-        claim = changes.claim_patch(service, former.marks, keep_note=keep_note)
+        claim = changes.claim_patch(service, former.annotations, keep_note=keep_note)
         with self._cloud.reporting(service, "failed to add load balancer cleanup finalizer"):
             if not (claim or former.version):
                 # A former process said so: no answer to a write shows if our cache is behind.
                 service = self._api.newest(key, service)
-                claim = changes.claim_patch(service, former.marks, keep_note=keep_note)
+                claim = changes.claim_patch(service, former.annotations, keep_note=keep_note)
             service = self._api.write(key, service, claim)
             before, view = wanted(view), evolve(view, service=service)
             if wanted(view) != before and changes.wants_load_balancer_from_us(service):
                 # Its owner changed it meanwhile; the claim must name what is built.
                 former = self._named(former, service, wanted(view))
-                claim = changes.claim_patch(service, former.marks, keep_note=keep_note)
+                claim = changes.claim_patch(service, former.annotations, keep_note=keep_note)
                 service = self._api.write(key, service, claim)
                 view = evolve(view, service=service)
         if not changes.wants_load_balancer_from_us(service):
             # Changed on the server meanwhile. Until its event comes, what we wrote counts.
             return evolve(view, record=self._records.put(key, former.after(service)), over=True)
         former = evolve(former, built=None if missing else former.built)
+        # Remembered before the call: whatever comes of it, the cloud may have begun to build.
         record = self._records.put(key, self._begun(service, former, wanted(view), targets.digest))
         if not step.sweep:
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
@@ -185,14 +186,14 @@ class Executor:
         if former.tried and (former.tried == fingerprint or not before):
             return former
         others: dict[str, V1Service] = {}
-        noted = [] if former.tried else self._cloud.noted(service)
+        noted = [] if former.tried else self._cloud.former_services(service)
         for one in (*former.others, *noted, *before):
             others.setdefault(self._cloud.name(one), one)
         if others:
             for name in ("", self._cloud.name(service)):
                 others.pop(name, None)
-        marks = *map(self._cloud.mark, others.values()), self._cloud.mark(service)
-        return evolve(former, others=tuple(others.values()), marks=marks)
+        annotations = *map(self._cloud.naming_annotations, others.values()), self._cloud.naming_annotations(service)
+        return evolve(former, others=tuple(others.values()), annotations=annotations)
 
     def _begun(self, service: V1Service, former: Record, fingerprint: str, targets: str) -> Record:
         """Before the cloud is called: nothing is certain any more, as it may begin to build."""
@@ -203,7 +204,7 @@ class Executor:
             status=former.status,
             built=former.built,
             others=former.others,
-            marks=former.marks,
+            annotations=former.annotations,
             found=former.found,
             new_status=former.new_status,
             empty=former.empty if former.tried == fingerprint else 0,
@@ -211,7 +212,7 @@ class Executor:
             written=service,
             asked=former.asking("ensure", fingerprint),
             tried=fingerprint,
-            changes=pacing.CHANGES.next(former.changes, self._clock.monotonic()) if changed else former.changes,
+            changes=CHANGES.next(former.changes, self._clock.monotonic()) if changed else former.changes,
             warned=former.warned and not changed,
             restores=former.restores,
         )
@@ -243,7 +244,7 @@ class Executor:
                 service, "UpdateLoadBalancerFailed", "Error updating load balancer with new hosts", error
             )
             if not isinstance(error, CallsClosed):
-                self._update_failed(key, view, certain=certain, later=isinstance(error, PATIENT))
+                self._update_failed(key, view, certain=certain, later=isinstance(error, SAYS_LATER))
             raise
         else:
             if targets.nodes:
@@ -258,7 +259,7 @@ class Executor:
 
     def _update_failed(self, key: str, view: ServiceView, *, certain: bool, later: bool) -> None:
         """Half of it may be done, so the note is true no longer. Unless the cloud said "later",
-        only `ensure` repairs what may be missing: at once, as in Go."""
+        only `ensure` repairs what may be missing: in the same run, as in Go."""
         record = self._records.get(key)
         assert record is not None, "it was remembered before the call"
         if certain and not later:
@@ -270,7 +271,7 @@ class Executor:
 
     def _elsewhere(self, key: str, view: ServiceView, record: Record) -> ServiceView:
         due = self._schedule.next_ensure(self._clock.monotonic())
-        # What was ours before counts no more: neither as missing, nor as written on the Service.
+        # What was ours before no longer counts: neither as missing, nor as written on the Service.
         record = evolve(
             record, state=State.ELSEWHERE, status=None, built=None, found=None, due=math.inf, ensure_due=due
         )
@@ -284,7 +285,7 @@ class Executor:
 
     def _claimed(self, key: str, service: V1Service, record: Record, *, keep_note: bool) -> tuple[V1Service, Record]:
         """Finalizer and claim are written; what the API server answers counts from now on."""
-        service = self._api.write(key, service, changes.claim_patch(service, record.marks, keep_note=keep_note))
+        service = self._api.write(key, service, changes.claim_patch(service, record.annotations, keep_note=keep_note))
         return service, self._records.put(key, record.after(service))
 
     def _write(self, key: str, view: ServiceView, step: Step) -> ServiceView:
@@ -312,7 +313,7 @@ class Executor:
             service, record = self._claimed(key, service, record, keep_note=True)
             if OwnedField.ADDRESS in step.missing:
                 service = self._api.write(key, service, changes.status_patch(service, record.status, None))
-            restores = pacing.RESTORED.next(record.restores, self._clock.monotonic())
+            restores = RESTORED.next(record.restores, self._clock.monotonic())
             record = self._records.put(key, evolve(record.after(service), restores=restores))
         if OwnedField.NOTE in step.missing:
             service = self._api.write(key, service, changes.status_patch(service, None, record.note))

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _PROOF_LASTS = 10.0
 _UID_RETRY: Final = Backoff(base=1.0, cap=30.0)
-_MOMENT: Final = 0.25  # an answer takes milliseconds; at a start all workers come at once
+_MOMENT: Final = 0.25  # an answer takes milliseconds; at a start all workers ask together
 
 
 class CacheBehind(Exception):
@@ -107,7 +107,7 @@ class ServiceAPI:
         return self._list(SERVICES, SERVICES.path(namespace), {"fieldSelector": f"metadata.name={name}"})
 
     def _list(self, resource: Resource[Any], path: str, query: dict[str, str]) -> list[dict[str, Any]]:
-        # Without a resourceVersion: etcd's quorum answers, and no more permissions are needed than
+        # Without a resourceVersion: etcd's quorum answers, and no other permissions are needed than
         # for the watch. A proxy's page must not pass for an empty list.
         answer = self._rest.get(path, query=query)
         try:
@@ -122,9 +122,9 @@ class KubeSystemUID:
     """The UID of the namespace kube-system, which tells clusters apart. Thread-safe.
 
     It is part of what is remembered on every Service. A guess that turns out wrong would have every
-    load balancer ensured anew, now and once more at the next start. So without a definite answer no
-    load balancer is built or changed, and it is asked for again: by one reconcile at a time, while
-    the others wait a moment for its answer, then without a worker.
+    load balancer ensured, now and once more at the next start. So without a definite answer no load
+    balancer is built or changed, and it is asked for again: by one reconcile at a time, while the
+    others wait a moment for its answer, then without a worker.
 
     `ask` returns it, or None where it may not be read, raises ApiError if unsure."""
 

@@ -75,20 +75,6 @@ def watch_targets(metrics: Metrics, records: Records, targets: Callable[[], Targ
     ).set_function(age)
 
 
-class UnservedMetrics:
-    """Gauges of a manager whose service controller is off."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self.services = metrics.gauge(
-            "service_controller_unserved_services",
-            "Services with a load balancer of ours, while the service controller of this manager is off.",
-        )
-        self.deletions = metrics.gauge(
-            "service_controller_unserved_deletions",
-            "Deleted Services that wait for our finalizer, while the service controller of this manager is off.",
-        )
-
-
 class AddressWatch:
     """Services on their way to an address, as the cache shows them: who waits, and how long it
     took. Thread-safe."""

@@ -1,10 +1,9 @@
-"""What runs while the service controller is off: it reports Services that wait for it in vain.
+"""What runs while the service controller is off: it reports deleted Services that wait for it.
 
-Stage: beside all. Now and then it lists the Services. Those with a load balancer of ours are
-counted. One that is deleted, and waits for our finalizer for longer than another manager would
-need, gets an Event with what to do. Nothing else is written and nothing is deleted: where
---controllers leaves the service controller out, another manager may serve these Services, and a
-provider without load balancers cannot delete any."""
+Stage: beside all. Services with a load balancer of ours are counted. One that is deleted, and waits
+for our finalizer for longer than another manager would need, gets an Event with what to do. Nothing
+is deleted: where --controllers leaves the service controller out, another manager may serve these
+Services, and a provider without load balancers cannot delete any."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER
 from controllers.runtime.api import ApiError, Forbidden
 from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import SERVICES, MalformedObject, key_of, uid_of
+from controllers.runtime.metrics import Metrics
 from controllers.service.changes import Ownership, ingress, note_of, ownership, status_of
-from controllers.service.metrics import UnservedMetrics
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.base import HasDrainTimeout
     from controllers.runtime.clock import Clock
-    from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +34,20 @@ PATIENCE: Final = 120.0
 _TOLD_AGAIN: Final = 1800.0  # Events are gone after an hour
 _FORBIDDEN: Final = 3600.0
 _MOST_NAMED: Final = 10
+
+
+class UnservedMetrics:
+    """Gauges of a manager whose service controller is off."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.services = metrics.gauge(
+            "service_controller_unserved_services",
+            "Services with a load balancer of ours, while the service controller of this manager is off.",
+        )
+        self.deletions = metrics.gauge(
+            "service_controller_unserved_deletions",
+            "Deleted Services that wait for our finalizer, while the service controller of this manager is off.",
+        )
 
 
 class ServicesOff(ControllerBase):

@@ -48,7 +48,7 @@ def planned_calls(planning: Planning) -> PlannedCalls:
 
 
 class _LoadBalancers:
-    """By the calls' keys, what there would be by now. Thread-safe."""
+    """By the calls' keys, what there would be after them. Thread-safe."""
 
     def __init__(self, planning: Planning) -> None:
         self._planning = planning

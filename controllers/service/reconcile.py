@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from controllers.runtime.clock import Clock
     from controllers.service.changes import Scope
     from controllers.service.execute import Executor
-    from controllers.service.nodesync import NodeSync
-    from controllers.service.pacing import Schedule
-    from controllers.service.records import Record, Records
+    from controllers.service.records import Record, Records, Schedule
+    from controllers.service.triggers import NodeSync
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +100,7 @@ class ServiceReconciler:
         while True:
             # While changes of nodes are gathered nothing is compared with the targets, but for what
             # waits since the last gathering.
-            targets = None if view.gathering else self._sync.given()
+            targets = None if view.gathering else self._sync.current()
             step = decide(view, targets, self._schedule, self._clock.monotonic())
             if step.record is not None and step.record is not view.record:
                 view = evolve(view, record=self._records.put(key, step.record))
@@ -127,7 +126,7 @@ class ServiceReconciler:
             except (TooEarly, CacheBehind, ApiError, *CLOUD_ERRORS) as error:
                 failures.append(error)
                 service, record = self._newest(key, view.service)
-                # An update that fails is followed by ensure at once.
+                # An update that fails is followed by ensure in the same run, without back-off.
                 resting = 0.0 if step.action is Action.UPDATE else view.resting
                 view = evolve(view, service=service, record=record, resting=resting)
             else:

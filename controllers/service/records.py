@@ -1,10 +1,12 @@
-"""What this process knows of each Service's load balancer. Work is compared with it, so missed
-events are harmless.
+"""What this process knows of each Service's load balancer, and when the same is done again. Work
+is compared with it, so missed events are harmless.
 
 Filled by the reconciler alone. A record holds digests, no nodes; it goes with its Service."""
 
 from __future__ import annotations
 
+import math
+import random
 import threading
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
 
-from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts
+from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.runtime.cache import is_newer, uid_of, version_of
 from controllers.service import changes
 from controllers.service.changes import Note
@@ -24,6 +26,21 @@ if TYPE_CHECKING:
     from controllers.runtime.cache import Lister
     from controllers.service.targets import Targets
 
+# Two writers that disagree about a Service never end by themselves. The first changes are acted
+# upon immediately, as a person's are; then each waits longer than the one before.
+CHANGES: Final = Backoff(base=5.0, cap=300.0, at_once=5, quiet=600.0)
+"""Ensuring a load balancer because its Service changed."""
+RESTORED: Final = Backoff(base=60.0, cap=3600.0, quiet=7200.0)
+"""Putting back our finalizer or the address, which another program removes."""
+LAZY: Final = 60.0
+"""Seconds after which a note that was removed or changed is put back, once for each we wrote."""
+LOOKING: Final = 300.0
+"""Seconds for which a new process asks the cloud whether a note holds, if it fails."""
+EMPTY: Final = Backoff(base=60.0, cap=math.inf)
+"""Ensuring again a load balancer that has no address yet, if before the drift check."""
+EMPTY_CAP: Final = 1800.0
+"""The longest of these delays, where there is no drift check; then they end."""
+
 
 class State(Enum):
     """How far a load balancer is. `decide.py` says what follows from each."""
@@ -33,7 +50,7 @@ class State(Enum):
     CONFIRMED = "as the cloud confirmed; the note on the Service does not say so yet"
     WRITTEN = "as the cloud confirmed, and as the note on the Service says"
     ELSEWHERE = "another controller builds it (ImplementedElsewhere)"
-    UNSEEN = "a deletion failed, and a look after it found none; one such answer may be wrong, the next one counts"
+    ABSENT = "a deletion failed, and a look after it found none; one such answer may be wrong, the next one counts"
     GONE = "the cloud confirmed the deletion; our note and finalizer are still to be taken off"
     RELEASED = "they are off, so a finalizer that appears now is another controller's; kept until it is wanted again"
 
@@ -76,7 +93,7 @@ class Record:
     others: tuple[V1Service, ...] = ()
     """With which annotations, besides the present ones, the cloud was asked to build another load
     balancer that is still to go; each with spec and status of then."""
-    marks: changes.Marks = ()
+    annotations: changes.NotedAnnotations = ()
     """What the note says of `others`, and last of the present one; see `changes.Note`."""
     found: V1Service | None = None
     """The Service as this process first saw it, where it shows that another process may have built
@@ -96,15 +113,15 @@ class Record:
     asked: Mapping[str, Asked] = field(factory=dict)
     """By "ensure", "update" and "delete". Empty: this process has changed nothing."""
     looking: float | None = None
-    """Since when it is asked in vain whether a former process's note holds (`clock.monotonic`)."""
+    """Since when (`clock.monotonic`) it cannot be checked whether a former process's note holds."""
     tried: str = ""
     """Fingerprint that the cloud was last asked to build, whatever came of it."""
     changes: Attempts = NO_ATTEMPTS
-    """How often that became another one of late."""
+    """How often that became another one recently."""
     warned: bool = False
     """Whether the owner knows that the latest change waits."""
     restores: Attempts = NO_ATTEMPTS
-    """How often our finalizer or the address was put back of late."""
+    """How often our finalizer or the address was put back recently."""
     restore_at: float = 0.0
     """When a note that was removed is put back. 0.0: it is not missed; inf: it was put back
     once since we last wrote it, and is not again."""
@@ -119,8 +136,8 @@ class Record:
         """Nothing is known but what the Service shows: another process may have built for it."""
         found = service if changes.may_be_built(service) else None
         note = changes.own_note(service)
-        marks = () if note is None else note.marks
-        return cls(service=service, uid=uid_of(service), found=found, marks=marks)
+        annotations = () if note is None else note.annotations
+        return cls(service=service, uid=uid_of(service), found=found, annotations=annotations)
 
     def taking_over(self, shown: V1LoadBalancerStatus | None) -> Record:
         """The record after the cloud said what it has of another process's load balancer (None:
@@ -133,7 +150,7 @@ class Record:
     @property
     def note(self) -> Note:
         """The note of what the cloud confirmed."""
-        return Note(self.uid, self.spec, self.nodes, self.marks)
+        return Note(self.uid, self.spec, self.nodes, self.annotations)
 
     @property
     def last_built(self) -> V1Service | None:
@@ -171,6 +188,30 @@ class Record:
     def asking(self, way: str, what: str = "") -> Mapping[str, Asked]:
         """`asked`, as the cloud is asked for this now."""
         return {**self.asked, way: Asked(what)}
+
+
+@frozen
+class Schedule:
+    """When a load balancer is looked at, and ensured, unasked (periods in seconds; 0: never)."""
+
+    drift: float
+    ensure: float
+    chance: Callable[[], float] = random.random
+
+    def next_look(self, now: float, empty: int = 0) -> float:
+        """After so many answers without an address: soon, if one may be about to come."""
+        return now + EMPTY.delay(empty - 1) if self.is_unfinished(empty) else self._spread(self.drift, now)
+
+    def next_ensure(self, now: float) -> float:
+        return self._spread(self.ensure, now)
+
+    def is_unfinished(self, empty: int) -> bool:
+        """Whether the cloud answered without an address so lately that one may be about to come."""
+        return empty > 0 and EMPTY.delay(empty - 1) < (self.drift or EMPTY_CAP)
+
+    def _spread(self, period: float, now: float) -> float:
+        """After half of the period to all of it, so that they do not all come together."""
+        return now + period * (0.5 + 0.5 * self.chance()) if period else math.inf
 
 
 _REWOUND: Final = {State.WRITTEN: State.CONFIRMED, State.RELEASED: State.GONE}

@@ -18,7 +18,7 @@ from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import Parked
 from controllers.service import changes
 from controllers.service.changes import as_built
-from controllers.service.cloud import CLOUD_ERRORS, PATIENT, ServiceCloud
+from controllers.service.cloud import CLOUD_ERRORS, SAYS_LATER, ServiceCloud
 from controllers.service.decide import Action, ServiceView, Step
 from controllers.service.kube import CacheBehind
 from controllers.service.records import Asked, Record, State
@@ -52,7 +52,8 @@ class Remover:
         names.pop(present, None)
         if names:
             newest = self._api.newest(key, service)
-            if changes.marks_of(newest) != changes.marks_of(service):
+            # Our cache may be behind: its owner may have taken the former name back.
+            if changes.provider_annotations(newest) != changes.provider_annotations(service):
                 raise CacheBehind(f"Service {key} has other annotations than our cache shows")
             record = self._records.put(key, evolve(record, asked=record.asking("delete others")))
         for name, other in names.items():
@@ -65,14 +66,14 @@ class Remover:
                 self._tell_kept(service, kept)
                 continue
             except CLOUD_ERRORS as error:
-                if isinstance(error, PATIENT) or not self._cloud.shows_none(other):
+                if isinstance(error, SAYS_LATER) or not self._cloud.shows_none(other):
                     what = f"Error syncing load balancer: failed to delete its former load balancer {name}"
                     self._cloud.failed(service, "SyncLoadBalancerFailed", what, error)
                     raise
                 log.info("Service %s: load balancer %s is not there any more: %s", key, name, error)
             message = f"Deleted the former load balancer {name}: the Service has {present} now"
             self._recorder.event(service, "Normal", "DeletedLoadBalancer", message)
-        record = evolve(self._records.get(key) or record, others=(), marks=record.marks[-1:])
+        record = evolve(self._records.get(key) or record, others=(), annotations=record.annotations[-1:])
         return evolve(view, record=self._records.put(key, record))
 
     def delete(self, key: str, view: ServiceView, step: Step) -> ServiceView:
@@ -80,6 +81,7 @@ class Remover:
         self._cloud.not_too_early(record, "delete")
         failure = "SyncLoadBalancerFailed", "Error syncing load balancer: failed to delete load balancer"
         service = record.service
+        # A cache that is wrong must not cost a load balancer: the API server has the last word.
         if view.service is None or uid_of(view.service) != record.uid:
             self._api.prove_gone(key, record.uid)
             failure = "DeleteLoadBalancerFailed", "Error deleting load balancer"
@@ -89,11 +91,11 @@ class Remover:
         if record.status is not None and not changes.ingress(changes.status_of(service)):
             # The API server took it off with the type, and some providers find it by its address.
             service = changes.with_status(service, record.status)
-        unseen = record.state is State.UNSEEN
+        absent = record.state is State.ABSENT
         record = evolve(
             record,
             service=service,
-            state=State.UNSEEN if unseen else State.UNSURE,
+            state=State.ABSENT if absent else State.UNSURE,
             spec="",
             nodes="",
             others=self._others(record, service),
@@ -117,22 +119,24 @@ class Remover:
                 self._tell_kept(service, word)
                 kept = True
                 if one is service:
-                    break  # its owner's last word, which what was built may not have yet
+                    break  # what its owner wrote last, which the Service as built may lack
             except (Parked, CallsClosed):
                 raise
             except CLOUD_ERRORS as error:
                 errors.append(error)
-                none = none and not isinstance(error, PATIENT) and self._cloud.shows_none(one)
+                none = none and not isinstance(error, SAYS_LATER) and self._cloud.shows_none(one)
         if errors:
             first = errors[0]
-            if not (none and unseen):
-                state = State.UNSEEN if none else State.UNSURE
+            # Some providers fail to delete what is not there. One look that shows none may be
+            # wrong, as lists in the cloud lag behind; a second one after another failure counts.
+            if not (none and absent):
+                state = State.ABSENT if none else State.UNSURE
                 self._records.put(key, evolve(self._records.get(key) or record, state=state))
                 if not none:
                     self._cloud.failed(service, *failure, first)
                 raise first
             log.info("Service %s: its deletion failed (%s), but the cloud has no load balancer any more", key, first)
-        if not kept:  # else no second look: it is there
+        if not kept:  # else it is there, and is not deleted again
             self._recorder.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
             self._deleted(record.others[0] if record.others else service)
         return evolve(view, record=self._records.put(key, evolve(record, state=State.GONE, others=())))
@@ -146,7 +150,7 @@ class Remover:
         as the cloud was asked since; by the note, where another process did that."""
         known = [one for one in (record.last_built, record.last_asked, record.found) if one is not None]
         if not (record.others or record.last_built or record.last_asked):
-            known += self._cloud.noted(service)
+            known += self._cloud.former_services(service)
         return changes.distinct([*record.others, *(as_built(service, one) for one in known)], service)
 
     def forget(self, key: str, view: ServiceView, step: Step) -> ServiceView:

@@ -63,7 +63,7 @@ Traits: TypeAlias = Callable[[Sequence["V1Node"]], Mapping[str, str]]
 
 
 class TargetSet:
-    """The present targets, worked out anew only after `invalidate`. Thread-safe.
+    """The present targets, worked out again only after `invalidate`. Thread-safe.
 
     `traits` asks the provider, so no lock is held meanwhile; None: it says nothing."""
 
@@ -90,7 +90,7 @@ class TargetSet:
             found = _targets(self._judged.of(nodes), self._ready_only, traits)
             found = evolve(found, good_enough=found.good_enough | self._former)
             self._latest = found
-            if changes == self._changes:
+            if changes == self._changes:  # else a node changed while the provider was asked
                 self._present = found
             return found
 
@@ -127,8 +127,8 @@ class TargetSet:
 
 
 def targets(nodes: Iterable[V1Node], ready_only: bool) -> Targets:
-    """The targets among these nodes. With `ready_only`, the ready ones; all, should none be ready:
-    a control plane that lost sight of the kubelets must not empty every load balancer."""
+    """The targets among these nodes. With `ready_only`, the ready ones; all, should none be
+    ready."""
     return _targets(map(_judge, nodes), ready_only)
 
 
@@ -178,6 +178,8 @@ def is_leaving(node: V1Node) -> bool:
 
 
 def _chosen(found: list[_Judged], ready_only: bool) -> list[_Judged]:
+    # All, should none be ready: health checks of the load balancer know better than a control
+    # plane that lost sight of the kubelets.
     return [one for one in found if one.ready] or found if ready_only else found
 
 

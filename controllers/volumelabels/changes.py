@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 
-from cloudprovider.helpers.labels import LABEL_PAIRS
+from cloudprovider.helpers.labels import LABEL_PAIRS, label_value_to_zone_list
 from cloudprovider.helpers.objects import labels_of
-from cloudprovider.helpers.volumes import label_value_to_zone_list
 from cloudprovider.wellknown import LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE
 from controllers.runtime.write import Patch, changed, combined
 

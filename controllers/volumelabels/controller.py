@@ -2,26 +2,31 @@
 labels and node affinity. For volumes without CSI driver: a driver says the topology of its own.
 
 Wires the stages: informer (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5) -> patch
-(6). Runs in the manager, or alone in a program of your own."""
+(6). A key of the queue `VolumeLabels` is a volume's name. Runs in the manager, or alone in a
+program of your own."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cloudprovider.helpers.objects import labels_of
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import PERSISTENT_VOLUMES, InformerFactory
+from controllers.runtime.cache import PERSISTENT_VOLUMES, InformerFactory, key_of, uid_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
-from controllers.volumelabels.options import VolumeLabelOptions
+from controllers.volumelabels.changes import needs_labels
 from controllers.volumelabels.reconcile import VolumeLabelReconciler
-from controllers.volumelabels.triggers import VolumeTriggers
+from controllers.volumelabels.registration import VolumeLabelOptions
 
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.metrics import Metrics
+    from controllers.runtime.queue import WorkQueue
 
 _BACKOFF = Backoff(base=1.0, cap=300.0)
 
@@ -70,3 +75,28 @@ class VolumeLabelController(ControllerBase):
                 noun="persistentvolume",
             ),
         )
+
+
+class VolumeTriggers:
+    """The informer's handler: whether there may be work, never what the work is. Called from the
+    informer's thread."""
+
+    def __init__(self, queue: WorkQueue[str]) -> None:
+        self._queue = queue
+
+    def on_add(self, volume: V1PersistentVolume, initial: bool) -> None:
+        if needs_labels(volume):
+            self._queue.add(key_of(volume))
+
+    def on_update(self, old: V1PersistentVolume, new: V1PersistentVolume) -> None:
+        # A new phase or a claim must not bypass the back-off of a volume without labels to be had.
+        if needs_labels(new) and _relevant(old) != _relevant(new):
+            self._queue.add(key_of(new))
+
+    def on_delete(self, volume: V1PersistentVolume) -> None:
+        self._queue.forget(key_of(volume))
+
+
+def _relevant(volume: V1PersistentVolume) -> tuple[object, ...]:
+    spec = volume.spec
+    return uid_of(volume), dict(labels_of(volume)), spec.node_affinity if spec is not None else None

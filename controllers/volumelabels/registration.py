@@ -1,5 +1,5 @@
 """persistent-volume-label-controller and the webhook persistentvolume-labeler in the manager:
-permissions and entries. Flags: `options.py`.
+flags, permissions and entries.
 
 Off by default: Go's manager has none any more, and CSI drivers need none.
 """
@@ -9,14 +9,46 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from attrs import frozen
+
+from controllers.options import INT, STRING, between, drain_timeout_option, one_of, option
 from controllers.registration.entry import Context, ControllerEntry, Rule, built, enabled, event_rule, informers
-from controllers.volumelabels.options import VolumeLabelOptions, VolumeWebhookOptions
 from controllers.webhooks.webhook import Match, Webhook, WebhookEntry
 
 if TYPE_CHECKING:
     from controllers.webhooks.review import Handler
 
 log = logging.getLogger(__name__)
+
+
+@frozen(kw_only=True)
+class VolumeLabelOptions:
+    """How the controller works. Frozen; raises ValueError on values that make no sense."""
+
+    concurrent_volume_label_syncs: int = option(
+        5,
+        INT,
+        "concurrent-volume-label-syncs",
+        "persistent-volume-label-controller",
+        "Workers that ask the cloud for the labels of PersistentVolumes.",
+        check=between(1, 1000),
+    )
+    drain_timeout: float = drain_timeout_option()
+
+
+@frozen(kw_only=True)
+class VolumeWebhookOptions:
+    """How the webhook persistentvolume-labeler answers. Frozen; raises ValueError."""
+
+    failure_policy: str = option(
+        "Ignore",
+        STRING,
+        "webhook-volume-failure-policy",
+        "webhook",
+        "What the webhook persistentvolume-labeler does with a volume whose zone the cloud cannot tell now: Ignore "
+        "admits it with a warning, and persistent-volume-label-controller labels it later; Fail refuses it.",
+        check=one_of("Ignore", "Fail"),
+    )
 
 
 ENTRY = ControllerEntry(

@@ -35,7 +35,8 @@ class CABundle:
     def __init__(self, rest: RestClient, clock: Clock = SYSTEM_CLOCK) -> None:
         self._rest = rest
         self._clock = clock
-        self._written: dict[str, tuple[str, bytes]] = {}  # by kind: the object's UID, and what it was given
+        # By kind: the object's UID, and what it was given.
+        self._written: dict[str, tuple[str, bytes]] = {}
         self._undone = NO_ATTEMPTS  # what was written, and replaced
         self._next = float("-inf")
         self._logged: dict[str, str] = {}

@@ -24,7 +24,8 @@ Operation = dict[str, Any]
 
 VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
-_WARNING: Final = 256  # letters; kubectl shows warnings on one line, and the API server cuts long ones
+# Letters; kubectl shows warnings on one line, and the API server cuts long ones.
+_WARNING: Final = 256
 _WARNINGS: Final = 16
 _DEEPEST: Final = 200  # brackets within brackets; a CustomResourceDefinition has some 80
 _MARKS: Final = b'[]{},"'
@@ -33,7 +34,8 @@ _MARK: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', r
 twice."""
 _WIDE: Final = re.compile(rb"\\u(?!00[0-7])")
 """An escape of a letter beyond ASCII. Go escapes <, > and & so, which are not."""
-_OF_A_MARK: Final = 1024  # bytes that it may take, as part of an object of the Kubernetes client and of its copy
+# Bytes that it may take, as part of an object of the Kubernetes client and of its copy.
+_OF_A_MARK: Final = 1024
 
 
 class BadReview(Exception):
@@ -74,7 +76,7 @@ class AdmissionRequest:
         """A copy of the object as it is to be stored, as JSON has it, to be changed at will; empty
         for DELETE.
 
-        Made anew each time, so read it once. Where the API server does not identify itself to the
+        Made again each time, so read it once. Where the API server does not identify itself to the
         webhook server, all of it is what some client says: its UID and resourceVersion too.
         """
         return _copied(self._object or {})
@@ -201,7 +203,8 @@ def parse(body: bytes) -> AdmissionRequest:
     Its memory is bounded by the caller, with `marks_in`.
     """
     try:
-        review = json.loads(body.decode())  # as the API server sends it: in no other encoding is what was counted
+        # As the API server sends it: in no other encoding is what was counted.
+        review = json.loads(body.decode())
     except (ValueError, RecursionError):
         raise BadReview("the body is no JSON") from None
     if not isinstance(review, dict):

@@ -47,7 +47,8 @@ WINDOW: Final = 30.0
 """Seconds between two lines of log about one kind of failure: anybody may send reviews."""
 LONGEST: Final = 30.0
 """Seconds that an API server waits at most (`timeoutSeconds`)."""
-_HANGS: Final = 30.0  # seconds until a handler counts as one that hangs, however long its client waits
+# Seconds until a handler counts as one that hangs, however long its client waits.
+_HANGS: Final = 30.0
 _USUAL: Final = 10.0  # seconds that an API server waits by default
 _MARGIN: Final = 0.1  # of the timeout, for the way there and back
 _MOST_MARGIN: Final = 1.0  # seconds
@@ -153,7 +154,8 @@ class WebhookRouter:
             return _refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the Content-Type must be application/json")
         if len(request.body) > webhook.max_body:
             return _refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {webhook.max_body} bytes")
-        if self._clock.monotonic() >= review.until:  # it waited too long for a thread: no one reads the answer
+        # It waited too long for a thread: no one reads the answer.
+        if self._clock.monotonic() >= review.until:
             return _refused(HTTPStatus.GATEWAY_TIMEOUT, "no answer in time")
         try:
             memory = memory_of(request.body, marks_in(request.body, webhook.max_values))

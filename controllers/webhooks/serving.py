@@ -34,7 +34,8 @@ from controllers.webhooks.webhook import Webhook
 
 log = logging.getLogger(__name__)
 
-_WAITING: Final = 2 * THREADS  # reviews under way, each with a thread, so that none waits for another one's
+# Reviews under way, each with a thread, so that none waits for another one's.
+_WAITING: Final = 2 * THREADS
 _BODIES: Final = 4 * 2**20
 
 
@@ -75,7 +76,8 @@ class WebhookServing:
         self._leads = leads
         self._clock = clock
         self._bundle = CABundle(rest, clock)
-        self._authorities: Callable[[], bytes] = bytes  # what the API server is to trust; empty: others see to it
+        # What the API server is to trust; empty: others see to it.
+        self._authorities: Callable[[], bytes] = bytes
         self.rules: tuple[Rule, ...] = ()
         """What its certificate needs of the API server."""
         minimum = minimum_version(options.tls_min_version)

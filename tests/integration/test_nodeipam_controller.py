@@ -25,10 +25,10 @@ from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, PlanRun, parse
-from controllers.nodeipam import startup_barrier
+from controllers.nodeipam import guards
 from controllers.nodeipam.changes import SEAL
 from controllers.nodeipam.controller import NodeIPAMController
-from controllers.nodeipam.options import NodeIPAMOptions
+from controllers.nodeipam.registration import NodeIPAMOptions
 from controllers.options.podnetwork import CIDRS
 from controllers.runtime.api import ClientBuilder, ClientSettings
 from controllers.runtime.cache import NODES as N
@@ -225,7 +225,7 @@ def test_the_policy_of_the_guide_keeps_kubelets_from_writing_pod_cidrs(api: Clus
 def test_a_node_that_cannot_be_changed_does_not_keep_the_others_without_ranges(
     api: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(startup_barrier, "_OLDEST", 5.0)
+    monkeypatch.setattr(guards, "_OLDEST", 5.0)
     add(api, "frozen")
     add(api, "n0")
     with frozen(api), allocating(api, "10.244.0.0/16") as (_, controller):

@@ -250,19 +250,19 @@ def test_a_hung_call_costs_its_node_alone(api: Cluster, capabilities: list[str])
 @pytest.mark.row("N16", "N41")
 @pytest.mark.parametrize("ready", ["True", "False"])
 def test_a_node_whose_kubelet_runs_on_a_new_machine_is_told_about_and_stays(api: Cluster, ready: str) -> None:
-    _join(api, range(3), ready="True")
+    _join(api, range(4), ready=[0, 1, 2])
     name, path = "node-0000", f"{NODES}/node-0000"
     _run_on(api, name, "first")
     before = api.get(path)
-    with _cloud(3, capabilities=BATCH) as cloud, lifecycle(api.kubeconfig, cloud) as running:
-        _pass(running, 0)
+    with _cloud(4, capabilities=BATCH) as cloud, lifecycle(api.kubeconfig, cloud) as running:
+        _pass(running, 1)  # it has seen the first machine: the last node is asked about
         cloud.console.recreate_instance(name)
         _run_on(api, name, "second")
         _set_ready(api, name, ready)
         told = _event(api, "InstanceRecreated")
         cloud.console.remove_instance("node-0001")  # a marker, which is deleted as ever
         _set_ready(api, "node-0001", "False")
-        eventually(lambda: _names(api) == {name, "node-0002"}, timeout=60)
+        eventually(lambda: _names(api) == {name, "node-0002", "node-0003"}, timeout=60)
     after = api.get(path)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["spec"]["providerID"] == before["spec"]["providerID"]

@@ -131,6 +131,7 @@ def _settled(api: Cluster) -> Usage:
 
 def _grown(before: Usage) -> str:
     """What an election has left behind in this process, or a few of them."""
+    gc.collect()  # again: a thread of the last manager may end late, and hold its files until then
     return usage().grown(before, threads=0, files=1)
 
 

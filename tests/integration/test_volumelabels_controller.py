@@ -140,4 +140,4 @@ def test_the_manager_runs_it_when_it_is_named(api: Cluster, start: Start, share:
     process = start.manager(api.server.write_kubeconfig(tmp_path / "admin"), "--controllers=pvlabel")
     eventually(lambda: api.get(f"{VOLUMES}/data")["metadata"].get("labels"), 60, lambda: process.log)
     assert api.get(f"{VOLUMES}/data")["metadata"]["labels"] == {ZONE: "z-1__z-2", REGION: "r-1"}
-    assert "labelled persistentvolume data" in process.log
+    eventually(lambda: "labelled persistentvolume data" in process.log, 10, lambda: process.log)

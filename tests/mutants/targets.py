@@ -10,7 +10,7 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "nodeipam": (
         "controllers/nodeipam",
         "tests/unit/nodeipam",
-        dict.fromkeys(("assigner", "conflict_detector", "ledger", "reconcile", "startup_barrier"), ""),
+        dict.fromkeys(("assigner", "allocations", "reconcile", "guards"), ""),
     ),
     "nodelifecycle": (
         "controllers/nodelifecycle",
@@ -59,7 +59,7 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "serving": (
         "controllers/endpoints",
         "tests/unit/endpoints",
-        {"authentication": "authentication secure", "authorization": "authorization secure"},
+        {"authentication": "authentication clientca secure", "authorization": "authorization secure"},
     ),
     "httpserver": (
         "controllers/httpserver",

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from cloudprovider.internal.output import write_whole
 from cloudprovider.internal.patching import MERGE_PATCH
-from cloudprovider.internal.wholefile import write_whole
 from cloudprovider.testing.apiserver.access import Access
 from cloudprovider.testing.apiserver.errors import JSON, not_implemented
 from cloudprovider.testing.apiserver.faults import Faults

@@ -15,12 +15,13 @@ from secrets import token_hex
 from typing import Any, NoReturn
 
 import pytest
+from kubernetes.client.api_client import ApiClient
+from kubernetes.client.configuration import Configuration
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider.interface import Interface
 from cloudprovider.testing.conformance.calls import attempt, shown
-from cloudprovider.testing.conformance.cluster import NoCluster
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import Lab, can, new_node
 
@@ -28,6 +29,24 @@ from cloudprovider.testing.conformance.lab import Lab, can, new_node
 def name_of(node: V1Node) -> str:
     """The node's name."""
     return (node.metadata.name if node.metadata is not None else None) or ""
+
+
+class NoCluster:
+    """A `cloudprovider.ClientBuilder` without a cluster behind it."""
+
+    def config(self, name: str) -> Configuration:
+        """A configuration whose server does not exist."""
+        return Configuration(host="https://no-cluster.invalid")
+
+    def client(self, name: str) -> ApiClient:
+        """A client whose every request fails."""
+        made = ApiClient(self.config(name))
+        made.user_agent = name
+        return made
+
+    def cluster_identity(self) -> str:
+        """The UID of kube-system, the same every time."""
+        return "c0f0a1ce-0000-4000-8000-000000000001"
 
 
 class Bench:

@@ -13,7 +13,7 @@ from typing import Any
 
 from cloudprovider.interface import Interface
 from cloudprovider.loadbalancer import OwnedLoadBalancers
-from cloudprovider.loading.contract import ACCESSORS, EXTENSIONS
+from cloudprovider.loading.diagnostics import ACCESSORS, EXTENSIONS
 from cloudprovider.sshkeys import SSHKeys
 
 

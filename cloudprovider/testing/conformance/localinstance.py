@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from cloudprovider.checks import answers
-from cloudprovider.helpers.kubelet import node_name_problems
+from cloudprovider.helpers.labels import node_name_problems
 from cloudprovider.interface import Interface
 from cloudprovider.localinstance import LocalInstance
 from cloudprovider.testing.conformance.base import ConformanceBase

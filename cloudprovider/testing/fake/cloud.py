@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from typing_extensions import override
 
 from cloudprovider.interface import Interface
-from cloudprovider.internal.wholefile import write_whole
+from cloudprovider.internal.output import write_whole
 from cloudprovider.testing.fake.calls import CallBook, Caller
 from cloudprovider.testing.fake.config import FakeConfig, OnDemand, read_config
 from cloudprovider.testing.fake.console import Console

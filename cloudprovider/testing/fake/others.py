@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from cloudprovider.errors import DiskNotFound, NotImplementedByProvider
+from cloudprovider.helpers.labels import zones_to_label_value
 from cloudprovider.helpers.objects import key_of
-from cloudprovider.helpers.volumes import zones_to_label_value
 from cloudprovider.instances import InstanceMetadata
 from cloudprovider.interface import Clusters
 from cloudprovider.localinstance import LocalInstance

@@ -20,6 +20,7 @@ HEAVY = (
     "http.client",
     "urllib3",
     "asyncio",
+    "pydantic",
 )
 
 NOT_FOR_A_NODE = (

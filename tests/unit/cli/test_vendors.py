@@ -60,6 +60,10 @@ def test_kinds_of_annotations_are_kinds_of_flags_too() -> None:
         "--acme-scheme=udp: must be tcp or http",
         "--acme-ports=0: must be a whole number, from 1 to 65535",
     )
+    with pytest.raises(ValueError, match=r"scheme='udp' \(--acme-scheme\): must be tcp or http"):
+        Balancers(scheme="udp")
+    with pytest.raises(ValueError, match="must be a whole number, from 1 to 65535"):
+        Balancers(ports=(80, 0))
     text = help_text("acme-ccm", table(CATALOG, "acme", (Balancers,)))
     assert "--acme-scheme tcp|http" in text
     assert "--acme-ports INT,..." in text

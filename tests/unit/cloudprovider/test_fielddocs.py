@@ -16,7 +16,7 @@ import pytest
 import cloudprovider
 from cloudprovider import InstanceMetadata, helpers
 from cloudprovider.helpers import Kind
-from cloudprovider.internal.fielddocs import FIELDS, documented
+from cloudprovider.internal.fields import FIELDS, documented
 
 VALUES = sorted(
     {

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cloudprovider.internal.standardoutput import results_only
+from cloudprovider.internal.output import results_only
 
 _NOISE = """
 import ctypes, os, subprocess, sys
-from cloudprovider.internal.standardoutput import results_only
+from cloudprovider.internal.output import results_only
 
 def noise():
     print("printed")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cloudprovider.internal.wholefile import write_whole
+from cloudprovider.internal.output import write_whole
 
 
 def test_the_new_file_has_its_own_mode_and_nothing_else_is_left(tmp_path: Path) -> None:

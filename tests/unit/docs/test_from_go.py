@@ -18,7 +18,7 @@ from libcloud_provider.profiles import profile_of
 import cloudprovider
 from cloudprovider import Interface
 from cloudprovider.commands.cli import parser
-from cloudprovider.loading.contract import ACCESSORS
+from cloudprovider.loading.diagnostics import ACCESSORS
 from controllers.catalog import CATALOG
 from controllers.flags.parse import parse
 from tests.support.blocks import blocks

@@ -17,7 +17,7 @@ from controllers.endpoints.authentication import (
     bearer_token,
     user_of_certificate,
 )
-from controllers.endpoints.reviews import REMEMBERED, AskFirst
+from controllers.endpoints.reviews import REMEMBERED, NeedsLookup
 from tests.support.clock import FakeClock
 from tests.unit.endpoints.support import Reviews, request, unreachable
 
@@ -71,14 +71,14 @@ def test_nobody_is_asked_about_those_who_show_nothing() -> None:
 
 def test_a_token_is_asked_about_once_in_its_time() -> None:
     bench = Bench()
-    with pytest.raises(AskFirst):
+    with pytest.raises(NeedsLookup):
         bench.authentication.user(request(token=TOKEN), ask=False)
     for _ in range(3):
         assert bench.authentication.user(request(token=TOKEN), ask=True) == PROMETHEUS
     assert bench.authentication.user(request(token=TOKEN), ask=False) == PROMETHEUS
     assert bench.reviews.asked == [{"token": TOKEN}]
     bench.clock.advance(10.0)
-    with pytest.raises(AskFirst):
+    with pytest.raises(NeedsLookup):
         bench.authentication.user(request(token=TOKEN), ask=False)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from controllers.endpoints.authentication import User
-from controllers.endpoints.authorization import Authorization, CannotTell
-from controllers.endpoints.reviews import AskFirst
+from controllers.endpoints.authorization import Authorization, Undecided
+from controllers.endpoints.reviews import NeedsLookup
 from tests.support.clock import FakeClock
 from tests.unit.endpoints.support import Reviews, unreachable
 
@@ -59,7 +59,7 @@ def test_the_api_server_is_asked_about_the_whole_user() -> None:
 
 def test_a_yes_and_a_no_have_times_of_their_own() -> None:
     bench = Bench()
-    with pytest.raises(AskFirst):
+    with pytest.raises(NeedsLookup):
         bench.may(ask=False)
     assert bench.may()
     assert not bench.may("/configz")
@@ -68,10 +68,10 @@ def test_a_yes_and_a_no_have_times_of_their_own() -> None:
     assert not bench.may("/configz", ask=False)
     bench.clock.advance(0.2)
     assert bench.may(ask=False)
-    with pytest.raises(AskFirst):
+    with pytest.raises(NeedsLookup):
         bench.may("/configz", ask=False)
     bench.clock.advance(5.0)
-    with pytest.raises(AskFirst):
+    with pytest.raises(NeedsLookup):
         bench.may(ask=False)
 
 
@@ -93,7 +93,7 @@ def test_another_user_path_or_verb_is_another_question() -> None:
 def test_no_answer_is_neither_yes_nor_no_and_not_remembered() -> None:
     bench = Bench()
     bench.reviews.answer = unreachable
-    with pytest.raises(CannotTell):
+    with pytest.raises(Undecided):
         bench.may()
     bench.reviews.answer = lambda _spec: {"allowed": True}
     assert bench.may()

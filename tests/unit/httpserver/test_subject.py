@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 from cloudprovider.testing.waiting import eventually
 from controllers.endpoints.authentication import user_of_certificate
-from controllers.httpserver.messages import Request, Response
+from controllers.httpserver.messages import Request, Response, subject_of
 from controllers.httpserver.server import Server
-from controllers.httpserver.subject import subject_of
 from controllers.httpserver.tls import trust
 from tests.support.https import ask, context
 from tests.support.pki import Authority, write_pair

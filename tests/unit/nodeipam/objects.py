@@ -12,8 +12,8 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider.helpers.objects import pod_cidrs_of
 from controllers.nodeipam.assigner import REST
 from controllers.nodeipam.controller import NodeIPAMController
-from controllers.nodeipam.options import NodeIPAMOptions
-from controllers.nodeipam.triggers import START
+from controllers.nodeipam.reconcile import START
+from controllers.nodeipam.registration import NodeIPAMOptions
 from controllers.runtime.api import Unreachable
 from controllers.runtime.metrics import Metrics
 from tests.support import controllers
@@ -105,7 +105,7 @@ class Leader:
         it._recorder.event = self.events.event  # type: ignore[method-assign]  # the one seam to Events
         self.reconciler: Any = it._reconciler
         self.assigner, self.barrier, self.detector = it._assigner, it._barrier, it._detector
-        self.ledger = it._assigner.ledger
+        self.allocations = it._assigner.allocations
         it._assigner.pending._bring_back = self.queue.append
         self.keys = it._keys
         for register in it._handlers:
@@ -157,7 +157,7 @@ class Leader:
         self.run(name)
 
     def sweep(self) -> list[Exception]:
-        """The regular comparison of ledger and cache, and what it brings."""
+        """The regular comparison of allocations and cache, and what it brings."""
         queue: Any = SimpleNamespace(add=self.queue.append)
         self.assigner.sweep(queue)
         return self.run()

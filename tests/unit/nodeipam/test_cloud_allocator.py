@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from kubernetes.client.models.v1_node import V1Node
 
 from controllers.cloudcalls import Answer
-from controllers.nodeipam.reconcile import NotChosenYet, RangesOverlap
-from controllers.nodeipam.triggers import START
+from controllers.nodeipam.reconcile import START, NotChosenYet, RangesOverlap
 from controllers.runtime.queue import AskAgain
 from tests.unit.nodeipam.objects import Leader, Server
 

@@ -9,7 +9,7 @@ import pytest
 
 from controllers.catalog import CATALOG
 from controllers.flags.parse import parse
-from controllers.nodeipam.options import NodeIPAMOptions
+from controllers.nodeipam.registration import NodeIPAMOptions
 from controllers.registration.entry import enabled
 
 ON = ("--cloud-provider=fake", "--controllers=*,nodeipam", "--allocate-node-cidrs")

@@ -11,8 +11,7 @@ import pytest
 
 from controllers.nodeipam.assigner import REST
 from controllers.nodeipam.changes import SEAL
-from controllers.nodeipam.reconcile import NoRangeLeft
-from controllers.nodeipam.triggers import START
+from controllers.nodeipam.reconcile import START, NoRangeLeft
 from controllers.runtime.api import Conflict, Forbidden, Unreachable
 from tests.unit.nodeipam.objects import PREFIX, Leader, Server, leads, lost, started
 
@@ -266,7 +265,7 @@ def test_a_node_recreated_under_its_name_is_another_one() -> None:
     assert server.ranges() == {"a": ["10.0.0.64/26"]}
     leader.clock.advance(REST)
     leader.run("a")
-    assert leader.ledger.pools[0].used == 1
+    assert leader.allocations.pools[0].used == 1
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["the cache lacks it yet", "the cache has it"])
@@ -308,11 +307,11 @@ def test_a_node_that_goes_while_it_is_written_gives_its_range_back() -> None:
 
     server.before = vanish
     leader.run("a")
-    assert leader.ledger.pools[0].used == 0
+    assert leader.allocations.pools[0].used == 0
 
 
 def test_a_restored_server_has_its_nodes_written_again() -> None:
-    """K2: the node is back without its range; the ledger believed the write."""
+    """K2: the node is back without its range; `Allocations` believed the write."""
     server, leader = started()
     leader.join("a")
     server.nodes["a"]["spec"] = {}
@@ -332,7 +331,7 @@ def test_the_sweep_finds_what_no_event_told() -> None:
     leader.sweep()
     leader.clock.advance(REST)
     leader.sweep()
-    assert leader.ledger.pools[0].used == 0
+    assert leader.allocations.pools[0].used == 0
 
 
 @pytest.mark.row("M14")
@@ -393,7 +392,7 @@ def test_kube_controller_managers_write_is_found_on_a_conflict_too() -> None:
     assert leader.run("b") == []
     assert "nodes so far: a, b" in leader.detector.verdict
     assert server.ranges()["b"] == ["10.9.98.0/24"]
-    assert leader.ledger.pools[0].used == 0
+    assert leader.allocations.pools[0].used == 0
 
 
 @pytest.mark.row("M10")
@@ -424,7 +423,7 @@ def test_nodes_that_came_with_ranges_are_no_allocators_work_however_many() -> No
     for number in range(5):
         leader.join(f"n{number}", f"10.0.1.{number * 32}/27", by=KUBE)
     assert leader.detector.verdict == ""
-    assert leader.ledger.pools[0].used == 3, "they are kept from others: none is more than a node gets"
+    assert leader.allocations.pools[0].used == 3, "they are kept from others: none is more than a node gets"
 
 
 @pytest.mark.row("M10")
@@ -447,7 +446,7 @@ def test_a_range_wider_than_a_block_that_a_node_came_with_is_told_and_takes_noth
     assert server.ranges()["evil"] == []
     server.delete("evil")
     leader.see("evil")
-    assert leader.ledger.pools[0].used == 4
+    assert leader.allocations.pools[0].used == 4
 
 
 @pytest.mark.row("M10")
@@ -545,7 +544,7 @@ def test_one_node_that_cannot_be_changed_holds_the_others_up_for_minutes_and_not
     assert leader.reconciler.reconcile(START).requeue_after is None
     assert [str(error) for error in leader.run("frozen")] == ["403: this Node is protected"]
     assert sorted(server.ranges().items()) == [("a", ["10.0.0.0/26"]), ("frozen", []), ("late", ["10.0.0.64/26"])]
-    held = leader.ledger.named("frozen")[0]
+    held = leader.allocations.named("frozen")[0]
     assert (str(held.ranges[0]), held.written) == ("10.0.0.128/26", False), "kept for it: its write may be under way"
     server.create("last")
     server.create("none")

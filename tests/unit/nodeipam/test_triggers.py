@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from controllers.nodeipam.changes import facts_of, facts_of_raw
-from controllers.nodeipam.triggers import WAITING, NodeTriggers
+from controllers.nodeipam.controller import WAITING, NodeTriggers
 from controllers.runtime.cache import NODES, version_of
 from tests.unit.nodeipam.objects import Server
 

@@ -13,7 +13,8 @@ from cloudprovider import InstanceState, OwnedLoadBalancer, Route, Throttled
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from controllers.catalog import CATALOG
 from controllers.plan.cloud import CloudStandIn
-from controllers.registration.plan import ASSIGNED_LATER, Change, Plan, Planning
+from controllers.plan.rows import Plan
+from controllers.registration.plan import ASSIGNED_LATER, Change, Planning
 from controllers.service.changes import APPLIED, Note
 from controllers.service.targets import targets
 from tests.support.clock import FakeClock

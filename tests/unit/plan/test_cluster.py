@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from controllers.plan.cluster import ClusterStandIn, Place, place_of
-from controllers.registration.plan import Kind, Plan
+from controllers.plan.rows import Plan
+from controllers.registration.plan import Kind
 from controllers.runtime.api import MERGE_PATCH, STRATEGIC_PATCH, Forbidden, NotFound, Request
 
 NODES = "/api/v1/nodes"

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -45,6 +46,28 @@ print(json.dumps({n: v for n, v in names.items() if n not in ("__builtins__", "_
     assert run(code) == run(code, lightly=False)
     code = "from kubernetes import *; print(sorted(name for name in vars() if not name.startswith('_')))"
     assert set(run(code).split()) - set(run(code, lightly=False).split()) == {"'import_lightly',"}
+
+
+def test_a_vendors_own_import_of_the_package_gets_all_of_it() -> None:
+    """As a provider writes it, after the program has begun: every part, and ordinary models."""
+    code = """
+import kubernetes
+from kubernetes import client, config, dynamic, leaderelection, stream, utils, watch
+parts = [client, config, dynamic, leaderelection, stream, utils, watch]
+assert all(getattr(kubernetes, part.__name__.partition(".")[2]) is part for part in parts)
+node = client.V1Node(metadata=client.V1ObjectMeta(name="n"))
+print(sorted(name for name in dir(client) if not name.startswith("_")))
+print(client.CoreV1Api(client.ApiClient()).api_client.sanitize_for_serialization(node))
+print(config.ConfigException.__mro__, watch.Watch, stream.stream, utils.create_from_dict)
+print(dynamic.DynamicClient, leaderelection.__name__)
+"""
+    ours, ordinary = run(code), run(code, lightly=False)
+    assert [*map(without_address, ours.splitlines())] == [*map(without_address, ordinary.splitlines())]
+
+
+def without_address(line: str) -> str:
+    """A line without where in memory a function is."""
+    return re.sub(r"0x[0-9a-f]+", "0x", line)
 
 
 def test_a_name_that_it_does_not_have_is_refused_as_ever() -> None:

@@ -16,18 +16,15 @@ from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
 from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
 from controllers.service.changes import Scope
-from controllers.service.cloud import ServiceCloud
+from controllers.service.cloud import NodeTraits, ServiceCloud
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import ServiceMetrics, watch_targets
-from controllers.service.nodesync import Gathering, NodeSync
-from controllers.service.pacing import Schedule
+from controllers.service.orphans import Orphans
 from controllers.service.reconcile import ServiceReconciler
-from controllers.service.records import Records
-from controllers.service.secondlook import SecondLook
+from controllers.service.records import Records, Schedule
 from controllers.service.targets import TargetSet, describe
-from controllers.service.traits import NodeTraits
-from controllers.service.triggers import NodeTriggers, ServiceTriggers
+from controllers.service.triggers import Gathering, NodeSync, NodeTriggers, ServiceTriggers
 from tests.support.clock import FakeClock
 from tests.support.controllers import Lister, Recorder, Server, clone, take_all
 from tests.unit.service.objects import CLUSTER, Cloud, raw_node, raw_service
@@ -88,17 +85,17 @@ class Bench:
         self.triggers = ServiceTriggers(self.queue, self.records, whole=self.cloud.has_hook("depends_on"))
         self.node_triggers = NodeTriggers(self.targets, self.sync)
         self.api = ServiceAPI(cast(Any, self.server), bool(settings["ready_only"]), clock)
-        side = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
-        self.second_look = SecondLook(self.again, self.api, side, clock)
+        service_cloud = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
+        self.orphans = Orphans(self.again, cast(Any, self.services), self.api, service_cloud, measures, clock)
         self.known = KubeSystemUID(self._identity, clock)
         schedule = Schedule(settings["drift_period"], settings["ensure_period"], lambda: 1.0)
         self.reconciler = ServiceReconciler(
             cast(Any, self.services),
             self.records,
-            Executor(self.api, side, self.sync.given, self.second_look.deleted, measures, schedule, clock),
+            Executor(self.api, service_cloud, self.sync.current, self.orphans.deleted, measures, schedule, clock),
             self.sync,
             lambda: Scope(CLUSTER, self.known.get(), self.cloud.revision()),
-            side.depends_on,
+            service_cloud.depends_on,
             schedule,
             clock,
         )
@@ -142,7 +139,7 @@ class Bench:
                 ran.append(key)
                 self._requeuer.run(key, self.reconciler.reconcile, key)
             elif (key := self.again.get(timeout=0)) is not None:
-                self._again_requeuer.run(key, self.second_look.look, key)
+                self._again_requeuer.run(key, self.orphans.delete_again, key)
             else:
                 return ran
         return ran

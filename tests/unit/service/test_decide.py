@@ -13,12 +13,11 @@ from attrs import evolve, frozen
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 
 from cloudprovider.internal.backoff import Attempts
-from controllers.service import pacing
+from controllers.service import records
 from controllers.service.changes import APPLIED, Note, Scope, fingerprint, wants_load_balancer_from_us
 from controllers.service.decide import Action, OwnedField, ServiceView, Step, decide
 from controllers.service.decide import ObservedLoadBalancer as Observed
-from controllers.service.pacing import Schedule
-from controllers.service.records import Record, State
+from controllers.service.records import Record, Schedule, State
 from controllers.service.targets import Targets, targets
 from tests.support.controllers import DELETED_AT
 from tests.unit.service.objects import FINALIZER, KIND, node, service
@@ -29,8 +28,8 @@ SCHEDULE = Schedule(1800.0, 43200.0, lambda: 1.0)
 SCOPE = Scope("prod", "cluster-1", "r1")
 TARGETS = targets([node("n1", "10.0.0.1")], False)
 POINT = {"ip": "192.0.2.1"}
-BUSY: dict[str, Any] = {"changes": Attempts(6, NOW - 1.0, pacing.CHANGES.base), "warned": True}
-RESTORED = Attempts(1, NOW - 15.0, pacing.RESTORED.base)
+BUSY: dict[str, Any] = {"changes": Attempts(6, NOW - 1.0, records.CHANGES.base), "warned": True}
+RESTORED = Attempts(1, NOW - 15.0, records.RESTORED.base)
 """It was changed so often that the next change waits for 4 s more."""
 FORMER: dict[str, Any] = {"spec": "former", "tried": "former"}
 
@@ -114,7 +113,7 @@ class Row:
 
 
 LOOK_FAILED = {Action.LOOK}
-LONG_AGO = NOW - pacing.LOOKING
+LONG_AGO = NOW - records.LOOKING
 
 
 def _deleted(shown: Any) -> Any:
@@ -144,7 +143,7 @@ ROWS = [
     _row("deleted", DELETED, _record(), Action.DELETE, record=_record()),
     _row("of another type", OTHER_TYPE, _record(), Action.DELETE),
     _row("half deleted", DELETED, _record(State.UNSURE), Action.DELETE),
-    _row("deletion failed, nothing seen", DELETED, _record(State.UNSEEN), Action.DELETE),
+    _row("deletion failed, nothing seen", DELETED, _record(State.ABSENT), Action.DELETE),
     _row("confirmed gone", DELETED, _record(State.GONE), Action.RELEASE),
     _row("confirmed gone, cache behind", DELETED, _record(State.GONE, version="8"), Action.RELEASE),
     _row("let go, cache behind", DELETED, _record(State.RELEASED, version="8"), Action.REST),
@@ -176,7 +175,7 @@ ROWS = [
     _row("new", service(), None, Action.ENSURE, sweep=False, record=Record.blank(service())),
     _row("new, wanted since before its event", service(), Record.blank(service()), Action.ENSURE, sweep=False),
     _row("half built", service(), _record(State.UNSURE), Action.ENSURE, sweep=False),
-    _row("wanted again, half deleted", service(), _record(State.UNSEEN), Action.ENSURE),
+    _row("wanted again, half deleted", service(), _record(State.ABSENT), Action.ENSURE),
     _row("wanted again, deleted", AT_REST, _record(State.GONE), Action.ENSURE, record=Record.blank(AT_REST)),
     _row("wanted again, let go", service(), _record(State.RELEASED), Action.ENSURE, record=Record.blank(service())),
     _row("wanted again, cache behind", AT_REST, _record(State.RELEASED, version="8"), Action.REST, after=math.inf),
@@ -410,8 +409,8 @@ ROWS = [
         service(finalizers=[FINALIZER], ingress=[POINT], version="8"),
         _record(),
         Action.REST,
-        record=_record(restore_at=NOW + pacing.LAZY),
-        after=pacing.LAZY,
+        record=_record(restore_at=NOW + records.LAZY),
+        after=records.LAZY,
     ),
     _row(
         "note gone for a while",

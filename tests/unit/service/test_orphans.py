@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from cloudprovider import CloudProviderError, OwnedLoadBalancer
 from controllers.cloudcalls import AnswerMissing
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.queue import WorkQueue
+from controllers.service.cloud import ServiceCloud
 from controllers.service.metrics import ServiceMetrics
-from controllers.service.orphans import KUBE_SYSTEM, OrphanReport, orphans
+from controllers.service.orphans import KUBE_SYSTEM, Orphans, orphans
 from controllers.service.records import Record, Records
+from tests.support.clock import FakeClock
 from tests.support.controllers import Lister, Recorder, refuse
 from tests.unit.service.objects import CLUSTER, FINALIZER, KIND, Cloud, service
 
@@ -39,18 +42,13 @@ class Desk:
         self.lister: Lister[Any] = Lister()
         self.records = Records()
         measures = ServiceMetrics(self.metrics, self.records)
-        self.report = OrphanReport(
-            cast(Any, self.lister),
-            cast(Any, self.cloud),
-            cast(Any, self.recorder),
-            CLUSTER,
-            self.records,
-            measures,
-            60.0,
-        )
+        clock = FakeClock()
+        queue: WorkQueue[str] = WorkQueue("second-look", clock=clock, metrics=self.metrics)
+        cloud = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
+        self.orphans = Orphans(queue, cast(Any, self.lister), cast(Any, None), cloud, measures, clock)
 
     def search(self) -> float | None:
-        wait = self.report.search()
+        wait = self.orphans.search()
         assert self.cloud.calls == [], "it only asks"
         return wait
 

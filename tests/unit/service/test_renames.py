@@ -3,6 +3,8 @@ what was built. Rows S27 and S28."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from kubernetes.client.models.v1_service import V1Service
 
@@ -106,7 +108,7 @@ def test_the_former_one_goes_after_the_new_one_stands(
     assert _ids(bench) == {f"uid-web/{then}" if then else "uid-web"}
     assert [one for one in bench.cloud.methods() if one != "get"] == ["ensure", "delete"]
     note = there(note_of(SERVICES.parse(bench.server.services[KEY])))
-    assert note.marks == (({KIND: then},) if then else ())
+    assert note.annotations == (({KIND: then},) if then else ())
     assert note.spec != "none"
     [message] = [text for text in bench.recorder.messages() if "former" in text] or [""]
     if restarts != "after":
@@ -207,6 +209,26 @@ def test_an_annotation_that_does_not_name_it_deletes_nothing(bench: Bench) -> No
     bench.settle()
     assert bench.cloud.methods() == ["ensure"]
     assert "annotations=" not in _note(bench)
+
+
+@pytest.mark.row("S27", "S28")
+@pytest.mark.parametrize(
+    ("kind", "size", "noted"), [("network", 10, True), ("network", 8000, False), (None, 10, False)]
+)
+def test_the_note_repeats_all_annotations_if_the_name_depends_on_them_and_they_fit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: str | None, size: int, noted: bool
+) -> None:
+    given = {"example.com/text": "x" * size, **({KIND: kind} if kind else {})}
+    name, asked = type(bench.cloud).name, []
+
+    def counted(*args: Any) -> str:
+        asked.append(args)
+        return name(*args)
+
+    monkeypatch.setattr(type(bench.cloud), "name", counted)
+    bench.serve(annotations={**given, "kubectl.kubernetes.io/last-applied-configuration": "{}"})
+    assert len(asked) == 2, "with its annotations, and without"
+    assert there(note_of(SERVICES.parse(bench.server.services[KEY]))).annotations == ((given,) if noted else ())
 
 
 @pytest.mark.row("S27")

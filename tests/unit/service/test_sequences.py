@@ -446,9 +446,8 @@ def _check_end(world: World) -> None:
         if uid_of(service) not in world.killed or bench.settings["ensure_period"]:
             assert balancer.nodes == bench.wanted_nodes()
         assert load_balancer_status_equal(changes.status_of(service), balancer.status)
-        kind = annotations_of(service).get(KIND)
-        marks = ({KIND: kind},) if kind else ()
-        assert changes.note_of(service) == Note(uid_of(service), changes.fingerprint(service, scope), digest, marks)
+        noted = (changes.provider_annotations(service),) if KIND in annotations_of(service) else ()
+        assert changes.note_of(service) == Note(uid_of(service), changes.fingerprint(service, scope), digest, noted)
     assert {one.uid for one in cloud.balancers.values()} - world.left - world.spoilt <= wanted
     known = {
         record.uid

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from controllers.service import pacing
+from controllers.service import records
 from controllers.service.changes import fingerprint
 from controllers.service.decide import Action, ServiceView, Step, decide
 from controllers.service.decide import ObservedLoadBalancer as Observed
@@ -180,7 +180,7 @@ def test_whatever_fails_for_ever_all_else_that_is_due_is_done_in_the_same_run(
 @pytest.mark.row("S22")
 def test_a_note_is_not_looked_at_in_vain_for_ever() -> None:
     view, now, runs = ServiceView(service=AT_REST, record=None, scope=SCOPE), NOW, 0
-    while now < NOW + 2 * pacing.LOOKING:
+    while now < NOW + 2 * records.LOOKING:
         step = decide(view, TARGETS, SCHEDULE, now)
         if step.action is Action.ENSURE:
             break
@@ -189,4 +189,4 @@ def test_a_note_is_not_looked_at_in_vain_for_ever() -> None:
         rest = decide(evolve(view, tried=frozenset({Action.LOOK})), TARGETS, SCHEDULE, now)
         assert rest.action is Action.REST, "it fails, and nothing is asserted of the cloud for that"
         now, runs = now + 60.0, runs + 1
-    assert (now - NOW, runs) == (pacing.LOOKING, 5)
+    assert (now - NOW, runs) == (records.LOOKING, 5)

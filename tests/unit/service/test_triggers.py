@@ -8,9 +8,8 @@ import pytest
 from kubernetes.client.models.v1_service import V1Service
 
 from controllers.service.changes import APPLIED
-from controllers.service.nodesync import REFRESH
 from controllers.service.records import Record
-from controllers.service.triggers import CHANGED, DELETED, DRIFT, NEW, urgency
+from controllers.service.triggers import CHANGED, DELETED, DRIFT, NEW, REFRESH, urgency
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, node, service
 

@@ -169,7 +169,7 @@ exit_at_once(3)
 import os, subprocess, threading, time
 from controllers.process import ending
 from controllers.runtime.api import execplugin
-ending.LAST_WORDS = 3.0  # ten times as long is waited for a plugin that is being started
+ending.URGENT_FLUSH = 3.0  # ten times as long is waited for a plugin that is being started
 runs, waited, start = threading.Event(), threading.Event(), subprocess.Popen
 def start_slowly(*args, **more):
     process = start(*args, **more)

@@ -11,8 +11,8 @@ from cloudprovider import CloudProviderError, InvalidService, RetryError
 from cloudprovider.wellknown import TAINT_TO_BE_DELETED
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.queue import DONE, Result
-from controllers.service.nodesync import ALL_NODES
 from controllers.service.records import Record, State
+from controllers.service.triggers import ALL_NODES
 from tests.support.controllers import Fault, Lister
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import node, raw_node, raw_service, service
@@ -282,22 +282,22 @@ def test_a_service_deleted_meanwhile_is_not_waited_for() -> None:
 @pytest.mark.row("S6")
 def test_while_nodes_change_all_load_balancers_get_the_same_targets_for_a_second() -> None:
     bench = Bench("n0", window=2.0, longest=10.0)
-    calm = bench.sync.given()
+    calm = bench.sync.current()
     assert calm.nodes == bench.targets.current().nodes
     bench.server.put(raw_node("n1", "10.0.1.1"))
     bench.see()
-    first = bench.sync.given()
+    first = bench.sync.current()
     bench.server.put(raw_node("n2", "10.0.1.2"))
     bench.see()
-    assert bench.sync.given() is first
+    assert bench.sync.current() is first
     assert len(first.nodes) == 2, "n2 came later"
     bench.clock.advance(1.0)
-    assert len(bench.sync.given().nodes) == 3
+    assert len(bench.sync.current().nodes) == 3
     bench.server.put(raw_node("n3", "10.0.1.3"))
     bench.see()
     bench.clock.advance(2.0)
     _run(bench)
-    assert len(bench.sync.given().nodes) == 4, "after the gathering nothing old is given"
+    assert len(bench.sync.current().nodes) == 4, "after the gathering nothing old is given"
 
 
 @pytest.mark.row("S6")
@@ -306,7 +306,7 @@ def test_a_service_that_is_built_while_nodes_change_has_all_of_them_in_the_end()
     bench.serve("a")
     bench.server.put(raw_node("n1", "10.0.1.1"))
     bench.see()
-    bench.sync.given()
+    bench.sync.current()
     bench.server.put(raw_node("n2", "10.0.1.2"))
     bench.see()
     bench.serve("b")

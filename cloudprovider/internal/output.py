@@ -1,8 +1,8 @@
-"""A program's result on standard output, and nothing else there: not what plugins print.
+"""A program's result, whole and alone: on standard output, or in a file.
 
 A command that prints a result for machines (a plan, a report as JSON) does its work inside
 :func:`results_only`. Meanwhile whatever else writes to standard output lands on standard error:
-`print`, C code that writes to the descriptor, child processes, which inherit it.
+`print` in plugins, C code that writes to the descriptor, child processes, which inherit it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import ctypes
 import fcntl
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from pathlib import Path
 from typing import TextIO
 
 _OUT, _ERR = 1, 2
@@ -73,3 +75,19 @@ def _flush(stream: TextIO | None) -> None:
             stream.flush()
     with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).fflush(None)
+
+
+def write_whole(path: Path, content: bytes, mode: int) -> None:
+    """Write a new file with this mode, and put it in the place of the old one. Raises OSError, and
+    then leaves the old one as it was."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,5 +1,5 @@
-"""CIDRSet and the ledger against a simple model: no range is given twice, whatever is taken, freed
-and restarted."""
+"""CIDRSet and Allocations against a simple model: no range is given twice, whatever is taken,
+freed and restarted."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cloudprovider.ips import IPNetwork
+from controllers.nodeipam.allocations import Allocations
 from controllers.nodeipam.cidr_set import CIDRSet
-from controllers.nodeipam.ledger import Ledger
 
 CLUSTER = ip_network("10.244.0.0/26")
 SIZE = 29  # eight blocks
@@ -36,8 +36,8 @@ def anything() -> st.SearchStrategy[IPNetwork]:
 
 
 class Model(RuleBasedStateMachine):
-    """The cluster as it is: the nodes that exist, with UID and ranges; the ledger hears of it late
-    or never."""
+    """The cluster as it is: the nodes that exist, with UID and ranges; `Allocations` hears of
+    it late or never."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,10 +47,10 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.ledger = Ledger([CIDRSet(CLUSTER, SIZE)], [SERVICES])
+        self.allocations = Allocations([CIDRSet(CLUSTER, SIZE)], [SERVICES])
         for name, (uid, ranges) in self.nodes.items():
             if ranges:
-                self.ledger.saw(name, uid, ranges)
+                self.allocations.saw(name, uid, ranges)
 
     @rule(name=st.sampled_from(NAMES), ranges=st.lists(anything(), max_size=1))
     def create(self, name: str, ranges: list[IPNetwork]) -> None:
@@ -59,7 +59,7 @@ class Model(RuleBasedStateMachine):
         self.uids += 1
         self.nodes[name] = (f"u{self.uids}", tuple(ranges))
         if ranges:
-            self.ledger.saw(name, f"u{self.uids}", tuple(ranges))
+            self.allocations.saw(name, f"u{self.uids}", tuple(ranges))
 
     @rule(name=st.sampled_from(NAMES), arrives=st.booleans(), told=st.booleans())
     def give(self, name: str, arrives: bool, told: bool) -> None:
@@ -67,43 +67,43 @@ class Model(RuleBasedStateMachine):
         uid, ranges = self.nodes.get(name, ("", ()))
         if not uid or ranges:
             return
-        free, before = self.free(), self.ledger.get(uid)
+        free, before = self.free(), self.allocations.get(uid)
         usable = before is not None and not self.overlapping(name, before.ranges)
-        found = self.ledger.give(name, uid)
+        found = self.allocations.give(name, uid)
         assert (found is None) == (not free and not usable)
         if found is None:
             return
         assert found[0].prefixlen == SIZE
         assert found[0].subnet_of(CLUSTER)  # type: ignore[arg-type]
-        assert self.ledger.give(name, uid) == found, "the same again"
+        assert self.allocations.give(name, uid) == found, "the same again"
         assert not self.overlapping(name, found)
         if arrives:
             self.nodes[name] = (uid, found)
             if told:
-                assert self.ledger.saw(name, uid, found) == ()
+                assert self.allocations.saw(name, uid, found) == ()
 
     @rule(name=st.sampled_from(NAMES))
     def late_write(self, name: str) -> None:
         """The write of something that the node was given before arrives after all."""
         uid, ranges = self.nodes.get(name, ("", ()))
-        held = self.ledger.get(uid) if uid and not ranges else None
+        held = self.allocations.get(uid) if uid and not ranges else None
         if held is not None and held.doubted:
             self.nodes[name] = (uid, held.doubted[:1])
-            self.ledger.saw(name, uid, held.doubted[:1])
+            self.allocations.saw(name, uid, held.doubted[:1])
 
     @rule(name=st.sampled_from(NAMES), theirs=anything())
     def another_writes(self, name: str, theirs: IPNetwork) -> None:
         uid, ranges = self.nodes.get(name, ("", ()))
         if uid and not ranges:
             self.nodes[name] = (uid, (theirs,))
-            self.ledger.saw(name, uid, (theirs,))
+            self.allocations.saw(name, uid, (theirs,))
 
     @precondition(lambda self: self.nodes)
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.nodes)))
         uid, _ = self.nodes.pop(name)
-        self.ledger.release(uid)
+        self.allocations.release(uid)
 
     def overlapping(self, name: str, ranges: tuple[IPNetwork, ...]) -> bool:
         """Whether another node has something of these ranges."""
@@ -111,19 +111,22 @@ class Model(RuleBasedStateMachine):
         return any(mine.overlaps(one) for mine in ranges for one in theirs)
 
     def free(self) -> set[IPNetwork]:
-        held = [SERVICES, *(one for name in self.ledger.names() for h in self.ledger.named(name) for one in h.kept)]
+        held = [
+            SERVICES,
+            *(one for name in self.allocations.names() for h in self.allocations.named(name) for one in h.kept),
+        ]
         return {block for block in CLUSTER.subnets(new_prefix=SIZE) if not any(block.overlaps(one) for one in held)}
 
     @invariant()
     def counts_are_true(self) -> None:
-        [pool] = self.ledger.pools
+        [pool] = self.allocations.pools
         assert pool.free == len(self.free())
         assert pool.used == pool.capacity - pool.free
 
     @invariant()
     def what_nodes_have_is_held(self) -> None:
         for uid, ranges in self.nodes.values():
-            held = self.ledger.get(uid)
+            held = self.allocations.get(uid)
             assert not ranges or (held is not None and held.ranges == ranges)
 
 
@@ -145,83 +148,83 @@ def test_taken_and_given_back_in_any_order_is_as_new(ranges: list[IPNetwork], da
 
 
 def test_the_search_goes_on_where_it_ended_and_comes_back_last_to_what_was_freed() -> None:
-    ledger = Ledger([CIDRSet(net("10.0.0.0/24"), 26)])
-    given = [ledger.give(f"n{number}", f"u{number}") for number in range(4)]
+    allocations = Allocations([CIDRSet(net("10.0.0.0/24"), 26)])
+    given = [allocations.give(f"n{number}", f"u{number}") for number in range(4)]
     assert [str(one[0]) for one in given if one] == ["10.0.0.0/26", "10.0.0.64/26", "10.0.0.128/26", "10.0.0.192/26"]
-    assert ledger.give("n4", "u4") is None
-    ledger.release("u2")
-    ledger.release("u0")
-    again = [ledger.give("n5", "u5"), ledger.give("n6", "u6")]
+    assert allocations.give("n4", "u4") is None
+    allocations.release("u2")
+    allocations.release("u0")
+    again = [allocations.give("n5", "u5"), allocations.give("n6", "u6")]
     assert again == [(net("10.0.0.128/26"),), (net("10.0.0.0/26"),)]
 
 
 def test_both_families_or_none() -> None:
-    ledger = Ledger([CIDRSet(net("10.0.0.0/24"), 25), CIDRSet(net("fd00::/63"), 64)], [net("fd00::/64")])
-    assert ledger.give("a", "a") == (net("10.0.0.0/25"), net("fd00:0:0:1::/64"))
-    assert ledger.give("b", "b") is None
-    assert ledger.pools[0].free == 1, "nothing was kept of it"
+    allocations = Allocations([CIDRSet(net("10.0.0.0/24"), 25), CIDRSet(net("fd00::/63"), 64)], [net("fd00::/64")])
+    assert allocations.give("a", "a") == (net("10.0.0.0/25"), net("fd00:0:0:1::/64"))
+    assert allocations.give("b", "b") is None
+    assert allocations.pools[0].free == 1, "nothing was kept of it"
 
 
 def test_overlaps_are_told_by_name_and_each_holder_keeps_the_block() -> None:
-    ledger = Ledger([CIDRSet(net("10.0.0.0/24"), 26)])
-    assert ledger.saw("a", "ua", (net("10.0.0.0/25"),)) == ()
-    assert ledger.saw("b", "ub", (net("10.0.0.64/26"),)) == ("a",)
-    assert ledger.saw("c", "uc", (net("10.0.0.0/24"),)) == ("a", "b")
-    assert ledger.saw("x", "ux", (net("192.168.0.0/16"),)) == ()
-    assert ledger.claim("d", "ud", (net("192.168.7.0/24"),)) == ("x",)
-    assert ledger.get("ud") is None
-    ledger.release("uc")
-    assert ledger.pools[0].free == 2
-    ledger.release("ua")
-    assert ledger.pools[0].free == 3
+    allocations = Allocations([CIDRSet(net("10.0.0.0/24"), 26)])
+    assert allocations.saw("a", "ua", (net("10.0.0.0/25"),)) == ()
+    assert allocations.saw("b", "ub", (net("10.0.0.64/26"),)) == ("a",)
+    assert allocations.saw("c", "uc", (net("10.0.0.0/24"),)) == ("a", "b")
+    assert allocations.saw("x", "ux", (net("192.168.0.0/16"),)) == ()
+    assert allocations.claim("d", "ud", (net("192.168.7.0/24"),)) == ("x",)
+    assert allocations.get("ud") is None
+    allocations.release("uc")
+    assert allocations.pools[0].free == 2
+    allocations.release("ua")
+    assert allocations.pools[0].free == 3
 
 
 def test_a_range_that_somebody_else_put_onto_another_node_is_given_anew_and_stays_kept() -> None:
-    ledger = Ledger([CIDRSet(net("10.0.0.0/24"), 26)])
-    assert ledger.give("a", "ua") == (net("10.0.0.0/26"),)
-    assert ledger.saw("b", "ub", (net("10.0.0.0/26"),)) == ("a",)
-    assert ledger.give("a", "ua") == (net("10.0.0.64/26"),)
-    ledger.release("ub")
-    assert ledger.give("c", "uc") == (net("10.0.0.128/26"),)
-    assert ledger.give("d", "ud") == (net("10.0.0.192/26"),)
-    assert ledger.give("e", "ue") is None, "a's first write may still arrive"
-    ledger.saw("a", "ua", (net("10.0.0.64/26"),))
-    assert ledger.give("e", "ue") == (net("10.0.0.0/26"),)
+    allocations = Allocations([CIDRSet(net("10.0.0.0/24"), 26)])
+    assert allocations.give("a", "ua") == (net("10.0.0.0/26"),)
+    assert allocations.saw("b", "ub", (net("10.0.0.0/26"),)) == ("a",)
+    assert allocations.give("a", "ua") == (net("10.0.0.64/26"),)
+    allocations.release("ub")
+    assert allocations.give("c", "uc") == (net("10.0.0.128/26"),)
+    assert allocations.give("d", "ud") == (net("10.0.0.192/26"),)
+    assert allocations.give("e", "ue") is None, "a's first write may still arrive"
+    allocations.saw("a", "ua", (net("10.0.0.64/26"),))
+    assert allocations.give("e", "ue") == (net("10.0.0.0/26"),)
 
 
 def test_what_a_cloud_chose_before_stays_kept_while_its_write_may_arrive() -> None:
-    ledger = Ledger([])
-    assert ledger.claim("a", "ua", (net("10.0.0.0/24"),)) == ()
-    assert ledger.claim("a", "ua", (net("10.0.1.0/24"),)) == ()
-    assert ledger.claim("b", "ub", (net("10.0.0.0/24"),)) == ("a",)
-    ledger.saw("a", "ua", (net("10.0.1.0/24"),))
-    assert ledger.claim("b", "ub", (net("10.0.0.0/24"),)) == ()
+    allocations = Allocations([])
+    assert allocations.claim("a", "ua", (net("10.0.0.0/24"),)) == ()
+    assert allocations.claim("a", "ua", (net("10.0.1.0/24"),)) == ()
+    assert allocations.claim("b", "ub", (net("10.0.0.0/24"),)) == ("a",)
+    allocations.saw("a", "ua", (net("10.0.1.0/24"),))
+    assert allocations.claim("b", "ub", (net("10.0.0.0/24"),)) == ()
 
 
 def test_a_claim_replaces_what_was_never_written_and_nothing_else() -> None:
-    ledger = Ledger([])
-    assert ledger.claim("a", "ua", (net("10.0.0.0/24"),)) == ()
-    assert ledger.claim("a", "ua", (net("10.0.1.0/24"),)) == ()
-    ledger.saw("a", "ua", (net("10.0.1.0/24"),))
-    assert ledger.claim("a", "ua", (net("10.0.2.0/24"),)) == ()
-    held = ledger.get("ua")
+    allocations = Allocations([])
+    assert allocations.claim("a", "ua", (net("10.0.0.0/24"),)) == ()
+    assert allocations.claim("a", "ua", (net("10.0.1.0/24"),)) == ()
+    allocations.saw("a", "ua", (net("10.0.1.0/24"),))
+    assert allocations.claim("a", "ua", (net("10.0.2.0/24"),)) == ()
+    held = allocations.get("ua")
     assert held is not None
     assert held.ranges == (net("10.0.1.0/24"),)
-    assert not ledger.release("never")
+    assert not allocations.release("never")
 
 
 def test_memory_and_time_grow_with_nodes_and_not_with_addresses() -> None:
     """A /64 of IPv6, with a range of 2 to the power of 48 blocks, and 5,000 nodes."""
     tracemalloc.start()
     began = time.thread_time()
-    ledger = Ledger([CIDRSet(net("fd00::/64"), 112)], [net("fd00::/80")])
+    allocations = Allocations([CIDRSet(net("fd00::/64"), 112)], [net("fd00::/80")])
     for number in range(5000):
-        assert ledger.give(f"node-{number}", f"uid-{number}") is not None
+        assert allocations.give(f"node-{number}", f"uid-{number}") is not None
     spent = time.thread_time() - began
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert ledger.pools[0].capacity == 2**48
-    assert ledger.pools[0].used == 2**32 + 5000
+    assert allocations.pools[0].capacity == 2**48
+    assert allocations.pools[0].used == 2**32 + 5000
     assert size < 20e6
     assert spent < 10
 

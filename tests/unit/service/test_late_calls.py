@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from cloudprovider import CloudProviderError, ImplementedElsewhere, LoadBalancerKept, NotImplementedByProvider
-from controllers.service.secondlook import AFTER, FIRST
+from controllers.service.orphans import AFTER, FIRST
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import raw_service, service
 
@@ -15,7 +15,7 @@ KEY = "default/web"
 
 @pytest.fixture
 def bench(served: Bench) -> Bench:
-    served.second_look.begin()
+    served.orphans.begin()
     return served
 
 

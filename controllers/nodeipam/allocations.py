@@ -41,7 +41,7 @@ class Holding:
         return (*self.ranges, *self.doubted) if self.counts else ()
 
 
-class Ledger:
+class Allocations:
     """Thread-safe: a range is searched and taken in one step.
 
     `kept_free` are ranges that no node gets, such as those of Services. `on_change` is called after
@@ -84,7 +84,7 @@ class Ledger:
 
     def give(self, name: str, uid: str) -> Ranges | None:
         """A free range of each pool for a node, or those that it was given before, unless another
-        node has them by now; None when a pool is exhausted."""
+        node has them now; None when a pool is exhausted."""
         with self._lock:
             # The same range again, while it is unknown whether a write arrived. If another program
             # has put it onto another node meanwhile, a new one: the first stays kept (`doubted`)

@@ -1,0 +1,58 @@
+"""The plan: rows as they are recorded, joined and put in order. Pure, but for a lock; no I/O.
+
+Several writes that touch one field of one object become one change, from what there was to what
+there will be; what ends as it began is no change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from controllers.registration.plan import Kind, Row, Subject
+
+
+class Plan:
+    """Rows as they are recorded. Thread-safe."""
+
+    def __init__(self, controllers: Sequence[str] = ()) -> None:
+        """`controllers`: their names, in the order in which their rows are shown; others follow."""
+        self._order = {name: place for place, name in enumerate(controllers)}
+        self._lock = threading.Lock()
+        self._rows: dict[tuple[str, str, Subject, str], Row] = {}
+
+    def record(self, *rows: Row) -> None:
+        """Add rows; one of the same kind, controller, subject and action is joined with it."""
+        with self._lock:
+            for row in rows:
+                key = (row.kind, row.controller, row.subject, row.action)
+                known = self._rows.get(key)
+                merged = row if known is None else joined(known, row)
+                if merged is None:
+                    del self._rows[key]
+                else:
+                    self._rows[key] = merged
+
+    def rows(self) -> list[Row]:
+        """What there is to show, in an order that does not depend on time."""
+        with self._lock:
+            return sorted(self._rows.values(), key=self._place)
+
+    def _place(self, row: Row) -> tuple[object, ...]:
+        order = self._order.get(row.controller, len(self._order))
+        # In the cloud, for what is created or written then.
+        makes_way = row.action.startswith("delete ")
+        return list(Kind).index(row.kind), order, row.controller, row.subject, not makes_way, row.action
+
+
+def joined(known: Row, row: Row) -> Row | None:
+    """One row of two, the later one last; None where the second undoes the first."""
+    changes = {change.field: change for change in known.changes}
+    for change in row.changes:
+        former = changes.get(change.field)
+        changes[change.field] = change if former is None else evolve(former, after=change.after)
+    left = tuple(change for change in changes.values() if change.before != change.after)
+    if changes and not left:
+        return None
+    return evolve(row, changes=left, note=row.note or known.note, certain=row.certain or known.certain)
