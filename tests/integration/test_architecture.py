@@ -272,5 +272,10 @@ def test_rows_stand_in_the_order_of_the_stages() -> None:
         assert set(stages) <= {*"123456", "beside"}
 
 
+def test_files_that_the_page_names_exist() -> None:
+    named = re.findall(r"`((?:cloudprovider|controllers|tests|examples)/[\w/]+\.py)`", (ROOT / PAGE).read_text())
+    assert sorted({name for name in named if not (ROOT / name).is_file()}) == []
+
+
 def test_modules_left_out_exist() -> None:
     assert [f"{name} ({why})" for name, why in LEFT_OUT.items() if not (ROOT / name).is_file()] == []
