@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, Final
 
 from attrs import Factory, define, frozen
@@ -165,24 +165,26 @@ class Notes:
     """A profile function, which notes code that is entered. For any number of threads."""
 
     on: bool = False
-    seen: dict[CodeType, None] = Factory(dict)
+    seen: dict[tuple[str, str], None] = Factory(dict)
+    """The file and the function. Not the code: equal code of two files is one key."""
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
-        if event != "call" or not self.on or code in self.seen:
+        if event != "call" or not self.on or not code.co_filename.startswith(PRODUCT):
             return
-        if not code.co_filename.startswith(PRODUCT) or code.co_name == "<module>":
+        function = code.co_filename, code.co_qualname
+        if function in self.seen or code.co_name == "<module>":
             return
         caller: FrameType | None = frame
         while caller is not None:
             if caller.f_code.co_filename.startswith(KIT + BEATING):
                 return
             caller = caller.f_back
-        self.seen[code] = None
+        self.seen[function] = None
 
     def modules(self) -> dict[str, str]:
         """The modules entered, each with one of its functions."""
-        noted = {code.co_filename.removeprefix(f"{ROOT}/"): code.co_qualname for code in reversed(list(self.seen))}
+        noted = {file.removeprefix(f"{ROOT}/"): name for file, name in reversed(list(self.seen))}
         return {module: name for module, name in noted.items() if not module.startswith("controllers/testing/")}
 
 
@@ -270,6 +272,11 @@ def test_rows_stand_in_the_order_of_the_stages() -> None:
         stages = [row.stage for row in rows_of(section)]
         assert stages == sorted(stages), f"{PAGE}, {section!r}"  # figures come before "beside"
         assert set(stages) <= {*"123456", "beside"}
+
+
+def test_files_that_the_page_names_exist() -> None:
+    named = re.findall(r"`((?:cloudprovider|controllers|tests|examples)/[\w/]+\.py)`", (ROOT / PAGE).read_text())
+    assert sorted({name for name in named if not (ROOT / name).is_file()}) == []
 
 
 def test_modules_left_out_exist() -> None:
