@@ -190,8 +190,9 @@ class NodeLifecycleTriggers:
         """The nodes that need work now, with their priorities: all without a timer of their
         own."""
         now = self._shared.now()
-        asked = {name: 0 for name in sorted(survey.not_ready) if not self._rests(name, now)}
-        return dict.fromkeys(survey.tidy, TIDY) | asked
+        parked = frozenset(self._queue.parked())  # they come back by themselves, after a back-off
+        asked = {name: 0 for name in sorted(survey.not_ready - parked) if not self._rests(name, now)}
+        return dict.fromkeys(survey.tidy - parked, TIDY) | asked
 
     def enqueue(self, due: Mapping[str, int]) -> None:
         """Queue these."""
