@@ -1,4 +1,4 @@
-"""Stage 2: TRIGGER. Turns events of Services and nodes into keys, and gives them a priority.
+"""Stage 3: TRIGGER. Turns events of Services and nodes into keys, and gives them a priority.
 
 A Service's key, of the queue `service`, is "namespace/name". All nodes have one key, of the queue
 `node`: `NodeSync` gathers their changes, and then queues every load balancer that lacks them. So a
