@@ -69,7 +69,7 @@ class Held:
 
     name: str
     made_for: frozenset[IPAddress] = frozenset()
-    """The node's addresses when the route was made, or first seen."""
+    """`next_hops` of the node when the route was made, or first seen."""
     remade_for: str = ""
     """What was wrong with it when it was last deleted to be made again, as `why_outdated` says."""
 
@@ -271,12 +271,15 @@ _NETWORKS: Final[WeakValueDictionary[str, IPNetwork]] = WeakValueDictionary()
 
 
 def common_sizes(claims: Iterable[Iterable[IPNetwork]]) -> dict[int, int]:
-    """Prefix length by IP version that more than half of the nodes' pod CIDRs have, as given."""
+    """Prefix length by IP version that more than half of the nodes' pod CIDRs have, as given; -1
+    where none is that common."""
     counts = Counter((net.version, net.prefixlen) for nets in claims for net in nets)
     of_version: Counter[int] = Counter()
     for (version, _), count in counts.items():
         of_version[version] += count
-    return {version: size for (version, size), count in counts.items() if 2 * count > of_version[version]}
+    found = dict.fromkeys(of_version, -1)
+    found.update((version, size) for (version, size), count in counts.items() if 2 * count > of_version[version])
+    return found
 
 
 def could_be_node(name: str) -> bool:
@@ -304,10 +307,11 @@ def why_outdated(entry: Entry, net: IPNetwork, node: V1Node, held: Held | None) 
 
 
 def next_hops(net: IPNetwork, node: V1Node) -> frozenset[IPAddress]:
-    """The addresses of a node that its route to this pod CIDR may lead to, where the cloud does not
-    list them."""
-    internal = _ips(address for address in node_addresses(node) if address.type == "InternalIP")
-    return frozenset(ip for ip in internal if ip.version == net.version)
+    """The address of a node that its route to this pod CIDR leads to, as far as is known, where the
+    cloud does not list it: the first one. Another one that goes (a virtual IP that moves to another
+    machine) must not cost a live route."""
+    internal = (parse_ip(str(one.address)) for one in node_addresses(node) if one.type == "InternalIP")
+    return frozenset([ip for ip in internal if ip is not None and ip.version == net.version][:1])
 
 
 def _ips(addresses: Iterable[V1NodeAddress]) -> frozenset[IPAddress]:

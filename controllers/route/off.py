@@ -70,10 +70,16 @@ class RoutesOff(ControllerBase):
         failures: FailureHandling[str] = FailureHandling(noun="node", controller=self.NAME)
         self._add_worker(self._stale, self.remove, threads=1, failures=failures)
 
-    def on_update(self, _old: V1Node, new: V1Node) -> None:
+    def on_add(self, node: V1Node, initial: bool) -> None:
+        """The informer's event. `_begin` looks at the nodes of the first listing."""
+        if self._removes and not initial and self._is_ours(node):
+            self._stale.add(key_of(node))
+
+    def on_update(self, old: V1Node, new: V1Node) -> None:
         """The informer's event: a node that joined, say, has its provider ID now."""
-        if self._removes and self._is_ours(new):
-            self._stale.add(key_of(new))
+        # A heartbeat must not bypass the back-off of a write that failed.
+        if not self._is_ours(old):
+            self.on_add(new, False)
 
     def _begin(self) -> None:
         stale = sorted(key_of(node) for node in self._lister.list() if self._is_ours(node))

@@ -174,7 +174,8 @@ class Planner:
 
     def _advice(self) -> str:
         usual = self._scope.usual_sizes
-        odd = [pair for pair in sorted(self._common.items()) if usual.get(pair[0], pair[1]) != pair[1]]
+        common = [pair for pair in sorted(self._common.items()) if pair[1] >= 0]
+        odd = [pair for pair in common if usual.get(pair[0], pair[1]) != pair[1]]
         if not odd:
             return ""
         sizes = " and ".join(f"/{size}" for _, size in odd)
@@ -247,7 +248,7 @@ class Planner:
                 self._own.add(net)
 
     def _common_size(self, net: IPNetwork) -> int:
-        if net.version not in self._common:
+        if net.version not in self._common:  # the last comparison saw no node of this family
             self._common = changes.common_sizes(valid_pod_cidrs(node) for node in self.lister.list())
         return self._common.get(net.version, -1)
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from cloudprovider import LoadBalancerKept, OwnedLoadBalancer
 from cloudprovider.helpers import wants_load_balancer
+from controllers.cloudcalls import CallsClosed
 from controllers.runtime.cache import Lister, key_of, uid_of
-from controllers.runtime.queue import DONE, Result
+from controllers.runtime.queue import DONE, Parked, Result
 from controllers.runtime.write import Reference
 from controllers.service.changes import Ownership, ownership, wants_load_balancer_from_us
 from controllers.service.cloud import CLOUD_ERRORS, ServiceCloud
@@ -145,11 +146,19 @@ class Orphans:
 
     def _names(self, service: V1Service) -> set[str] | None:
         """The load balancer's present name, and the one under which it still serves while a change
-        waits or fails; None while this process does not know what serves."""
+        waits or fails; None where this process does not know what serves, or the provider fails to
+        name it."""
         record = self._cloud.records.get(key_of(service))
         if record is None or record.built is None:
             return None
-        return {self._name(service), self._name(record.built)}
+        try:
+            return {self._name(service), self._name(record.built)}
+        except (Parked, CallsClosed):
+            raise
+        except CLOUD_ERRORS as error:  # one Service's annotations must not hide the orphans of all
+            self._metrics.orphan_errors.inc()
+            log.warning("the name of the load balancer of Service %s: %s", key_of(service), error)
+            return None
 
     def _name(self, service: V1Service) -> str:
         # Not `ServiceCloud.name`: a name that the provider fails to say proves nothing.

@@ -56,6 +56,8 @@ class Remover:
             if changes.provider_annotations(newest) != changes.provider_annotations(service):
                 raise CacheBehind(f"Service {key} has other annotations than our cache shows")
             record = self._records.put(key, evolve(record, asked=record.asking("delete others")))
+        left: list[V1Service] = []
+        errors: list[Exception] = []
         for name, other in names.items():
             try:
                 with self._cloud.delays(key, record, "delete others"):
@@ -65,14 +67,21 @@ class Remover:
             except LoadBalancerKept as kept:
                 self._tell_kept(service, kept)
                 continue
+            except (Parked, CallsClosed):
+                raise
             except CLOUD_ERRORS as error:
                 if isinstance(error, SAYS_LATER) or not self._cloud.shows_none(other):
                     what = f"Error syncing load balancer: failed to delete its former load balancer {name}"
                     self._cloud.failed(service, "SyncLoadBalancerFailed", what, error)
-                    raise
+                    left.append(other)
+                    errors.append(error)
+                    continue
                 log.info("Service %s: load balancer %s is not there any more: %s", key, name, error)
             message = f"Deleted the former load balancer {name}: the Service has {present} now"
             self._recorder.event(service, "Normal", "DeletedLoadBalancer", message)
+        if errors:  # one that stays keeps no other one in the cloud, and those that went are not deleted again
+            self._records.put(key, evolve(self._records.get(key) or record, others=tuple(left)))
+            raise errors[0]
         record = evolve(self._records.get(key) or record, others=(), annotations=record.annotations[-1:])
         return evolve(view, record=self._records.put(key, record))
 
@@ -109,7 +118,10 @@ class Remover:
         self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         errors: list[Exception] = []
         kept, none = False, True
+        kept_as: str | None = None
         for one in (service, *record.others):
+            if kept_as is not None and self._cloud.name(one) in ("", kept_as):
+                continue  # its owner wrote last that it stays, which the Service as built may lack
             try:
                 with self._cloud.delays(key, record, "delete"):
                     self._cloud.balancers.ensure_deleted(self._cloud.cluster, one)
@@ -119,7 +131,7 @@ class Remover:
                 self._tell_kept(service, word)
                 kept = True
                 if one is service:
-                    break  # what its owner wrote last, which the Service as built may lack
+                    kept_as = self._cloud.name(service)
             except (Parked, CallsClosed):
                 raise
             except CLOUD_ERRORS as error:

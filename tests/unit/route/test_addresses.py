@@ -116,3 +116,20 @@ def test_once_it_was_listed_right_it_may_be_made_again() -> None:
         assert cloud.count("delete") == times
         bench.later(300)
     assert bench.recorder.events == []
+
+
+def test_an_address_beside_it_that_goes_costs_no_live_route() -> None:
+    """A virtual IP that moves to another machine, say: the route may lead to the one that stays."""
+    bench, cloud = _bench(tells=False)
+    _at(bench, "10.0.0.5", "10.0.0.100")
+    bench = Bench(cloud=cloud)
+    _at(bench, "10.0.0.5", "10.0.0.100")
+    bench.start()
+    _at(bench, "10.0.0.5")
+    bench.work("n1")
+    bench.later(300)
+    assert cloud.count("delete") == 0
+    _at(bench, "10.0.0.7")
+    bench.work("n1")
+    bench.later(10)
+    assert cloud.count("delete") == 1

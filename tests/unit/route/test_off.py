@@ -26,6 +26,8 @@ class Desk:
 
     provider_id_prefixes = ("fake://",)
 
+    begun = False
+
     def __init__(self, removes: bool = True) -> None:
         self.server, self.lister = Server(), Lister[Any]()
         self.off = RoutesOff(
@@ -52,6 +54,8 @@ class Desk:
         self.lister.objects[name] = new
         if old is not None:
             self.off.on_update(old, new)
+        else:
+            self.off.on_add(new, initial=not self.begun)
 
     def work(self) -> list[str]:
         names = take_all(self.off._stale)
@@ -85,6 +89,25 @@ def test_our_condition_is_taken_away_once_with_one_warning(caplog: pytest.LogCap
     assert desk.work() == []
     desk.add("young", MISSING)  # it has its provider ID now
     assert desk.work() == ["young"]
+
+
+def test_a_heartbeat_does_not_bypass_the_back_off_of_a_write_that_failed() -> None:
+    desk = Desk()
+    desk.add("a", MISSING)
+    desk.off._begin()
+    assert take_all(desk.off._stale) == ["a"], "and the write fails"
+    for _ in range(5):
+        desk.see("a")
+    assert take_all(desk.off._stale) == []
+
+
+def test_a_node_that_comes_later_with_our_condition_counts_too() -> None:
+    desk = Desk()
+    desk.off._begin()
+    desk.begun = True
+    desk.add("a", MISSING)
+    assert desk.work() == ["a"]
+    assert desk.condition("a") is None
 
 
 def test_a_condition_that_another_program_replaced_meanwhile_stays() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from cloudprovider import CloudProviderError, Route
+from cloudprovider.ips import IPNetwork
 from controllers.route.changes import common_sizes, network
 from tests.unit.route.objects import CREATED, Bench, route
 
@@ -152,5 +154,24 @@ def test_the_common_size_is_that_of_more_than_half_in_each_family() -> None:
         return common_sizes([[network(cidr)] for cidr in cidrs])
 
     assert common("10.0.0.0/26", "10.0.1.0/26", "10.0.2.0/24", "fd00::/64") == {4: 26, 6: 64}
-    assert common("10.0.0.0/26", "10.0.2.0/24") == {}
+    assert common("10.0.0.0/26", "10.0.2.0/24") == {4: -1}
     assert common() == {}
+
+
+@pytest.mark.row("R15")
+def test_sizes_of_which_none_is_common_are_counted_once_for_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    counted: list[int] = []
+
+    def count(claims: Iterable[Iterable[IPNetwork]]) -> dict[int, int]:
+        counted.append(1)
+        return common_sizes(claims)
+
+    monkeypatch.setattr("controllers.route.changes.common_sizes", count)
+    for number in range(20):
+        bench.add(f"n{number}", f"10.244.{number}.0/{25 + number % 2}")
+    bench.start()
+    assert len(bench.cloud.routes) == 20
+    assert len(counted) == 1
+    bench.later(300)
+    assert len(counted) == 2

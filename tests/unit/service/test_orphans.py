@@ -206,10 +206,15 @@ def test_one_that_still_serves_under_its_former_name_is_no_orphan() -> None:
 
 
 @pytest.mark.row("S28")
-def test_a_provider_that_fails_to_name_one_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(*(OwnedLoadBalancer(name, "default/web", "uid-web") for name in ("uid-web", "uid-web/big")))
+def test_a_provider_that_fails_to_name_one_proves_nothing_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = (OwnedLoadBalancer(name, "default/web", "uid-web") for name in ("uid-web", "uid-web/big"))
+    desk = Desk(*own, OwnedLoadBalancer("left", "default/gone", "uid-gone"))
     desk.lister.objects["default/web"] = renamed = service(annotations={KIND: "big"})
     desk.records.put("default/web", Record(service=renamed, uid="uid-web", built=renamed))
     monkeypatch.setattr(type(desk.cloud), "name", refuse(CloudProviderError("no name")))
     assert desk.search() == 60.0
     assert desk.metrics.value(ERRORS) == 1
+    assert desk.search() is None
+    (message,) = desk.told()
+    assert "left (Service default/gone)" in message
+    assert "uid-web" not in message

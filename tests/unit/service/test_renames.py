@@ -283,3 +283,44 @@ def test_a_note_whose_brackets_nest_too_deep_keeps_no_load_balancer_in_the_cloud
     bench.server.delete(KEY)
     bench.settle()
     assert bench.cloud.balancers == {}
+
+
+@pytest.mark.row("S27", "S31")
+def test_one_that_is_kept_keeps_no_other_one_in_the_cloud(bench: Bench) -> None:
+    bench.serve(annotations={KIND: "a"})
+    bench.cloud.fail["delete"] = CloudProviderError("in use")
+    _kind(bench, "b")
+    bench.settle()
+    bench.cloud.fail.clear()
+
+    def keep(method: str, service: V1Service) -> None:
+        if method == "delete" and annotations_of(service)[KIND] == "b":
+            raise LoadBalancerKept("its annotation says so")
+
+    bench.cloud.during = keep
+    bench.server.delete(KEY)
+    bench.settle(rounds=70)
+    assert _ids(bench) == {"uid-web/b"}
+
+
+@pytest.mark.row("S28")
+def test_of_several_former_ones_each_goes_when_it_can_and_is_told_once(bench: Bench) -> None:
+    bench.serve(annotations={KIND: "a"})
+    bench.cloud.fail["delete"] = CloudProviderError("in use")
+    for kind in ("b", "c", "d"):
+        _kind(bench, kind)
+        bench.settle()
+    bench.cloud.fail.clear()
+
+    def fail(method: str, service: V1Service) -> None:
+        if method == "delete" and annotations_of(service)[KIND] == "b":
+            raise CloudProviderError("in use")
+
+    bench.cloud.during = fail
+    bench.forget()
+    bench.settle(rounds=600)
+    assert _ids(bench) == {"uid-web/b", "uid-web/d"}
+    assert sum("Deleted the former" in text for text in bench.recorder.messages()) == 2
+    bench.cloud.during = lambda method, service: None
+    bench.settle(rounds=70)
+    assert _ids(bench) == {"uid-web/d"}
