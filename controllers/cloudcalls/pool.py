@@ -289,6 +289,7 @@ class CallPool:
         """Give the call up, unless it has just ended: it is cancelled, its slot is free, and its
         key is parked until it ends. Takes the lock."""
         fatal = ""
+        refused: list[Called] = []
         with self._lock:
             if call.state is not CallState.RUNNING:
                 return
@@ -299,6 +300,10 @@ class CallPool:
             self._overdue.add(call)
             if call.key:
                 self._parked.setdefault(call.key, []).append(call)
+                # Calls for it that wait would hang as well, and cost a thread each.
+                refused = [one for one in self._queue.waiting() if one.key == call.key]
+                for one in refused:
+                    self._queue.remove(one)
             if len(self._overdue) - len(self._excess) > self.options.max_abandoned:
                 self._excess.add(call)
                 if not self._fatal:
@@ -311,14 +316,14 @@ class CallPool:
                 self._free(call)
                 self._dispatch()
             self._changed.notify_all()
-            error = self._overdue_error(call.method, call.shown, call)
         try:
             call.cancelled.set()
             self._on_end(call, None, self.clock.monotonic() - call.started)
             if fatal:
                 log.critical("%s", fatal)
         finally:
-            call.end(error)
+            for one in (call, *refused):
+                one.end(self._overdue_error(one.method, one.shown, call))
 
     # ---- in the threads of the pool; they take the lock
 

@@ -1,4 +1,4 @@
-"""Stage 2: TRIGGER. Turns node events and time into keys of the queue `NodeLifecycle`.
+"""Stage 3: TRIGGER. Turns node events and time into keys of the queue `NodeLifecycle`.
 
 The sweep queues every node that needs attention. Events make it quicker: a node that turns not
 ready, or whose kubelet reports another machine, is asked about at once; one that turns ready loses
@@ -190,8 +190,9 @@ class NodeLifecycleTriggers:
         """The nodes that need work now, with their priorities: all without a timer of their
         own."""
         now = self._shared.now()
-        asked = {name: 0 for name in sorted(survey.not_ready) if not self._rests(name, now)}
-        return dict.fromkeys(survey.tidy, TIDY) | asked
+        parked = frozenset(self._queue.parked())  # they come back by themselves, after a back-off
+        asked = {name: 0 for name in sorted(survey.not_ready - parked) if not self._rests(name, now)}
+        return dict.fromkeys(survey.tidy - parked, TIDY) | asked
 
     def enqueue(self, due: Mapping[str, int]) -> None:
         """Queue these."""

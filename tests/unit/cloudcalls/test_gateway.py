@@ -145,6 +145,26 @@ def test_two_overdue_calls_for_one_key_park_it_until_both_end(w: World) -> None:
     w.calls.call("m", lambda: None, key="k")
 
 
+@pytest.mark.row("N5")
+def test_a_call_that_waits_for_its_turn_is_not_made_once_its_key_is_parked() -> None:
+    with world(Provider(), concurrency=1) as w:
+        hang, made = Hang(), []
+        task = later(w, hang, key="node/n1")
+        hang.wait_entered()
+        waiting = [later(w, lambda: made.append(1), key="node/n1") for _ in range(2)]
+        other = later(w, lambda: "made", key="node/n2")
+        w.wait_queued(3)
+        w.wait_for_timer(60)
+        w.clock.advance(60)
+        for refused in (task, *waiting):
+            with pytest.raises(CallOverdue) as caught:
+                refused.result()
+            assert not caught.value.until.done()
+        assert other.result() == "made"
+        assert (made, w.calls._pool.waiting()) == ([], 0)
+        hang.release()
+
+
 def test_an_overdue_call_is_cancelled_and_ends_quickly_if_it_listens(w: World) -> None:
     cancelled: list[bool] = []
     entered = threading.Event()

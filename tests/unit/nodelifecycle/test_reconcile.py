@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
 from attrs import evolve
 
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, NotImplementedByProvider, Throttled
-from controllers.cloudcalls import AnswerMissing, CallFailed, InvalidAnswer
+from controllers.cloudcalls import AnswerMissing, CallFailed, CallOverdue, InvalidAnswer
 from controllers.nodelifecycle.controller import NodeLifecycleController
 from controllers.runtime.api import ApiError, Conflict, Forbidden, NotFound, ServerError
 from controllers.runtime.queue import Result
@@ -548,6 +549,27 @@ def test_a_sweep_is_measured_once_from_its_beginning_to_its_last_node() -> None:
     assert bench.metrics.value(f"{name}_sum") == 4
     buckets = re.findall(rf'{name}_bucket{{le="([^"]+)"}}', bench.metrics.text().decode())
     assert [float(bound) for bound in buckets[:-1]] == [0.001 * 2**step for step in range(15)]
+
+
+@pytest.mark.row("N5")
+@pytest.mark.row("N15")
+def test_a_node_whose_call_hangs_is_no_work_of_a_sweep_until_it_comes_back_by_its_own_back_off() -> None:
+    bench, name = Bench(), "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds_count"
+    bench.put("n1")
+    bench.put("n2", provider_id="fake://i-2")
+    bench.cloud.says["n1"] = CallOverdue("instance_exists", "node/n1", 60, Future())
+    bench.survey()
+    bench.run(*[there(bench.queue.get(0)) for _ in range(2)])
+    bench.queue.park("n1")
+    bench.queue.done("n2")
+    for sweeps in (2, 3):
+        bench.clock.advance(PERIOD)
+        assert bench.sweep() == {"n2"}
+        bench.run("n2")
+        assert bench.metrics.value(name) == sweeps
+    delay = bench.queue.add_rate_limited("n1")
+    bench.queue.done("n1")
+    assert bench.queue.next_run("n1") == pytest.approx(delay)
 
 
 # ---- all_votes
