@@ -19,6 +19,8 @@ import yaml
 from attrs import field, frozen
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from cloudprovider.internal.problem import without_words
+
 Place = tuple[str | int, ...]
 """The way to a value: names of fields, and numbers of entries."""
 
@@ -76,7 +78,8 @@ def _yaml(text: str) -> Document:
         values = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise DocumentError((mark.line + 1 if mark else 0, f"is not YAML: {error.problem or error.context}")) from None
+        problem = without_words(error.problem or error.context or "")
+        raise DocumentError((mark.line + 1 if mark else 0, f"is not YAML: {problem}")) from None
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         # not of YAML: a date such as 2026-13-45, or a value that is none of its explicit tag
         raise DocumentError((0, f"is not YAML that can be read ({type(error).__name__})")) from None

@@ -4,6 +4,7 @@ misspelt one probably means."""
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 
 from attrs import frozen
@@ -35,6 +36,11 @@ def sentences(what: str, details: Sequence[str], fix: str) -> str:
         return "\n".join([f"{what}:", *(f"  {line}" for line in details), *([f"Fix: {fix}."] if fix else [])])
     end = "" if what.endswith(("?", ".")) else "."
     return f"{what}{end} Fix: {fix}." if fix else f"{what}{end}"
+
+
+def without_words(problem: str) -> str:
+    """YAML's problem without the word behind `*` or `!`: a password without quotes may begin so."""
+    return re.sub(r"\b(alias|tag|handle) ['\"].*", r"\1", problem, flags=re.DOTALL)
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:

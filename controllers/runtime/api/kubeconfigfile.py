@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
+from cloudprovider.internal.problem import without_words
 from controllers.runtime.api import kubeconfigrules as rules
 from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile, impersonation_headers
 from controllers.runtime.api.official import RefusedByLoader, provider_token
@@ -75,7 +76,7 @@ def read(path: str, master: str | None, *, over_http: bool) -> Reading:
     A credential goes over plain HTTP to this machine alone, unless `over_http`."""
     try:
         return _File(path).reading(master, over_http)
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         # PyYAML raises them for dates, numbers and depths that are none; without their text, which
         # may quote a secret.
         raise ClientConfigError(f"kubeconfig {path}: has a value that is unreadable ({type(error).__name__})") from None
@@ -244,7 +245,8 @@ class _File:
             # Not the error's own text: it quotes the line, which may hold a secret.
             mark = getattr(error, "problem_mark", None)
             line = f" at line {mark.line + 1}" if mark is not None else ""
-            raise self._error(f"is not valid YAML{line}: {getattr(error, 'problem', '')}") from None
+            problem = without_words(getattr(error, "problem", None) or "")
+            raise self._error(f"is not valid YAML{line}: {problem}") from None
         if not isinstance(config, dict):
             raise self._error("is not a kubeconfig: it holds no mapping" if config else "is empty")
         return config

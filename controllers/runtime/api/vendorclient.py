@@ -6,6 +6,7 @@ Requests leave over urllib3 connections of its own, with the same credentials as
 from __future__ import annotations
 
 import io
+import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -88,7 +89,8 @@ class _Rest(RESTClientObject):
             _request_timeout = identity.timeout
             if query.get("watch", "false").lower() not in ("false", "0"):
                 seconds = query.get("timeoutSeconds", "")
-                if not seconds.isdecimal():
+                if not seconds.isdecimal() or not int(seconds):  # 0 is none, to the API server too
+                    url = re.sub("&timeoutSeconds=[^&]*", "", url)
                     url, seconds = f"{url}&timeoutSeconds={WATCH_SECONDS}", str(WATCH_SECONDS)
                 _request_timeout = (identity.timeout, int(seconds) + _WATCH_GRACE)
         sent = urllib3.HTTPHeaderDict({name: value for name, value in (headers or {}).items() if value is not None})

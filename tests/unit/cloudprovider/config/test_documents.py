@@ -64,6 +64,8 @@ def test_yaml_and_json_have_lines() -> None:
     ("text", "path", "problems"),
     [
         ("a: 1\nb: [1\n", "", [(3, "is not YAML: expected ',' or ']', but got '<stream end>'")]),
+        ("a: 1\nb: *secret\n", "", [(2, "is not YAML: found undefined alias")]),
+        ("a: !it's-secret x", "", [(1, "is not YAML: could not determine a constructor for the tag")]),
         ("a: 1\na: 2\nb: {c: 1, c: 2}\n", "", [(2, "a is given twice"), (3, "c is given twice")]),
         ("- a\n", "", [(1, "must hold names with values")]),
         ("5", "x.json", [(1, "must hold names with values")]),

@@ -492,6 +492,7 @@ class TestVendorClient:
             client = clients.client("acme")
             for query in ("limit=1", "watch=False", "watch=True", "watch=1", "watch=True&timeoutSeconds=300"):
                 client.call_api("GET", f"{server.url}/x?{query}", {})
+            client.call_api("GET", f"{server.url}/x?watch=yes&timeoutSeconds=0&limit=1", {})
             client.call_api("GET", f"{server.url}/x?watch=True&limit=9", {}, _request_timeout=5)
         assert timeouts == {
             "limit=1": 7,
@@ -499,6 +500,7 @@ class TestVendorClient:
             "watch=True&timeoutSeconds=30": (7, 40),
             "watch=1&timeoutSeconds=30": (7, 40),
             "watch=True&timeoutSeconds=300": (7, 310),
+            "watch=yes&limit=1&timeoutSeconds=30": (7, 40),
             "watch=True&limit=9": 5,
         }
 

@@ -467,6 +467,9 @@ def test_what_is_wrong_is_named(edit: Callable[[Config], None], message: str, co
         ("", r"config is empty"),
         ("- a", r"is not a kubeconfig"),
         ("a: 'secret-token\nb: [", r"is not valid YAML at line \d"),
+        ("a: *secret-token", r"is not valid YAML at line 1: found undefined alias$"),
+        ("a: !secret-token", r"is not valid YAML at line 1: could not determine a constructor for the tag$"),
+        ("a: !!bool secret-token", r"unreadable \(KeyError\)$"),
     ],
 )
 def test_a_file_that_is_no_kubeconfig(content: str, message: str, config: Config) -> None:
