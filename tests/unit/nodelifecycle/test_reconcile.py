@@ -379,7 +379,8 @@ def test_no_other_instance_is_no_event(found: InstanceMetadata | Exception) -> N
 @pytest.mark.row("N5")
 def test_a_question_for_a_successor_that_hangs_holds_up_one_fetcher_alone() -> None:
     bench, names = _gone(3)
-    ask, under_way = bench.cloud.fetch_metadata, []
+    ask = bench.cloud.fetch_metadata
+    under_way: list[int] = []
 
     def slow(nodes: Any, deliver: Any, **how: Any) -> None:
         assert not under_way, "another fetcher waits for the same method"
