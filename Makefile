@@ -41,26 +41,26 @@ format: $(READY)  ## repair the style
 	$(BIN)/ruff format .
 
 bench: $(READY) envtest  ## measure beside the Go manager and write the tables of docs/reference/benchmarks.md (40 minutes)
-	$(BIN)/python -m tests.bench $(BENCH_ARGS)
+	$(BIN)/python -m tests.lab.bench $(BENCH_ARGS)
 
 scale: $(READY) envtest  ## measure 1,000, 5,000 and 20,000 nodes, and write the tables of docs/reference/scale.md (an hour); SCALE="1000 5000": only these
-	$(BIN)/python -m tests.bench.scale $(SCALE) $(SCALE_ARGS)
+	$(BIN)/python -m tests.lab.bench.scale $(SCALE) $(SCALE_ARGS)
 
 SOAK ?= 7200
 soak: $(READY) envtest  ## run two managers for SOAK=7200 seconds, with changes, faults and fail-overs, and see if anything grows
-	$(BIN)/python -m tests.bench.scale.soak --seconds $(SOAK) $(SOAK_ARGS)
+	$(BIN)/python -m tests.lab.bench.scale.soak --seconds $(SOAK) $(SOAK_ARGS)
 
 week: $(READY) envtest  ## let a manager live through a simulated week, and see if anything grows (10 minutes); WEEK_ARGS="--days 3": fewer days
-	$(BIN)/python -m tests.bench.scale.week $(WEEK_ARGS)
+	$(BIN)/python -m tests.lab.bench.scale.week $(WEEK_ARGS)
 
 faults: $(READY) envtest  ## every fault that must be survived, by ID, beside the Go manager; writes docs/reference/faults.md (50 minutes); FAULTS="F3 F7": only these
-	@$(BIN)/python -m tests.faults $(FAULTS) $(FAULTS_ARGS)
+	@$(BIN)/python -m tests.lab.faults $(FAULTS) $(FAULTS_ARGS)
 
 mutants: $(READY)  ## change one thing at a time in the modules that decide, and print what the unit tests miss
-	$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)
+	$(BIN)/python -m tests.lab.mutants $(MUTANTS_ARGS)
 
 envtest: $(READY)  ## build kube-apiserver, etcd, kubelet and more once, into your cache folder (some minutes); REQUIRE_HELM=1: helm too
-	@$(BIN)/python -m tests.envtest
+	@$(BIN)/python -m tests.lab.envtest
 
 generate: $(READY)  ## write the generated pages and manifests again, after a change of flags, rules, chart or alerts
 	@$(BIN)/python -m tests.generate
@@ -81,16 +81,16 @@ dist: $(READY)  ## build the wheels and source archives of all distributions int
 	@PYTHON="$(CURDIR)/$(BIN)/python" .ci/distributions dist
 
 image: $(READY) envtest  ## build the container image on Debian packages, and run it (needs buildah and mmdebstrap; minutes)
-	@$(BIN)/python -m tests.image
+	@$(BIN)/python -m tests.lab.image
 
 cluster: $(READY)  ## start a whole cluster here: machines, kubelets, pods, load balancers (Linux, root); PROVIDER=path: with your package
-	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.cluster $(if $(PROVIDER),--provider "$(PROVIDER)") $(if $(CLOUD_CONFIG),--cloud-config "$(CLOUD_CONFIG)") $(CLUSTER_ARGS)
+	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.lab.cluster $(if $(PROVIDER),--provider "$(PROVIDER)") $(if $(CLOUD_CONFIG),--cloud-config "$(CLOUD_CONFIG)") $(CLUSTER_ARGS)
 
 e2e: $(READY)  ## run Kubernetes' own tests of Services on a cluster of real nodes, and write docs/reference/kubernetes-e2e.md (root; an hour)
-	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.e2e $(E2E_ARGS)
+	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.lab.e2e $(E2E_ARGS)
 
 trials: $(READY)  ## put the product in its pod to the test on real nodes, and write docs/reference/real-cluster-trials.md (root; 20 minutes); TRIALS="traffic kills": only these
-	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.cluster.trials $(TRIALS) $(TRIALS_ARGS)
+	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.lab.cluster.trials $(TRIALS) $(TRIALS_ARGS)
 
 $(READY): requirements-dev.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'

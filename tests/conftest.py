@@ -21,7 +21,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, settings
 
-from tests.envtest.build import NOT_BUILT
+from tests.lab.envtest.build import NOT_BUILT
 
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")

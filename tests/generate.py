@@ -24,8 +24,8 @@ from controllers.catalog import CATALOG
 from controllers.cli import rbac, reference
 from controllers.registration.entry import enabled
 from controllers.webhooks.rbac_rules import policy_for
-from tests.envtest.build import AssetsMissing, tool
-from tests.faults import page as faults
+from tests.lab.envtest.build import AssetsMissing, tool
+from tests.lab.faults import page as faults
 from tests.support import gomanager, locks, signatures
 from tests.unit.conformance import page as scenarios
 from tests.unit.nodelifecycle import simulation

@@ -96,8 +96,11 @@ class FolderPair(FilePair):
 
     def _write(self) -> None:
         made = Pair.of(self._make(self._names[0], self._names))
-        _write(self._key, made.key, 0o600)
-        _write(self._certificate, made.certificate, 0o644)
+        files = ((self._key, made.key, 0o600), (self._certificate, made.certificate, 0o644))
+        for path, data, mode in files:
+            _write(f"{path}.new", data, mode)
+        for path, _, _ in files:  # a full disk leaves the former pair whole
+            os.replace(f"{path}.new", path)
 
 
 class MemoryPair:
@@ -181,8 +184,6 @@ def _contents(path: str) -> bytes:
 
 
 def _write(path: str, data: bytes, mode: int) -> None:
-    """Whole or not at all."""
-    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with open(descriptor, "wb") as file:
         file.write(data)
-    os.replace(f"{path}.new", path)

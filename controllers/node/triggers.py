@@ -1,4 +1,4 @@
-"""Stage 2: TRIGGER. Turns node events and the passing of time into keys.
+"""Stage 3: TRIGGER. Turns node events and the passing of time into keys.
 
 From the shared node informer and from a ticker into the queues `Nodes` (initialise, pair labels)
 and `NodeRefresh` (compare with the cloud). Decides whether there is work, never which."""

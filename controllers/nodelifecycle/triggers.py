@@ -1,4 +1,4 @@
-"""Stage 2: TRIGGER. Turns node events and time into keys of the queue `NodeLifecycle`.
+"""Stage 3: TRIGGER. Turns node events and time into keys of the queue `NodeLifecycle`.
 
 The sweep queues every node that needs attention. Events make it quicker: a node that turns not
 ready, or whose kubelet reports another machine, is asked about at once; one that turns ready loses

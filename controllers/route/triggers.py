@@ -1,4 +1,4 @@
-"""Stage 2: TRIGGER. Turns node events into keys of the queue `Routes`.
+"""Stage 3: TRIGGER. Turns node events into keys of the queue `Routes`.
 
 A key is a node's name, `LIST` (list the cloud's routes and compare them with all nodes), or a
 destination where a blackhole is to go, "blackhole/<cidr>"; no node has such a name."""

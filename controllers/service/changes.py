@@ -162,7 +162,7 @@ def note_of(service: V1Service) -> Note | None:
     found = _NOTE.fullmatch(annotations_of(service).get(APPLIED, ""))
     try:
         return None if found is None else Note(found[1], found[2], found[3], _parsed(found[4]))
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets nest as deep as its owner likes
         return None
 
 

@@ -182,7 +182,8 @@ class NodeTraits:
     """The provider's word for each node, as a digest, for as long as nothing changed that it may
     depend on. Asked in a thread of the provider, once for all nodes that changed. Thread-safe.
 
-    Where the provider fails to say, the last one holds, and an Event on the node tells."""
+    Where the provider fails to say, the last one holds until it is asked again, and an Event on the
+    node tells."""
 
     def __init__(self, balancers: LoadBalancerCalls, recorder: EventRecorder) -> None:
         self._balancers = balancers
@@ -191,8 +192,9 @@ class NodeTraits:
         self._known: dict[str, tuple[tuple[object, ...] | None, str]] = {}
         """By name: what it was asked about (None: it failed to say), and the digest."""
 
-    def of(self, nodes: Sequence[V1Node]) -> Mapping[str, str]:
-        """The digest for each of these nodes, by name; others are forgotten."""
+    def of(self, nodes: Sequence[V1Node]) -> tuple[Mapping[str, str], bool]:
+        """The digest for each of these nodes, by name, and whether the provider said all that it
+        was asked; other nodes are forgotten."""
         with self._lock:
             known = self._known
         read = {key_of(node): traits_of(node) for node in nodes}
@@ -214,4 +216,5 @@ class NodeTraits:
                 found[name] = read[name], f" {digest}" if digest else ""
         with self._lock:
             self._known = found
-        return {name: digest for name, (_, digest) in found.items()}
+        whole = len(answers) == len(asked) and not any(isinstance(one, Exception) for one in answers)
+        return {name: digest for name, (_, digest) in found.items()}, whole

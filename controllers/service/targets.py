@@ -58,8 +58,9 @@ class _Judged:
     line: str
 
 
-Traits: TypeAlias = Callable[[Sequence["V1Node"]], Mapping[str, str]]
-"""Digests of what else the provider says that load balancers depend on of nodes, by name."""
+Traits: TypeAlias = Callable[[Sequence["V1Node"]], tuple[Mapping[str, str], bool]]
+"""Digests of what else the provider says that load balancers depend on of nodes, by name; and
+whether it said all."""
 
 
 class TargetSet:
@@ -74,6 +75,8 @@ class TargetSet:
         self._lock = threading.Lock()
         self._present: Targets | None = None
         self._latest: Targets | None = None
+        self.owed = False
+        """Whether the provider failed to say something of a node: it is to be asked again."""
         self._changes = 0
         self._former: frozenset[str] = frozenset()
         self._judged = Derived(_judge)
@@ -85,8 +88,9 @@ class TargetSet:
                 return self._present
             changes = self._changes
         nodes = self._lister.list()
-        traits = {} if self._traits is None else self._traits(nodes)
+        traits, whole = ({}, True) if self._traits is None else self._traits(nodes)
         with self._lock:
+            self.owed = not whole
             found = _targets(self._judged.of(nodes), self._ready_only, traits)
             found = evolve(found, good_enough=found.good_enough | self._former)
             self._latest = found
@@ -104,6 +108,12 @@ class TargetSet:
         with self._lock:
             self._changes += 1
             self._present, self._former = None, frozenset()
+
+    def ask_again(self) -> None:
+        """Have what the provider owes asked for again, though no node has changed."""
+        with self._lock:
+            self._changes += 1
+            self._present = None
 
     def leaving(self) -> None:
         """The autoscaler has tainted a node: load balancers keep it until the next change."""

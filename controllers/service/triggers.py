@@ -1,4 +1,4 @@
-"""Stage 2: TRIGGER. Turns events of Services and nodes into keys, and gives them a priority.
+"""Stage 3: TRIGGER. Turns events of Services and nodes into keys, and gives them a priority.
 
 A Service's key, of the queue `service`, is "namespace/name". All nodes have one key, of the queue
 `node`: `NodeSync` gathers their changes, and then queues every load balancer that lacks them. So a
@@ -40,6 +40,9 @@ DRIFT: Final = -10
 ALL_NODES: Final = "*"
 REFRESH: Final = 0
 """Priority of load balancers whose targets have changed."""
+
+_OWED: Final = 60.0
+"""Seconds until a provider that failed to say what load balancers depend on is asked again."""
 
 _SAME: Final = 1.0
 """Seconds for which load balancers get the same targets while nodes change."""
@@ -187,7 +190,9 @@ class NodeSync:
             if left > 0:
                 return Result(requeue_after=left)
             self._first = self._given = None
-        present = self.targets.current()
+        if self.targets.owed:
+            self.targets.ask_again()
+        present = self.current()
         self._records.lagging(present, first)
         behind = self._records.outdated(present, self.resting)
         with self._lock:
@@ -217,6 +222,8 @@ class NodeSync:
                 if gathering and self._given is not None and now - self._given[0] < min(_SAME, self._gathering.quiet):
                     return self._given[1]
             found = self.targets.current()
+            if self.targets.owed:  # no change of a node need follow
+                self._nodes.add_after(ALL_NODES, _OWED, routine=True)
             if gathering:
                 with self._lock:
                     self._given = now, found

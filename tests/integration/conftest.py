@@ -21,8 +21,8 @@ import yaml
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from controllers.runtime.api import ClientBuilder
-from tests.envtest.build import assets
-from tests.envtest.server import RealAPIServer
+from tests.lab.envtest.build import assets
+from tests.lab.envtest.server import RealAPIServer
 from tests.support.api import API
 from tests.support.process import Start
 from tests.support.proxy import ChaosProxy

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.envtest.server import RealAPIServer
+from tests.lab.envtest.server import RealAPIServer
 from tests.support.api import API
 
 pytestmark = pytest.mark.real

@@ -21,8 +21,8 @@ from cloudprovider.testing.waiting import eventually
 from controllers.catalog import CATALOG
 from controllers.cli.rbac import grants
 from controllers.registration.entry import enabled
-from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster, Share
+from tests.lab.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.support.api import MERGE, NODES
 from tests.support.failover.audit import AuditLog, rights_used, username
 from tests.support.https import ask, free_port, status

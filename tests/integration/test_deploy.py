@@ -25,9 +25,9 @@ from controllers.cli.rbac import grants
 from controllers.manager.permissions import common_rules
 from controllers.registration.entry import enabled
 from controllers.webhooks.rbac_rules import NAME, NAMESPACE, WEBHOOK_RULES
-from tests.envtest.build import operator_definitions
 from tests.generate import ROOT, rendered_files, written_files
 from tests.integration.conftest import REAL, Cluster
+from tests.lab.envtest.build import operator_definitions
 from tests.support.api import API
 from tests.support.charts import CHART, KUSTOMIZE, REQUIRED, Object, build, identity, render, run
 from tests.support.rollout import evictions, updated

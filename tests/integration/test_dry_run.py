@@ -37,9 +37,9 @@ from controllers.runtime.run import Attentive
 from controllers.runtime.write import patch
 from controllers.testing import Cluster as Kit
 from controllers.testing.managerrun import QUICK, ROUTES, ManagerRun
-from tests.envtest.build import go_manager
-from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import EMBEDDED, REAL, Cluster
+from tests.lab.envtest.build import go_manager
+from tests.lab.envtest.server import RealAPIServer
 from tests.support.api import LEASE
 from tests.support.failover.audit import WRITES, AuditLog
 from tests.support.failover.cloudserver import CloudServer

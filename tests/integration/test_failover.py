@@ -20,7 +20,7 @@ from typing import Final
 import pytest
 
 from cloudprovider.testing.waiting import eventually
-from tests.envtest.build import assets
+from tests.lab.envtest.build import assets
 from tests.support.failover.stage import Kind, Stage, Timing, stage
 from tests.support.failover.supervisor import Candidate
 from tests.support.tiers import need

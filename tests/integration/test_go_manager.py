@@ -1,7 +1,7 @@
 """Our tables of the Go manager's flags and feature gates are those of the Go program itself, of the
 pinned version.
 
-The program is that of `tests/bench/goccm`.
+The program is that of `tests/lab/bench/goccm`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controllers.catalog import CATALOG
 from controllers.flags import syntax
 from controllers.flags.gates import GATES
 from controllers.flags.parse import table
-from tests.envtest.build import go_manager
+from tests.lab.envtest.build import go_manager
 from tests.support.gomanager import GO_DEPRECATED, GO_FLAGS, GO_GATES
 from tests.support.tiers import need
 
@@ -63,6 +63,6 @@ def test_every_feature_gate_of_the_go_manager_has_its_row(described: dict[str, A
 
 def test_the_version_is_the_one_that_the_docs_name() -> None:
     root = Path(__file__).parents[2]
-    pinned = re.findall(r"k8s\.io/cloud-provider v(\S+)", (root / "tests" / "bench" / "goccm" / "go.mod").read_text())
+    pinned = re.findall(r"k8s\.io/cloud-provider v(\S+)", (root / "tests/lab/bench/goccm/go.mod").read_text())
     assert pinned == [VERSION]
     assert f"k8s.io/cloud-provider {VERSION}" in (root / "docs" / "reference" / "go-flags.md").read_text()

@@ -17,8 +17,8 @@ import yaml
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
-from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import REAL, Cluster, still
+from tests.lab.envtest.server import RealAPIServer
 from tests.support.process import Process, Start
 from tests.support.rights import BINDINGS, RBAC
 

@@ -15,8 +15,8 @@ from cloudprovider.testing.waiting import eventually
 from controllers.node.options import CloudNodeOptions
 from controllers.runtime.cache import NODES
 from controllers.runtime.metrics import Metrics
-from tests.bench.ccm import BenchCloud
-from tests.bench.cluster import initialised
+from tests.lab.bench.ccm import BenchCloud
+from tests.lab.bench.cluster import initialised
 from tests.support.clock import FakeClock
 from tests.support.nodes import small_node
 from tests.support.running import node_controller

@@ -20,8 +20,8 @@ from controllers.catalog import CATALOG
 from controllers.cli.rbac import manifest
 from controllers.manager.permissions import common_rules
 from controllers.registration.options import LeaderElectionOptions
-from tests.envtest.server import MANAGER_USER
 from tests.integration.conftest import Cluster, Share
+from tests.lab.envtest.server import MANAGER_USER
 from tests.support.api import LEASES
 from tests.support.managers import Managers
 from tests.support.process import Process, Start

@@ -20,8 +20,8 @@ import pytest
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from controllers.node.options import CloudNodeOptions
-from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import REAL, Cluster
+from tests.lab.envtest.server import RealAPIServer
 from tests.support.api import MERGE, NODES, STRATEGIC
 from tests.support.failover.audit import AuditLog, username
 from tests.support.nodes import UNINITIALIZED, big_node, is_tainted

@@ -18,8 +18,8 @@ from controllers.runtime.api import ClientSettings
 from controllers.runtime.cache import NODES as CACHED
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import JSON
-from tests.bench.ccm import BenchCloud
 from tests.integration.conftest import Cluster
+from tests.lab.bench.ccm import BenchCloud
 from tests.support.api import NODES, each
 from tests.support.nodes import UNINITIALIZED, big_node
 from tests.support.running import Running, node_controller

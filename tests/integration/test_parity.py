@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from tests.envtest.server import RealAPIServer
 from tests.integration.parity import SCENARIOS
 from tests.integration.parity.model import Scenario
 from tests.integration.parity.runner import Runner, Server, differences
+from tests.lab.envtest.server import RealAPIServer
 
 pytestmark = pytest.mark.real
 

@@ -17,8 +17,8 @@ import yaml
 from cloudprovider.testing.fake import raises
 from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import TAINT_NODE_SHUTDOWN
-from tests.envtest.server import MANAGER_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster, Share
+from tests.lab.envtest.server import MANAGER_USER, RealAPIServer
 from tests.support.api import NODES
 from tests.support.failover.audit import AuditLog, rights_used, username
 from tests.support.https import ask, free_port

@@ -10,8 +10,8 @@ from controllers.runtime.cache import NODES, version_of
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.metrics import Metrics
-from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import REAL, Cluster
+from tests.lab.envtest.server import RealAPIServer
 
 PATH = "/api/v1/nodes"
 OPTIONS = WatchOptions(first_delay=0.3, longest_delay=2.0, longest_unanswered=1.0, believe_after=1.0)

@@ -19,8 +19,8 @@ from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
 from controllers.catalog import CATALOG
 from controllers.cli.rbac import manifest
-from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster
+from tests.lab.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.support.api import NODES
 from tests.support.failover.audit import AuditLog, username
 from tests.support.nodes import is_tainted, small_node

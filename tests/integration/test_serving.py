@@ -18,8 +18,8 @@ from attrs import frozen
 from prometheus_client.parser import text_string_to_metric_families
 
 from cloudprovider.testing.waiting import eventually
-from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import EMBEDDED, Cluster
+from tests.lab.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.support.api import LEASE, LEASES, NODES
 from tests.support.https import ask, context, free_port, status
 from tests.support.nodes import small_node

@@ -33,8 +33,8 @@ from controllers.testing.managerrun import ManagerRun, Program
 from controllers.webhooks import AdmissionRequest, Answer, Handler, Match, Webhook, allow, deny
 from controllers.webhooks.rbac_rules import NAME, NAMESPACE, WEBHOOK_RULES, policy_for
 from controllers.webhooks.rbac_rules import SECRET as EMPTY_SECRET
-from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import Cluster
+from tests.lab.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.support.api import API, MERGE, STRATEGIC
 from tests.support.https import context, free_port
 from tests.support.rights import POLICIES, created, user

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from tests.cluster.provider import OURS
-from tests.envtest.build import CLUSTER_PROGRAMS, assets, cluster_program, kubelet, tool
+from tests.lab.cluster.provider import OURS
+from tests.lab.envtest.build import CLUSTER_PROGRAMS, assets, cluster_program, kubelet, tool
 from tests.support.tiers import need
 
 REQUIRED = "REQUIRE_CLUSTER"
@@ -31,7 +31,7 @@ def test_a_cluster_starts_and_leaves_nothing() -> None:
     if not os.environ.get(REQUIRED):
         pytest.skip(f"a whole cluster: set {REQUIRED}=1 (Linux, root, 2 GB of memory, some minutes)")
     need("a whole cluster", _programs, required=REQUIRED)
-    command = [sys.executable, "-m", "tests.cluster", "--once", "--name", NAME, "--base", "10.150"]
+    command = [sys.executable, "-m", "tests.lab.cluster", "--once", "--name", NAME, "--base", "10.150"]
     command += ["--pool", "198.18.150.0/24"]
     environment = {**os.environ, "PYTHONPATH": str(OURS)}
     with subprocess.Popen(

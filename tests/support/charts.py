@@ -1,7 +1,7 @@
 """What examples/deploy becomes: the chart rendered by helm, and an overlay built by kustomize, as
 objects.
 
-`make envtest` builds both programs (tests/envtest/build.py), helm where REQUIRE_HELM is set.
+`make envtest` builds both programs (tests/lab/envtest/build.py), helm where REQUIRE_HELM is set.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from tests.envtest.build import tool
+from tests.lab.envtest.build import tool
 from tests.support.tiers import REQUIRE_SERVER, need
 
 DEPLOY = Path(__file__).parents[2] / "examples" / "deploy"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-MANAGER = Path(__file__).parents[1] / "bench" / "goccm"
+MANAGER = Path(__file__).parents[1] / "lab" / "bench" / "goccm"
 """The Go manager that we are measured against, whose release is that of the official client."""
 
 

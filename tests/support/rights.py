@@ -20,7 +20,7 @@ from attrs import frozen
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
-from tests.envtest.server import RESTRICTED_USER, RealAPIServer
+from tests.lab.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.support.api import API, JSON, NAMESPACES
 
 RBAC = Path(__file__).parents[2] / "examples" / "deploy" / "kustomize" / "base" / "rbac.yaml"

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import pytest
 
-from tests.envtest.build import AssetsMissing
+from tests.lab.envtest.build import AssetsMissing
 
 REQUIRE_SERVER: Final = "REQUIRE_REAL_API_SERVER"
 REQUIRE_KUBELET: Final = "REQUIRE_REAL_KUBELET"

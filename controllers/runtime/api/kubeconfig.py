@@ -165,11 +165,12 @@ def load(
     with http://, is reached without credentials. A kubeconfig's credential goes over plain HTTP to
     this machine alone, unless `over_http`."""
     environ = os.environ if environ is None else environ
-    in_pod = bool(environ.get(SERVICE_HOST_ENV_NAME)) and not (master and master.startswith("http://"))
+    in_pod = bool(environ.get(SERVICE_HOST_ENV_NAME))
     try:
         endpoint = Endpoint.parse(server_url(master, tls=in_pod)) if master else None
     except ValueError as error:
         raise ClientConfigError(f"--master: {error}") from None
+    in_pod = in_pod and (endpoint is None or endpoint.tls)
     if kubeconfig:
         source = Kubeconfig(kubeconfig, master, over_http=over_http)
         _warn(source.reading, kubeconfig, over_http)

@@ -73,7 +73,12 @@ def read(path: str, master: str | None, *, over_http: bool) -> Reading:
     """Read the file; `master` replaces the server's URL. Raises ClientConfigError.
 
     A credential goes over plain HTTP to this machine alone, unless `over_http`."""
-    return _File(path).reading(master, over_http)
+    try:
+        return _File(path).reading(master, over_http)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        # PyYAML raises them for dates, numbers and depths that are none; without their text, which
+        # may quote a secret.
+        raise ClientConfigError(f"kubeconfig {path}: has a value that is unreadable ({type(error).__name__})") from None
 
 
 def server_url(server: str, *, tls: bool) -> str:

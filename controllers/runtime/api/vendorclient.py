@@ -52,6 +52,7 @@ class _Rest(RESTClientObject):
         self._transport = transport
         self._identity = identity
         self._waits = transport.waits
+        self._base_path = f"{transport.endpoint.base_path}/".removeprefix("/")
         self._clock = transport.clock
 
     def request(
@@ -72,7 +73,7 @@ class _Rest(RESTClientObject):
         if identity.limiter is not None and (delay := identity.limiter.reserve()):
             identity.metrics.limited(method, delay)
             self._waits.pause(delay, hurried=False)
-        path = "/" + url.partition("://")[2].partition("/")[2]
+        path = "/" + url.partition("://")[2].partition("/")[2].removeprefix(self._base_path)
         kind = next((str(value) for name, value in (headers or {}).items() if name.lower() == "content-type"), "")
         if (answer := identity.answered(method, path.partition("?")[0], kind, body)) is not None:
             status, data = answer

@@ -101,7 +101,7 @@ def stranger(lease: Lease | None, settings: LeaseSettings) -> str:
         theirs = {key: told[key] for key in settings.serves}
         if told["holder"] != read(lease).holder or not all(isinstance(value, str) for value in theirs.values()):
             return ""
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return ""
     if theirs == settings.serves or told["holder"] in ("", settings.identity):
         return ""

@@ -23,10 +23,10 @@ import pytest
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
-from tests.envtest.build import assets
-from tests.envtest.machine import Machine, check_machine
-from tests.envtest.server import KUBELET_NODES, MANAGER_USER, RealAPIServer
 from tests.integration.conftest import Cluster
+from tests.lab.envtest.build import assets
+from tests.lab.envtest.machine import Machine, check_machine
+from tests.lab.envtest.server import KUBELET_NODES, MANAGER_USER, RealAPIServer
 from tests.support.api import NODES, STRATEGIC
 from tests.support.nodes import small_node
 from tests.support.process import MODULE, Process, Start

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP, TAINT_EXTERNAL_CLOUD_PROVIDER
-from tests.envtest.machine import host_ip
 from tests.integration.kubelet.conftest import ADDRESSES, NAME, REAL_KUBELET, RealNode
+from tests.lab.envtest.machine import host_ip
 from tests.support.api import STRATEGIC
 
 pytestmark = REAL_KUBELET

@@ -4,8 +4,8 @@ and joins again."""
 from __future__ import annotations
 
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER, TAINT_NODE_SHUTDOWN
-from tests.envtest.server import MANAGER_USER
 from tests.integration.kubelet.conftest import ADDRESSES, NAME, REAL_KUBELET, RealNode
+from tests.lab.envtest.server import MANAGER_USER
 
 pytestmark = REAL_KUBELET
 STATUS_UPDATES = 10

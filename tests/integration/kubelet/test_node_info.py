@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP, TAINT_EXTERNAL_CLOUD_PROVIDER
-from tests.envtest.machine import host_ip
 from tests.integration.kubelet.conftest import NAME, REAL_KUBELET, RealNode
+from tests.lab.envtest.machine import host_ip
 
 pytestmark = REAL_KUBELET
 PLACED = {

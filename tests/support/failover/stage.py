@@ -17,9 +17,9 @@ from attrs import frozen
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from tests.bench.contenders import UNCAPPED
-from tests.envtest.build import go_manager
-from tests.envtest.server import MANAGER_USER, Identity, RealAPIServer
+from tests.lab.bench.contenders import UNCAPPED
+from tests.lab.envtest.build import go_manager
+from tests.lab.envtest.server import MANAGER_USER, Identity, RealAPIServer
 from tests.support.api import API, NODES, each
 from tests.support.failover.agreement import disagreement
 from tests.support.failover.audit import AuditLog, Request

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.bench.__main__ import SCENARIOS
-from tests.bench.contenders import Contender
-from tests.bench.report import block, sentence, table
-from tests.bench.scenario import Figure, Goal, Outcome, Scenario, alone
+from tests.lab.bench.__main__ import SCENARIOS
+from tests.lab.bench.contenders import Contender
+from tests.lab.bench.report import block, sentence, table
+from tests.lab.bench.scenario import Figure, Goal, Outcome, Scenario, alone
 
 TOOK = Figure("took", "done, s")
 TIMES_GO = Goal("ours", "took", 0.8, of="Go")

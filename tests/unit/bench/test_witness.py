@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.bench import spent
-from tests.bench.scenarios import initialise
-from tests.bench.spent import Spent
-from tests.bench.witness import Seen
+from tests.lab.bench import spent
+from tests.lab.bench.scenarios import initialise
+from tests.lab.bench.spent import Spent
+from tests.lab.bench.witness import Seen
 from tests.support.failover.audit import AuditLog, seconds_of
 from tests.support.usage import Usage
 

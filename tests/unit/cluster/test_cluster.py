@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from localcloud.layout import BadLayout
 
-from tests.cluster import cluster as module
-from tests.cluster.cluster import Cluster, ClusterError
-from tests.cluster.options import Options
-from tests.cluster.provider import BadProvider
+from tests.lab.cluster import cluster as module
+from tests.lab.cluster.cluster import Cluster, ClusterError
+from tests.lab.cluster.options import Options
+from tests.lab.cluster.provider import BadProvider
 
 
 def test_a_second_cluster_of_one_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.cluster import needs
-from tests.cluster.needs import missing
+from tests.lab.cluster import needs
+from tests.lab.cluster.needs import missing
 
 
 def problems(

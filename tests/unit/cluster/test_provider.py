@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.provider import OURS, BadProvider, Provider, read_provider
+from tests.lab.cluster.provider import OURS, BadProvider, Provider, read_provider
 
 
 def distribution(folder: Path, text: str) -> Path:

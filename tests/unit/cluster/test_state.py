@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.state import node_lacks, pods_lack, unready_of
+from tests.lab.cluster.state import node_lacks, pods_lack, unready_of
 
 READY = [{"type": "Ready", "status": "True"}]
 

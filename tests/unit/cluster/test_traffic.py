@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from cloudprovider.testing.waiting import eventually
-from tests.cluster.traffic import Report, Traffic
+from tests.lab.cluster.traffic import Report, Traffic
 
 Answer = Callable[[socket.socket], None]
 GOOD = b"HTTP/1.1 200 OK\r\n\r\npod-1\nmore"

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.traffic import Lost
-from tests.cluster.trials import hour, migration
-from tests.cluster.trials.bootstrap import order
-from tests.cluster.trials.flow import is_more
-from tests.cluster.trials.operator import asked_to_delete
-from tests.cluster.trials.result import Result
-from tests.cluster.trials.rights import verdict
-from tests.cluster.trials.witness import ACCOUNT, Kill, calls, pod_of, process_at
+from tests.lab.cluster.traffic import Lost
+from tests.lab.cluster.trials import hour, migration
+from tests.lab.cluster.trials.bootstrap import order
+from tests.lab.cluster.trials.flow import is_more
+from tests.lab.cluster.trials.operator import asked_to_delete
+from tests.lab.cluster.trials.result import Result
+from tests.lab.cluster.trials.rights import verdict
+from tests.lab.cluster.trials.witness import ACCOUNT, Kill, calls, pod_of, process_at
 from tests.support.failover.audit import parse
 from tests.support.failover.fencing import judge
 from tests.support.sampling import Life

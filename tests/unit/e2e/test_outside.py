@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.outside import CLIENT, outside_client
+from tests.lab.e2e.outside import CLIENT, outside_client
 
 IP = """#!/bin/sh
 echo "$@" >> {log}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.report import read, unexpected
+from tests.lab.e2e.report import read, unexpected
 
 PASSED = "[It] [sig-network] LoadBalancers should be reachable [Feature:LoadBalancer] [Slow]"
 FAILED = "[It] [sig-network] LoadBalancers should keep | the client [Feature:LoadBalancer]"

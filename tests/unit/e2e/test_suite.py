@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.specs import SpecSet
-from tests.e2e.suite import Target, run
-from tests.envtest.build import SUITE, kubernetes_version
+from tests.lab.e2e.specs import SpecSet
+from tests.lab.e2e.suite import Target, run
+from tests.lab.envtest.build import SUITE, kubernetes_version
 
 JUNIT = '<testsuites><testcase name="[It] works" status="passed" time="1" /></testsuites>'
 

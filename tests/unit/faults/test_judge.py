@@ -7,7 +7,7 @@ from typing import Any
 from attrs import evolve
 
 from cloudprovider.testing.fake import Caller, CallRecord
-from tests.faults.judge import Problem, emptied, overlaps, unproved
+from tests.lab.faults.judge import Problem, emptied, overlaps, unproved
 from tests.support.failover.audit import Request
 
 OURS = ["manager"]

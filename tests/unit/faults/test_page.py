@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.catalogue import BY_ID, FAULTS, GROUPS
-from tests.faults.field import Fault
-from tests.faults.mutants import MUTANTS
-from tests.faults.page import PAGE, anew, cells_of
+from tests.lab.faults.catalogue import BY_ID, FAULTS, GROUPS
+from tests.lab.faults.field import Fault
+from tests.lab.faults.mutants import MUTANTS
+from tests.lab.faults.page import PAGE, anew, cells_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -34,7 +34,7 @@ def test_mutants_name_faults_that_are_there_and_take_something_out() -> None:
 
 def test_each_mutant_finds_what_it_takes_out() -> None:
     """In a process of its own, which they break."""
-    code = "from tests.faults.mutants import MUTANTS\nfor one in MUTANTS.values(): one.apply()"
+    code = "from tests.lab.faults.mutants import MUTANTS\nfor one in MUTANTS.values(): one.apply()"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 

@@ -143,6 +143,24 @@ class TestInAFolder:
         clock.advance(DAY)
         assert pair.read().certificate == NEXT.certificate
 
+    def test_a_disk_that_is_full_in_the_middle_leaves_the_pair_whole(
+        self, tmp_path: Path, put: Callable[[Pair], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A key beside another certificate would end the next start."""
+        made = Pair(OURS.certificate, OURS.key)
+        put(made)
+        pair = self.folder(tmp_path, FakeClock(unix=began(made) + 300 * DAY))
+        write = certificates._write
+
+        def key_alone(path: str, data: bytes, mode: int) -> None:
+            if ".crt" in path:
+                raise OSError(28, "No space left on device", path)
+            write(path, data, mode)
+
+        monkeypatch.setattr(certificates, "_write", key_alone)
+        assert [pair.read(), pair.read()] == [made, made]
+        assert FilePair(str(tmp_path / "ccm.crt"), str(tmp_path / "ccm.key")).read() == made
+
     def test_half_a_pair_is_not_touched(self, tmp_path: Path, put: Callable[[Pair], None]) -> None:
         put(Pair(OURS.certificate, THEIRS.key))
         clock = FakeClock(unix=began(Pair(OURS.certificate, b"")) + 400 * DAY)

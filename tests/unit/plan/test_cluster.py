@@ -6,11 +6,16 @@ import json
 from typing import Any
 
 import pytest
+from kubernetes.client import CoreV1Api
 
 from controllers.plan.cluster import ClusterStandIn, Place, place_of
 from controllers.plan.rows import Plan
 from controllers.registration.plan import Kind
-from controllers.runtime.api import MERGE_PATCH, STRATEGIC_PATCH, Forbidden, NotFound, Request
+from controllers.runtime.api import MERGE_PATCH, STRATEGIC_PATCH, ClientBuilder, Forbidden, NotFound, Request
+from controllers.runtime.api.credentials import Fixed
+from controllers.runtime.api.kubeconfig import Access
+from controllers.runtime.api.wire import Endpoint
+from tests.unit.runtime.loopback import Server as Loopback
 
 NODES = "/api/v1/nodes"
 N1 = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1", "uid": "u1", "resourceVersion": "7"}, "spec": {}}
@@ -155,6 +160,16 @@ def test_what_cannot_be_answered_is_refused_and_unknown(stand_in: ClusterStandIn
 
     refused = ClusterStandIn(plan, {}, forbidden)
     assert ask(refused, "PATCH", f"{NODES}/n1", label("x"))[0] == 403
+
+
+def test_a_provider_s_write_below_a_base_path_is_answered_and_in_the_plan(plan: Plan) -> None:
+    with Loopback(lambda peer: peer.answer(200, json.dumps(N1).encode()) if peer.request() else None) as there:
+        access = Access(Endpoint.parse(f"{there.url}/k8s/clusters/c1"), Fixed())
+        with ClientBuilder(access) as clients:
+            clients.stand_in = ClusterStandIn(plan, {}, clients.rest("x", guarded=False).get)
+            CoreV1Api(clients.client("acme")).patch_node("n1", label("web"))
+        assert [one.method for one in there.requests] == ["GET"]
+    assert rows(plan) == [("node/n1", "label")]
 
 
 @pytest.mark.parametrize(

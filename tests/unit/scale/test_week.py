@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.bench.scale.week import DAY, HOUR, Day, judge
-from tests.cluster.trials.result import Result
+from tests.lab.bench.scale.week import DAY, HOUR, Day, judge
+from tests.lab.cluster.trials.result import Result
 from tests.support.sampling import Life
 from tests.support.usage import Usage
 

@@ -188,6 +188,8 @@ def test_a_note_is_read_back_as_it_was_written(note: Note) -> None:
         f"v2 uid=a spec={'G' * 16} nodes=",
         f"v2 uid=a b spec={'0' * 16} nodes=none",
         f"v1 spec={'0' * 16} nodes=none",
+        f"v2 uid=a spec={'0' * 16} nodes=none annotations=[1]",
+        pytest.param(f"v2 uid=a spec=none nodes=none annotations={'[' * 5000}{']' * 5000}", id="deep"),
     ],
 )
 def test_a_note_that_cannot_be_read_is_none(text: str) -> None:

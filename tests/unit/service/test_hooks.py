@@ -143,3 +143,32 @@ def test_a_node_whose_word_fails_is_told_and_keeps_the_last_one(hooked: Bench) -
     assert event.message == "What load balancers depend on of this node is not known: no role"
     _relabel(hooked, role="core")
     assert hooked.cloud.methods() == ["update"]
+
+
+def test_a_word_that_a_busy_provider_owes_is_asked_for_again_without_another_change(hooked: Bench) -> None:
+    def busy(_: object) -> str:
+        raise CallFailed("the call before it has not ended")
+
+    hooked.cloud.hooks["target_traits"] = busy
+    _relabel(hooked, role="edge")
+    assert hooked.cloud.methods() == [], "nothing is known of the change"
+    hooked.cloud.hooks["target_traits"] = _role
+    hooked.settle(rounds=70)
+    assert hooked.cloud.methods() == ["update"]
+    hooked.forget()
+    hooked.settle(rounds=70)
+    assert hooked.node_queue.unfinished() == []
+    assert hooked.cloud.methods() == []
+
+
+def test_a_word_that_fails_always_is_asked_for_once_a_minute(hooked: Bench) -> None:
+    asked: list[float] = []
+
+    def fails(_: object) -> CallFailed:
+        asked.append(hooked.clock.monotonic())
+        return CallFailed("no role")
+
+    hooked.cloud.hooks["target_traits"] = fails
+    _relabel(hooked, role="edge")
+    hooked.settle(rounds=600)
+    assert 9 <= len(asked) <= 12

@@ -272,3 +272,14 @@ def test_one_that_its_owner_keeps_in_the_last_moment_is_not_deleted_as_it_was_bu
     assert _ids(bench) == {"uid-web"}
     assert bench.recorder.reasons() == ["DeletingLoadBalancer", "LoadBalancerKept"]
     assert KEY not in bench.server.services
+
+
+@pytest.mark.row("S27")
+def test_a_note_whose_brackets_nest_too_deep_keeps_no_load_balancer_in_the_cloud(bench: Bench) -> None:
+    bench.serve()
+    deep = f"v2 uid=uid-web spec=none nodes=none annotations={'[' * 5000}{']' * 5000}"
+    bench.server.edit(KEY, lambda raw: raw["metadata"]["annotations"].update({APPLIED: deep}))
+    bench.start()
+    bench.server.delete(KEY)
+    bench.settle()
+    assert bench.cloud.balancers == {}

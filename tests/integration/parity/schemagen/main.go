@@ -1,5 +1,5 @@
 // Command schemagen prints cloudprovider/testing/apiserver/kinds/schema.json: the JSON fields of the API types that the embedded
-// API server keeps, read off the Go types by reflection. Run it in tests/envtest/apiserver, whose module has them:
+// API server keeps, read off the Go types by reflection. Run it in tests/lab/envtest/kubernetes, whose module has them:
 //
 //	go run ../../integration/parity/schemagen/main.go > ../../../cloudprovider/testing/apiserver/kinds/schema.json
 //

@@ -340,8 +340,10 @@ class TestInCluster:
         assert access.endpoint.url == "https://10.1.1.1:6443"
         assert access.source.fetch().authorization == "Bearer account-token"
 
-    def test_a_plain_master_gets_no_token(self, account: Path) -> None:
-        assert load(None, "http://127.0.0.1:8001", IN_POD).source.fetch().authorization == ""
+    @pytest.mark.row("X17")
+    @pytest.mark.parametrize("master", ["http://127.0.0.1:8001", "HTTP://127.0.0.1:8001", " http://127.0.0.1:8001"])
+    def test_a_plain_master_gets_no_token(self, master: str, account: Path) -> None:
+        assert load(None, master, IN_POD).source.fetch().authorization == ""
 
     @pytest.mark.parametrize("missing", ["token", "ca.crt"])
     def test_an_account_that_is_not_mounted(self, account: Path, missing: str) -> None:

@@ -223,7 +223,11 @@ class TestWhatCannotBeTakenOver:
         assert bench.ask() == ""
         assert bench.clients.needs_restart == ""
 
-    @pytest.mark.parametrize("text", ["", "users: [", "kind: Secret"])
+    @pytest.mark.parametrize(
+        "text",
+        ["", "users: [", "kind: Secret", "token: 2026-13-45", "token: " + 3000 * "[", "token: !!timestamp now"],
+        ids=range(6),
+    )
     def test_a_file_that_is_half_written_is_looked_at_again(
         self, text: str, bench: Bench, caplog: pytest.LogCaptureFixture
     ) -> None:

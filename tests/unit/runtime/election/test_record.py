@@ -198,6 +198,7 @@ def test_a_leader_says_on_its_lease_what_it_serves_and_keeps_other_annotations()
         ({"holder": "it"}, ""),
         ([], ""),
         ("no JSON", ""),
+        pytest.param(100_000 * "[", "", id="no end"),
         (None, ""),
     ],
 )

@@ -1,0 +1,1 @@
+"""Programs that measure and prove; not collected as tests. README.md says which."""

@@ -1,0 +1,31 @@
+"""The page of Events has each reason that a controller gives."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tests.support.pages import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "events.md"
+
+
+def reasons() -> Iterator[tuple[str, str]]:
+    """Each reason that follows a type in a call, and where that is."""
+    for path in sorted((ROOT / "controllers").rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(call, ast.Call):
+                continue
+            texts = [one.value if isinstance(one, ast.Constant) else None for one in call.args]
+            for kind, reason in pairwise(texts):
+                if kind in ("Normal", "Warning") and isinstance(reason, str):
+                    yield reason, f"{path.relative_to(ROOT)}:{call.lineno}"
+
+
+def test_each_event_is_on_the_page() -> None:
+    found = dict(reasons())
+    assert len(found) > 30, "else calls are not recognised any more"
+    rows = set(re.findall(r"`(\w+)`", PAGE.read_text()))
+    assert {reason: place for reason, place in found.items() if reason not in rows} == {}
