@@ -119,7 +119,7 @@ class LoadBalancerCalls(_Calls):
 
     def revision(self) -> str:
         """The word that says how this provider's version builds; see `load_balancer_revision`."""
-        return self._call("load_balancer_revision", answers.revision, "load-balancers")
+        return self._call("load_balancer_revision", answers.revision, "load-balancer-revision")
 
     def depends_on(self, service: V1Service) -> str:
         """What its load balancer depends on besides what the host looks at; see `LoadBalancer`."""
@@ -135,7 +135,7 @@ class LoadBalancerCalls(_Calls):
         def run(nodes: Sequence[V1Node]) -> list[str | CallFailed]:
             return [self._trait(node) for node in nodes]
 
-        return self._call("target_traits", list, "load-balancers", nodes, fn=run, counted=False)
+        return self._call("target_traits", list, "target-traits", nodes, fn=run, counted=False)
 
     def _trait(self, node: V1Node) -> str | CallFailed:
         try:

@@ -100,6 +100,7 @@ class FairQueue:
         lines[call.flow].remove(call)
         if not lines[call.flow].size:
             del lines[call.flow]
+            self._forget(call.flow)
 
     def next(self, wait: Callable[[str], float]) -> tuple[Called | None, float]:
         """Take out the call that may start now; otherwise None, and seconds until one may (or inf).
@@ -158,8 +159,12 @@ class FairQueue:
         self._slow_running -= flow.kind in _SLOW
         if not self._running[flow]:
             del self._running[flow]
-            if flow.namespace and flow not in self._lines[False] and flow not in self._lines[True]:
-                self._served.pop(flow, None)
+            self._forget(flow)
+
+    def _forget(self, flow: Flow) -> None:
+        """Forget a namespace that has no call any more."""
+        if flow.namespace and not (self._running[flow] or flow in self._lines[False] or flow in self._lines[True]):
+            self._served.pop(flow, None)
 
     def clear(self) -> list[Called]:
         """Take out all that wait."""

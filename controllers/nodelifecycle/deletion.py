@@ -108,8 +108,8 @@ class StateAnswer:
 class Candidate:
     """The cloud's answers about one node that is not Ready. Times are of the monotonic clock.
 
-    A row of answers is unbroken: another answer, an unknown, another UID or provider ID, or a node
-    that turns ready begins a new one.
+    A row of answers is unbroken: another answer, an unknown, another UID, provider ID or zone, or a
+    node that turns ready begins a new one.
     """
 
     uid: str
@@ -153,7 +153,8 @@ class Candidate:
 
 def counted(one: Candidate | None, answer: StateAnswer, period: float) -> Candidate:
     """The candidate after one more answer."""
-    if one is None or not one.is_of(answer.node):
+    # In another zone other nodes decide about it.
+    if one is None or not one.is_of(answer.node) or one.zone != zone_of(answer.node):
         one = Candidate(uid_of(answer.node), provider_id_of(answer.node))
     new = Candidate(one.uid, one.provider_id, zone_of(answer.node))
     if isinstance(answer.state, Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
@@ -50,6 +50,8 @@ class Reports:
         self._gone: dict[str, dict[str, None]] = {}  # by zone: said to be gone for the first time, not logged yet
         self._logged: dict[str, float] = {}  # by zone: when a line last said so
         self._told: dict[str, tuple[str, str]] = {}  # by node: its UID, and the other instance
+        self._lost: dict[str, V1Node] = {}  # by name: whose successor is to be asked for
+        self._asking = threading.Lock()  # held by the one thread that asks for them
 
     # ---- deletions
 
@@ -178,15 +180,26 @@ class Reports:
 
     def ask_for_successors(self, nodes: Sequence[V1Node]) -> None:
         """Ask the cloud, by name, about nodes whose instance is gone, and report where another
-        instance has the name now. Blocks until it has answered."""
-        by_name = {key_of(node): node for node in nodes}
+        instance has the name now. Blocks until it has answered, but one thread at a time: it takes
+        along what others bring."""
+        with self._lock:
+            self._lost.update({key_of(node): node for node in nodes})
+        # Where the question hangs, the other fetchers go on asking for nodes' states.
+        while self._lost and self._asking.acquire(blocking=False):
+            try:
+                with self._lock:
+                    lost, self._lost = self._lost, {}
+                self._ask_for(lost)
+            finally:
+                self._asking.release()
 
+    def _ask_for(self, by_name: Mapping[str, V1Node]) -> None:
         def answered(name: str, answer: Answer[InstanceMetadata]) -> None:
             self.metrics.metadata(answer.unbound)
             if isinstance(answer.unbound, InstanceMetadata) and answer.unbound.provider_id:
                 self._recreated(name, by_name[name], answer.unbound.provider_id)
 
-        self._cloud.fetch_metadata([without_provider_id(node) for node in nodes], answered, fresh=True)
+        self._cloud.fetch_metadata([without_provider_id(node) for node in by_name.values()], answered, fresh=True)
 
     def _recreated(self, name: str, node: V1Node, found: str) -> None:
         known, told = provider_id_of(node), (uid_of(node), found)

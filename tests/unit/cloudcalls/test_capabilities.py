@@ -129,6 +129,24 @@ def test_accessors_are_asked_once_and_not_counted() -> None:
         assert w.requests("routes", "success") == 0
 
 
+@pytest.mark.row("N5")
+def test_a_list_of_what_is_owned_that_hangs_keeps_no_service_from_being_worked_on() -> None:
+    hang = Hang(())
+
+    class Hooked(Capability):
+        def target_traits(self, node: V1Node) -> str:
+            return "edge"
+
+    lb = Hooked(owned_load_balancers=hang, load_balancer_revision=lambda: "v2")
+    with world(Provider(load_balancer=lb)) as w:
+        task = Task(lambda: w.balancers.owned("c"))
+        w.time_out(hang)
+        with pytest.raises(CallOverdue):
+            task.result()
+        assert (w.balancers.revision(), w.balancers.target_traits([node("n1")])) == ("v2", ["edge"])
+        hang.release()
+
+
 def test_a_service_with_an_overdue_call_gets_no_other_call_of_any_method() -> None:
     hang = Hang(STATUS)
     lb = Capability(ensure_load_balancer=hang, ensure_load_balancer_deleted=lambda *a: None)

@@ -142,6 +142,16 @@ def test_what_was_given_up_while_it_waited_is_skipped() -> None:
     assert bench.turns.waiting() == []
 
 
+def test_nothing_is_kept_of_a_namespace_whose_last_call_was_given_up_while_it_waited() -> None:
+    bench = Bench(1)
+    bench.push(LB, "service/team/a")
+    gone = bench.push(LB, "service/team/b")
+    bench.start()
+    bench.end()
+    bench.turns.remove(gone)
+    assert set(bench.turns._served) == {"load-balancers"}
+
+
 @pytest.mark.parametrize("slots", [1, 2, 3, 8, 40])
 def test_with_few_slots_too_every_kind_is_served(slots: int) -> None:
     bench = Bench(slots)

@@ -14,6 +14,7 @@ from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Not
 from controllers.cloudcalls import AnswerMissing, CallFailed, CallOverdue, InvalidAnswer
 from controllers.nodelifecycle.controller import NodeLifecycleController
 from controllers.runtime.api import ApiError, Conflict, Forbidden, NotFound, ServerError
+from controllers.runtime.cache import key_of
 from controllers.runtime.queue import Result
 from tests.support.controllers import nothing, refuse
 from tests.support.there import there
@@ -373,6 +374,26 @@ def test_no_other_instance_is_no_event(found: InstanceMetadata | Exception) -> N
 
 
 # ---- taints
+
+
+@pytest.mark.row("N5")
+def test_a_question_for_a_successor_that_hangs_holds_up_one_fetcher_alone() -> None:
+    bench, names = _gone(3)
+    ask = bench.cloud.fetch_metadata
+    under_way: list[int] = []
+
+    def slow(nodes: Any, deliver: Any, **how: Any) -> None:
+        assert not under_way, "another fetcher waits for the same method"
+        under_way.append(1)
+        if not bench.cloud.named:
+            for name in names[1:]:  # by other fetchers
+                bench.reconciler.fetch([name], nothing)
+        under_way.pop()
+        ask(nodes, deliver, **how)
+
+    bench.cloud.fetch_metadata = slow  # type: ignore[method-assign]
+    bench.reconciler.fetch(names[:1], nothing)
+    assert [key_of(node) for node in bench.cloud.named] == names, "and what others brought is asked about too"
 
 
 def test_shut_down_and_back() -> None:

@@ -241,6 +241,23 @@ def test_a_zone_that_has_a_ready_node_again_needs_no_limit() -> None:
 
 
 @pytest.mark.row("N21")
+@pytest.mark.parametrize("lied", [True, False])
+def test_a_node_that_gets_another_zone_is_judged_by_the_nodes_of_that_one(lied: bool) -> None:
+    sim = _sim(0, limit=0)
+    zone = {"topology.kubernetes.io/zone": "b"}
+    for name in ("b0", "b1"):
+        sim.put(name, provider_id=f"fake://{name}", ready="True", labels=zone)
+        sim.cloud.says[name] = GONE if lied else RUNNING
+    sim.run_for(2 * PERIOD)
+    assert sim.server.deleted == [], "its own zone has no Ready node, and the limit is 0"
+    before = sim.lister.objects["n0"]
+    sim.triggers.on_update(before, sim.put("n0", provider_id="fake://n0", labels=zone, version="9"))
+    sim.run_for(4 * PERIOD)
+    assert sim.server.deleted == ([] if lied else ["n0"])
+    assert sim.candidates.held == 0, "neither the limit holds it, nor the list yet"
+
+
+@pytest.mark.row("N21")
 @pytest.mark.parametrize("ready", [0, 3])
 def test_a_node_that_the_autoscaler_has_marked_needs_neither(ready: int) -> None:
     sim = _sim(ready, lied=ready, gone=0, young_grace=600)
