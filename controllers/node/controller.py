@@ -10,9 +10,10 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cloudprovider import InstanceNotFound
 from cloudprovider.helpers.addresses import NodeIPError
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.helpers.taints import is_ready, needs_initialization
 from controllers.cloudcalls import CloudCallError, InvalidAnswer
 from controllers.node.addresses import NoIPAddress
 from controllers.node.changes import InstanceReplaced
@@ -148,4 +149,11 @@ class CloudNodeController(ControllerBase):
             consequence = f"the cloud is asked until one comes; the node {taint}"
         elif isinstance(error, InvalidAnswer) and error.usable is not None and not new:
             consequence = "the node keeps what it has of these fields; the others are written"
+        elif isinstance(error, InstanceNotFound) and not new and is_ready(node):
+            # The lifecycle controller asks about nodes that are not Ready alone, and a new process
+            # has not seen which machine a node was on before.
+            consequence = (
+                "the node is Ready, so it stays. If its machine was replaced under its name, delete the Node and "
+                "restart the kubelet, which registers only when it starts"
+            )
         self._recorder.event(node, "Warning", reason, f"{error} ({consequence})")

@@ -177,6 +177,17 @@ def test_a_bad_zone_does_not_keep_a_new_address_away(api: Cluster, cloud: FakeCl
         eventually(lambda: "Default Group" in api.event_messages("node-0000").get("InvalidInstanceMetadata", ""))
 
 
+@pytest.mark.row("N16")
+@pytest.mark.parametrize("ready", ["True", "False"])
+def test_a_new_process_says_what_to_do_about_a_ready_node_whose_machine_was_replaced(
+    api: Cluster, cloud: FakeCloud, ready: str
+) -> None:
+    api.create(NODES, small_node("node-0000", taints=[], provider_id="fake://gone", ready=ready))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        message = eventually(lambda: api.event_messages("node-0000").get("FailedToRefreshNode", ""))
+    assert ("delete the Node and restart the kubelet" in message) == (ready == "True")
+
+
 def _addresses(api: Cluster) -> list[tuple[str, str]]:
     return [(one["type"], one["address"]) for one in _node(api)["status"]["addresses"]]
 

@@ -13,7 +13,8 @@ from tests.support.api import NODES
 REGISTERS_WITHIN = 20.0
 """Seconds that a machine may run without a Node until its kubelet is started again."""
 
-ASKING = ("InstanceRecreated", "ReadyNodeSaidToBeGone")
+ASKING = ("InstanceRecreated", "ReadyNodeSaidToBeGone", "FailedToRefreshNode")
+"""The last one where a new leader has not seen which machine the node was on before."""
 
 JSON = Mapping[str, Any]
 
