@@ -30,7 +30,7 @@ def _routes(trial: Trial) -> Routes:
 def _listed(trial: Trial, route: Route, cluster_name: str | None = None, routes: Routes | None = None) -> list[Route]:
     """The listed routes to the destination of this one."""
     answer: Sequence[Route] = (routes or _routes(trial)).list_routes(cluster_name or trial.cluster_name)
-    listed = right("list_routes", answers.routes, answer)
+    listed = right("list_routes", answers.routes, answer, prefixes=trial.provider.provider_id_prefixes())
     return [one for one in listed if one.destination_cidr == route.destination_cidr]
 
 
