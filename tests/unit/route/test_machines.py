@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from attrs import evolve
 
 from cloudprovider import Route
 from tests.unit.route.objects import CREATED, Bench, node, route
@@ -25,7 +24,7 @@ def bench_of(*routes: Route, machine: str = "acme://i-1", period: float = 300.0)
 
 def changes_of(bench: Bench) -> list[str]:
     """The calls that change the cloud."""
-    return [method for method in bench.cloud.calls if method != "list"]
+    return [method for method, _ in bench.cloud.calls if method != "list"]
 
 
 def lists_of_nodes(bench: Bench) -> int:
@@ -41,9 +40,9 @@ def test_a_route_is_made_for_the_nodes_machine() -> None:
 
 @pytest.mark.row("P5")
 @pytest.mark.parametrize("name", ["", "renamed", "n2"])
-@pytest.mark.parametrize("listed", ["acme://i-1", "ACME:///I-1"])
+@pytest.mark.parametrize("listed", ["acme://i-1", "acme:///I-1"])
 def test_another_name_in_the_cloud_changes_nothing(name: str, listed: str) -> None:
-    bench = bench_of(to(listed.replace("ACME", "acme"), name=name))
+    bench = bench_of(to(listed, name=name))
     bench.add("n2", "10.244.2.0/24", provider_id="acme://i-2", condition=CREATED)
     bench.cloud.routes.append(to("acme://i-2", "10.244.2.0/24", name="n1"))
     bench.start()
@@ -146,8 +145,6 @@ def test_a_provider_of_names_alone_is_served_as_ever() -> None:
     bench.remove("n1")
     bench.work("n1")
     assert changes_of(bench) == ["delete"]
-    again = evolve(bench.cloud, routes=[])
-    assert again.routes == []
 
 
 def test_the_trigger_is_the_provider_id_too() -> None:
