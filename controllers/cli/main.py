@@ -176,6 +176,7 @@ def _built(
                 content_type=given.kube_api_content_type,
                 service_accounts=NAMESPACE if own_accounts else None,
                 over_http=given.allow_credentials_over_http,
+                cluster_name=given.cluster_name,
             ),
             metrics=metrics,
         )
