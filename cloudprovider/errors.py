@@ -115,7 +115,7 @@ def _problems(error: BaseException, problems: tuple[str, ...]) -> tuple[str, ...
     return problems
 
 
-def _delay(error: BaseException, value: float) -> float:
+def _delay(error: BaseException, value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         name = type(error).__name__
         raise _wrong(error, "retry_after", f'a number of seconds, as in {name}("the cloud is busy", 5.0)', value)

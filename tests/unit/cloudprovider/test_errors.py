@@ -22,7 +22,7 @@ from cloudprovider.errors import (
 )
 
 WRONG: list[tuple[Callable[..., Exception], tuple[Any, ...], dict[str, Any], str]] = [
-    (InvalidService, (["UDP", "port 80"],), {}, "for a list of them write InvalidService(*problems)"),
+    (InvalidService, (["UDP", "port 80"],), {}, r"for a list of them write InvalidService\(\*problems\)"),
     (InvalidService, (), {}, r'say what is wrong, as in InvalidService\("port 80 is reserved"\)'),
     (InvalidConfig, (3,), {}, r"InvalidConfig\(\*problems\); it is of type int: 3"),
     (Throttled, (5.0,), {}, "the message must be a str"),
@@ -53,7 +53,9 @@ def test_what_is_built_wrongly_is_refused_with_what_to_write(
 
 @pytest.mark.row("P8")
 def test_every_class_refuses_a_number_for_its_message() -> None:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CloudProviderError)]
+    kinds: list[Any] = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CloudProviderError)
+    ]
     assert len(kinds) > 20
     for kind in kinds:
         with pytest.raises(TypeError, match=kind.__name__):
