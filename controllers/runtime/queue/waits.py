@@ -23,13 +23,18 @@ K = TypeVar("K", bound=Hashable)
 
 LONG: Final = 900.0
 """Seconds after which a wait is a warning, each time that so many have passed."""
-LONG_TEXT: Final = "15 minutes"
 _SHARE: Final = 10
 _LONGEST_PAUSE: Final = 60.0
 _NUMBER: Final = re.compile(r"\d+")
 
 OnWait: TypeAlias = Callable[[K, RetryError, bool], None]
 """Tells the owner of a key what the cloud says; True: it has waited for long."""
+
+
+def pending(what: str, error: RetryError, long: bool) -> tuple[str, str]:
+    """Type and message of the Event about it; `what` is what the cloud is at work on."""
+    since = f", for more than {LONG / 60:.0f} minutes" if long else ""
+    return "Warning" if long else "Normal", f"The cloud is at work on {what}{since}: {error}"
 
 
 @define

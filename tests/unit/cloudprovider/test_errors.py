@@ -59,7 +59,7 @@ def test_every_class_refuses_a_number_for_its_message() -> None:
     assert len(kinds) > 20
     for kind in kinds:
         with pytest.raises(TypeError, match=kind.__name__):
-            kind(404, 1.0) if kind is RetryError else kind(404)
+            kind(*((404, 1.0) if kind is RetryError else (404,)))
 
 
 @pytest.mark.row("P8")
