@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cloudprovider import CloudProviderError, Route
+from cloudprovider import CloudProviderError, QuotaExceeded, RetryError, Route
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed, CloudCallError
 from controllers.route import changes
 from controllers.route.triggers import BLACKHOLE, LIST
 from controllers.runtime.api import ApiError, ObjectNotFound, RestClient
 from controllers.runtime.cache import NODES, MalformedObject, key_of, uid_of
-from controllers.runtime.queue import DONE, Parked, Result, TerminalError
+from controllers.runtime.queue import DONE, Parked, Result, TerminalError, pending
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -77,7 +77,7 @@ class RouteReconciler:
         try:
             blackhole = key.startswith(BLACKHOLE)
             result = self._clear(changes.network(key.removeprefix(BLACKHOLE)), key) if blackhole else self._node(key)
-        except CallsClosed:
+        except (CallsClosed, RetryError):
             raise
         except Exception:
             self._metrics.failed(key, trigger)
@@ -88,6 +88,7 @@ class RouteReconciler:
 
     def _node(self, name: str) -> Result:
         node = self._lister.get(name)
+        self._listing.takes_its_turn(name)
         wanted = {}
         if node is None:
             self._condition.forget(name)
@@ -102,6 +103,8 @@ class RouteReconciler:
             except ValueError as error:
                 raise TerminalError(f"node {name} has a pod CIDR that is none: {error}") from error
         had = self._table.destinations_of(name)
+        if node is None and not had:
+            self._listing.room()  # the cloud may have taken its route with the machine
         errors: list[Exception] = []
         missing = unsure = busy = False
         for net in [*wanted, *(net for net in had if net not in wanted)]:
@@ -118,7 +121,10 @@ class RouteReconciler:
                     errors.append(error)
                     if node is not None and net in wanted:
                         missing = True
-                        self._report(node, net, wanted[net], error)
+                        if isinstance(error, QuotaExceeded):
+                            self._listing.wait_for_room(name)
+                        if not isinstance(error, RetryError):
+                            self._report(node, net, wanted[net], error)
         if node is not None and (missing or (not unsure and (wanted or had))):
             try:
                 self._condition.report(node, bool(wanted) and not missing)
@@ -198,6 +204,7 @@ class RouteReconciler:
             raise
         self._table.deleted(net, entry)
         self._planner.deleted(net, entry.route.target_node)
+        self._listing.room()
         self._metrics.changed(key)
         target = "nowhere (a blackhole)" if entry.route.blackhole else f"node {entry.route.target_node}"
         log.info("deleted route: %s to %s, named %r", net, target, entry.route.name)
@@ -216,6 +223,13 @@ class RouteReconciler:
         self._metrics.changed(name)
         log.info("created route: %s to node %s", net, name)
 
+    def waits(self, key: str, error: RetryError, long: bool) -> None:
+        """Report what the cloud is at work on, where the key is a node's."""
+        node = self._lister.get(key)
+        if node is not None:
+            kind, message = pending("this node's route", error, long)
+            self._recorder.event(node, kind, "RoutePending", message)
+
     def _report(self, node: V1Node, net: IPNetwork, cidr: str, error: Exception) -> None:
         message = f"Could not create route {uid_of(node)} {cidr} for node {key_of(node)}: {error}"
         kept = self._planner.in_the_way(net, key_of(node))
@@ -226,5 +240,7 @@ class RouteReconciler:
 
 def _order(error: Exception) -> int:
     """Which of a node's errors says when its key comes back: the one that must not come before a
-    call has ended; then those that are tried again; then what waits for the next comparison."""
-    return 0 if isinstance(error, Parked) else 2 if isinstance(error, TerminalError) else 1
+    call has ended; then those that are tried again; then what waits for another route to go, and
+    for the next comparison."""
+    last = 2 if isinstance(error, QuotaExceeded) else 3 if isinstance(error, TerminalError) else 1
+    return 0 if isinstance(error, Parked) else last
