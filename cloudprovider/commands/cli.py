@@ -18,12 +18,13 @@ from typing import Any
 
 from cloudprovider.commands.asking import Started
 from cloudprovider.commands.boot import add_node_info, seconds
-from cloudprovider.commands.check import Report, Step, check
+from cloudprovider.commands.check import check
 from cloudprovider.commands.cluster import add_cluster
 from cloudprovider.commands.clusters import ClusterRow, list_clusters
 from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.commands.new import Names, naming_problem, write
 from cloudprovider.commands.providers import Listed, list_providers
+from cloudprovider.commands.report import Report, Step
 from cloudprovider.internal.output import results_only
 from cloudprovider.loading.registry import Registry
 

@@ -273,6 +273,21 @@ def test_secrets_of_the_config_are_in_no_output(install: Install, tmp_path: Path
     assert "in initialize" in run("check", "acme", "--cloud-config=acme.conf", "--traceback")[2]
 
 
+@pytest.mark.row("O22")
+def test_what_the_cloud_says_is_cleaned_as_in_the_manager(install: Install, tmp_path: Path, run: Run) -> None:
+    """Secrets of the config are in no answer; its endpoint, region and a status are."""
+    said = "https://api.acme.example/oauth/token: 401 in eu-west-7, sent hunter2xyz"
+    broken = GOOD.replace("return False\n\n    def instance_s", f"raise OSError({said!r})\n\n    def instance_s")
+    broken = broken.replace("return None", "raise NotImplementedByProvider('hunter2xyz')")
+    install(broken.replace("import CloudP", "import NotImplementedByProvider, CloudP"))
+    config = tmp_path / "acme.yaml"
+    config.write_text("endpoint: https://api.acme.example\nregion: eu-west-7\ntoken: hunter2xyz\n")
+    _, out, _ = run("check", "acme", "--cloud-config", str(config))
+    assert "https://api.acme.example/oauth/token: 401 in eu-west-7, sent ***" in out
+    assert "NotImplementedByProvider: ***" in out
+    assert "hunter2" not in out
+
+
 def test_a_wrong_name_and_a_missing_config_are_told_together(install: Install, run: Run) -> None:
     install(GOOD)
     code, out, _ = run("check", "acne", "--cloud-config=none.conf", "-o", "json")
