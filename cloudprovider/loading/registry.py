@@ -85,7 +85,7 @@ class Registry:
         return name in self.names()
 
     def get(
-        self, name: str, config: CloudConfig | None = None, imported: Callable[[], object] = lambda: None
+        self, name: str, config: CloudConfig | None = None, imported: Callable[[Factory], object] = lambda factory: None
     ) -> Interface:
         """See `get_cloud_provider`."""
         return _started(name, self.locate(name), config, imported)
@@ -127,11 +127,14 @@ class Registry:
 
 
 def _started(
-    name: str, source: Factory | Plugin, config: CloudConfig | None, imported: Callable[[], object] = lambda: None
+    name: str,
+    source: Factory | Plugin,
+    config: CloudConfig | None,
+    imported: Callable[[Factory], object] = lambda factory: None,
 ) -> Interface:
     plugin = source if isinstance(source, Plugin) else None
     factory = load_factory(source) if isinstance(source, Plugin) else source
-    imported()
+    imported(factory)
     return start_provider(name, factory, config, plugin)
 
 
@@ -196,11 +199,11 @@ def is_cloud_provider(name: str) -> bool:
 
 
 def get_cloud_provider(
-    name: str, config: CloudConfig | None = None, *, imported: Callable[[], object] = lambda: None
+    name: str, config: CloudConfig | None = None, *, imported: Callable[[Factory], object] = lambda factory: None
 ) -> Interface:
     """Import the named plugin, if it is one, and call its factory; every call makes a new provider.
 
-    `imported` is called between the two.
+    `imported` is called between the two, with the factory.
 
     A factory registered in this program wins over an installed plugin of the same name. Raises
     `InvalidProviderName`, `UnknownProvider`, `DuplicateProvider` (two distributions offer it),

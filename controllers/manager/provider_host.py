@@ -69,8 +69,14 @@ def load_provider(name: str, config_path: str, options: Sequence[object] = ()) -
         conceal(value for one in options for flag, value in values_of(one) if flag.secret and isinstance(value, str))
     conceal_config(config.data if config else None)
     whose = f"cloud provider {name}"
-    provider = get_cloud_provider(name, config, imported=lambda: logs.keep(whose))
+
+    def imported(factory: object) -> None:
+        logs.keep(whose)
+        logs.follow(getattr(factory, "__module__", None) or "")
+
+    provider = get_cloud_provider(name, config, imported=imported)
     logs.keep(whose)
+    logs.follow(type(provider).__module__)
     refuse(name, interface_problems(provider, name))
     return provider, config
 
