@@ -89,7 +89,8 @@ def _entry_point(report: Report, name: str) -> Plugin | None:
         return None
     assert isinstance(source, Plugin), "nothing is registered in a registry of its own"
     report.distribution = source.distribution
-    for problem in intruders():
+    sdk = source.sdk_problem()
+    for problem in (*intruders(), *([sdk] if sdk else [])):
         report.problem("packages", problem)
     report.ok("entry point", f"{source.line} ({source.metadata_file})")
     return source

@@ -21,7 +21,7 @@ from cloudprovider.errors import DuplicateProvider, InvalidProviderName, Provide
 from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import did_you_mean
 from cloudprovider.loading.loader import Factory, described, described_type, load_factory, start_provider
-from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Found, Plugin, find_plugins
+from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Found, Plugin, find_plugins, wrong_groups
 from cloudprovider.wellknown import EXTERNAL_PROVIDER_NAME
 
 __all__ = [
@@ -163,10 +163,11 @@ def _usable(name: str) -> bool:
 def _unknown(name: str, known: tuple[str, ...], broken: tuple[str, ...]) -> UnknownProvider:
     none = "" if known else ". No provider at all is registered or installed"
     damage = f". Unreadable metadata, left out: {'; '.join(broken)}" if broken else ""
+    wrong = wrong_groups(name)
+    place = f"install a distribution that offers it in the entry-point group {ENTRY_POINT_GROUP!r}"
     return UnknownProvider(
-        f"unknown cloud provider {name!r}{did_you_mean(name, known)}{none}",
-        fix=f"correct the name, or install a distribution that offers it in the entry-point group {ENTRY_POINT_GROUP!r}"
-        + damage,
+        f"unknown cloud provider {name!r}{did_you_mean(name, known)}{none}{''.join(f'. {one.what}' for one in wrong)}",
+        fix=wrong[0].fix if wrong else f"correct the name, or {place}{damage}",
         provider=name,
         known=known,
     )

@@ -197,10 +197,10 @@ def _built(
         if clients is None:
             pass  # what is wrong with both is logged together
         elif given.plan.enabled:
-            from controllers.manager.provider_host import warn_of_intruders
+            from controllers.manager.provider_host import warn_of_installed
             from controllers.plan.run import PlanRun
 
-            warn_of_intruders()
+            warn_of_installed(given.cloud_provider)
             return PlanRun(options, provider, clients, config=config, catalog=catalog)
         else:
             return Manager(

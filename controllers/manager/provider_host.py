@@ -15,7 +15,7 @@ from cloudprovider.checks.provider import capability_problems, interface_problem
 from cloudprovider.internal.masking import safe_cause, secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import home_of, raised_at
-from cloudprovider.loading.plugins import intruders
+from cloudprovider.loading.plugins import find_plugins, intruders
 from cloudprovider.threads import Task
 from controllers.cloudcalls import CloudCalls
 from controllers.options.declare import values_of
@@ -93,13 +93,15 @@ def refuse(name: str, problems: Sequence[Problem]) -> None:
         raise ProviderUnusable(f"cloud provider {name} cannot be used:{shown}")
 
 
-def warn_of_intruders(stop: StopSignal | None = None) -> None:
-    """Log what other distributions have put among our own files. Reads the list of files of
-    everything that is installed, which takes 10 to 20 ms.
+def warn_of_installed(name: str, stop: StopSignal | None = None) -> None:
+    """Log what other distributions have put among our own files, and that the provider of this
+    name is made for another version of this one. Reads the list of files of everything that is
+    installed, which takes 10 to 20 ms.
 
     With `stop` after five seconds, as the first writes go first; not where it was set before."""
     if stop is None or not stop.wait(_FILES_AFTER):
-        for problem in intruders():
+        versions = [plugin.sdk_problem() for plugin in find_plugins().named(name)]
+        for problem in (*intruders(), *filter(None, versions)):
             log.warning("%s", problem)
 
 
