@@ -21,7 +21,7 @@ import yaml
 from attrs import evolve
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-from cloudprovider import InstanceMetadata, InstanceNotFound, RetryError, Throttled
+from cloudprovider import CloudProviderError, InstanceMetadata, InstanceNotFound, RetryError, Throttled
 from cloudprovider.checks import answers
 from cloudprovider.commands.cli import main
 from cloudprovider.commands.failure import Failure
@@ -514,3 +514,30 @@ def test_a_mistake_in_the_code_is_told_at_once_with_its_line(bug: Exception) -> 
     assert "the provider's code fails: " in caught.value.problem.what
     assert "(acme.py:7, in local_metadata)" in caught.value.problem.what
     assert "correct that line" in caught.value.problem.fix
+
+
+def test_what_may_be_a_bug_has_its_place_at_each_try() -> None:
+    tries: list[str] = []
+    times = iter(range(100))
+    limit = TimeLimit(4.0, 1.0, now=lambda: float(next(times)), pause=lambda _: None, tell=tries.append)
+
+    def ask() -> str:
+        raise KeyError("zone")
+
+    with pytest.raises(Failure, match=r"zone.*\(acme.py:7, in local_metadata\)"):
+        limit.until_answered(ask, str, lambda _: "acme.py:7, in local_metadata")
+    assert tries[0].startswith("attempt 1: 'zone' (acme.py:7, in local_metadata); retrying")
+
+
+@pytest.mark.parametrize("error", [ConnectionError("refused"), CloudProviderError("busy")])
+def test_what_the_network_or_the_cloud_says_is_no_bug(error: Exception) -> None:
+    tries: list[str] = []
+    times = iter(range(100))
+    limit = TimeLimit(4.0, 1.0, now=lambda: float(next(times)), pause=lambda _: None, tell=tries.append)
+
+    def ask() -> str:
+        raise error
+
+    with pytest.raises(Failure):
+        limit.until_answered(ask, str, lambda _: "acme.py:7, in local_metadata")
+    assert "acme.py" not in "".join(tries)
