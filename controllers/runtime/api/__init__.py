@@ -8,6 +8,7 @@ exception for each meaning of "no" (`errors.py`), and the word whether the serve
 
 Read first: `clients.py`, `restclient.py`, `transport.py`. Imports no other wing."""
 
+from controllers.runtime.api.clientconfig import NotSent, Request, StandIn
 from controllers.runtime.api.clients import ClientBuilder, ClientSettings
 from controllers.runtime.api.errors import (
     AlreadyExists,
@@ -28,7 +29,6 @@ from controllers.runtime.api.errors import (
     Unreachable,
     from_status,
 )
-from controllers.runtime.api.identity import NotSent, Request, StandIn
 from controllers.runtime.api.kubeconfigfile import ClientConfigError
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.reachability import NO_ANSWERS, Recovery

@@ -7,7 +7,7 @@ Read first: `watch.py`, `store.py`, `informer.py`, `handlers.py`. Imports the wi
 """
 
 from cloudprovider.helpers.objects import key_of, uid_of
-from controllers.runtime.cache.decoding import Garbled, list_meta
+from controllers.runtime.cache.decoding import DecodeError, list_meta
 from controllers.runtime.cache.factory import InformerFactory
 from controllers.runtime.cache.informer import Registration
 from controllers.runtime.cache.listing import quorum_list
@@ -31,7 +31,7 @@ __all__ = [
     "PERSISTENT_VOLUMES",
     "SERVICES",
     "Derived",
-    "Garbled",
+    "DecodeError",
     "InformerFactory",
     "Lister",
     "MalformedObject",

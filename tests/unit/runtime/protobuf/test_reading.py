@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controllers.runtime.cache.parsing import Parser, WireObject
-from controllers.runtime.cache.protomodels import model_reader
+from controllers.runtime.cache.protodecoding import model_reader
 from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, MalformedObject, Resource
 from controllers.runtime.protobuf.reading import (
     ALWAYS_SHOWN,

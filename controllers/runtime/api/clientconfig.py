@@ -1,7 +1,7 @@
-"""The identity that a client speaks as, and what holds for each of its requests (stages 1 and 6):
-limits, the guard, metrics, and who may answer in the server's place.
+"""Whom a client speaks as, and what holds for each of its requests (stages 1 and 6): limits, the
+guard, metrics, and who may answer in the server's place.
 
-`Identity.answered` is the one seam for a dry run: every client of a builder, ours and vendors',
+`ClientConfig.answered` is the one seam for a dry run: every client of a builder, ours and vendors',
 asks there before a request is sent. Writes are refused by the guard as well."""
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class StandIn(Protocol):
 
 
 class RequestMetrics:
-    """Counters of one API server; thread-safe. Label lookups are remembered: they are dear."""
+    """Counters of one API server; thread-safe. Label lookups are kept: they are expensive."""
 
     def __init__(self, metrics: Metrics, host: str) -> None:
         self._host = host
@@ -101,7 +101,7 @@ class RequestMetrics:
 
 
 @frozen(kw_only=True)
-class Identity:
+class ClientConfig:
     """One client's name and rules. `name` appears in logs, `user_agent` in the audit log."""
 
     name: str
