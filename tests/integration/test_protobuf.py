@@ -15,8 +15,7 @@ from controllers.runtime.api import ClientBuilder, ClientSettings, Gone, NotFoun
 from controllers.runtime.cache.decoding import Encoding
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.listing import is_too_large
-from controllers.runtime.cache.parsing import WireObject
-from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, Resource
+from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, Resource, WireObject
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.clock import SYSTEM_CLOCK

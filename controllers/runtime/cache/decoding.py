@@ -10,40 +10,25 @@ import json
 import logging
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
-
-from attrs import frozen
+from typing import Any, Final
 
 from controllers.runtime.api import ApiError, Response, RestClient
+from controllers.runtime.cache.resources import (
+    DecodeError,
+    ListMeta,
+    ProtobufDecodeError,
+    Resource,
+    WireObject,
+    list_meta,
+)
 from controllers.runtime.protobuf import ACCEPT, JSON, is_protobuf
-
-if TYPE_CHECKING:
-    from controllers.runtime.cache.parsing import WireObject
-    from controllers.runtime.cache.resources import Resource
 
 log = logging.getLogger(__name__)
 
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
-_EXCERPT: Final = 60
 _NOT_ACCEPTABLE: Final = 406
 _UNREADABLE_LIMIT: Final = 3
-
-
-class DecodeError(Exception):
-    """Bytes that are no list, or no watch event. The message shows a short excerpt's shape."""
-
-
-class ProtobufDecodeError(DecodeError):
-    """The bytes came as Protobuf: perhaps JSON can be read."""
-
-
-@frozen
-class ListMeta:
-    """A list page's own metadata: the version to watch from, and the next page's token, or ""."""
-
-    resource_version: str
-    continue_token: str
 
 
 class Encoding:
@@ -117,16 +102,6 @@ def read_list(data: bytes, kind: str, each: Callable[[Any], None]) -> ListMeta:
     metadata = fields.get("metadata") if "items" in fields else None
     found = metadata if isinstance(metadata, dict) else {}
     return list_meta(kind, fields.get("kind"), found.get("resourceVersion"), found.get("continue"))
-
-
-def list_meta(kind: str, found: object, version: object, token: object) -> ListMeta:
-    """The metadata of a list of that kind: its own kind, resourceVersion and continue. Raises
-    DecodeError for what is no such list."""
-    if found not in (None, f"{kind}List"):
-        raise DecodeError(f"expected a {kind}List, got {str(found)[:_EXCERPT]!r}")
-    if not isinstance(version, str) or not version:
-        raise DecodeError(f"a {kind}List without items or resourceVersion")
-    return ListMeta(version, token if isinstance(token, str) else "")
 
 
 def read_watch_line(line: bytes) -> tuple[str, dict[str, Any]]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from attrs import frozen
 
 from controllers.runtime.api import ApiError, Gone, Response, RestClient
-from controllers.runtime.cache.decoding import DecodeError, ListMeta, read_page
+from controllers.runtime.cache.decoding import read_page
+from controllers.runtime.cache.resources import DecodeError, ListMeta
 
 if TYPE_CHECKING:
     from controllers.runtime.cache.resources import Raw, Resource

@@ -16,9 +16,9 @@ from attrs import frozen
 
 from cloudprovider.threads import start
 from controllers.runtime.api import ApiError, BadRequest, Gone, Response, RestClient
-from controllers.runtime.cache.decoding import Encoding, ListMeta, read_page
+from controllers.runtime.cache.decoding import Encoding, read_page
 from controllers.runtime.cache.listing import Listing, fetch_list, is_too_large
-from controllers.runtime.cache.resources import T, is_newer
+from controllers.runtime.cache.resources import ListMeta, T, is_newer
 from controllers.runtime.cache.retries import Retries, WatchOptions
 from controllers.runtime.cache.store import Cache, Item
 from controllers.runtime.clock import Clock, ClockEvent

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final, Generic, NamedTuple
 
 from cloudprovider.internal.readonly import ReadOnlyDict, ReadOnlyList, fields_of, small_model
-from controllers.runtime.cache.resources import MalformedObject, Raw, Resource, T, trim_annotations
+from controllers.runtime.cache.resources import MalformedObject, Raw, Resource, T, WireObject, trim_annotations
 
 _LONGEST_SHARED: Final = 128
 _MOST_SHARED: Final = 2048
@@ -20,13 +20,6 @@ _MOST_SHARED: Final = 2048
 often, which costs a copy of those few; a large one keeps what nothing else does any more."""
 _MOST_FIELD_SETS: Final = 8
 _PLAIN: Final = frozenset({type(None), bool, int, float, datetime})
-
-
-class WireObject(NamedTuple):
-    """An object that came in Protobuf."""
-
-    message: Any
-    """Read, but not yet made a model."""
 
 
 class Metadata(NamedTuple):

@@ -14,8 +14,7 @@ from typing import Any, Final, get_args
 from google.protobuf.message import DecodeError as NoProtobuf
 
 from cloudprovider.internal.readonly import ReadOnlyDict, ReadOnlyList, read_only_class, small_model
-from controllers.runtime.cache.decoding import DecodeError, ListMeta, ProtobufDecodeError, list_meta
-from controllers.runtime.cache.parsing import WireObject
+from controllers.runtime.cache.resources import DecodeError, ListMeta, ProtobufDecodeError, WireObject, list_meta
 from controllers.runtime.protobuf.reading import VALUES, Reader, message_in, object_in, read_enveloped, shaped_reader
 from controllers.runtime.protobuf.schema import message_class, unwrap
 

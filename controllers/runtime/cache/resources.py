@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import quote
 
 from attrs import frozen
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_object_meta import V1ObjectMeta
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
+
+_EXCERPT: Final = 60
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -86,6 +88,29 @@ def trim_node(raw: dict[str, Any]) -> None:
         if fields:
             for field in left_out:
                 fields.pop(field, None)
+
+
+class DecodeError(Exception):
+    """Bytes that are no list, or no watch event. The message shows a short excerpt's shape."""
+
+
+class ProtobufDecodeError(DecodeError):
+    """The bytes came as Protobuf: perhaps JSON can be read."""
+
+
+@frozen
+class ListMeta:
+    """A list page's own metadata: the version to watch from, and the next page's token, or ""."""
+
+    resource_version: str
+    continue_token: str
+
+
+class WireObject(NamedTuple):
+    """An object that came in Protobuf."""
+
+    message: Any
+    """Read, but not yet made a model."""
 
 
 @frozen
@@ -163,6 +188,16 @@ class Resource(Generic[T]):
         if self.namespaced and not meta.namespace:
             raise MalformedObject("metadata lacks a namespace")
         return parsed
+
+
+def list_meta(kind: str, found: object, version: object, token: object) -> ListMeta:
+    """The metadata of a list of that kind: its own kind, resourceVersion and continue. Raises
+    DecodeError for what is no such list."""
+    if found not in (None, f"{kind}List"):
+        raise DecodeError(f"expected a {kind}List, got {str(found)[:_EXCERPT]!r}")
+    if not isinstance(version, str) or not version:
+        raise DecodeError(f"a {kind}List without items or resourceVersion")
+    return ListMeta(version, token if isinstance(token, str) else "")
 
 
 def split_key(key: str) -> tuple[str, str]:

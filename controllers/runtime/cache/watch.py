@@ -60,10 +60,10 @@ from controllers.runtime.api import (
     Unreachable,
     from_status,
 )
-from controllers.runtime.cache.decoding import DecodeError, Encoding
+from controllers.runtime.cache.decoding import Encoding
 from controllers.runtime.cache.lists import Bookmark, ListBehind, Lists, Loop, Stopped, Update, Watched
 from controllers.runtime.cache.parsing import metadata_of
-from controllers.runtime.cache.resources import T, is_newer
+from controllers.runtime.cache.resources import DecodeError, T, is_newer
 from controllers.runtime.cache.retries import Retries, WatchOptions
 from controllers.runtime.cache.store import EVENT_TYPES, Cache
 from controllers.runtime.clock import Clock

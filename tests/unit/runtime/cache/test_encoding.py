@@ -9,11 +9,19 @@ from typing import Any
 import pytest
 
 from controllers.runtime.api import ApiError, Response
-from controllers.runtime.cache.decoding import DecodeError, Encoding, ListMeta, ProtobufDecodeError, read_page
+from controllers.runtime.cache.decoding import Encoding, read_page
 from controllers.runtime.cache.listing import Listing, fetch_list
 from controllers.runtime.cache.lists import Listed, Watched
-from controllers.runtime.cache.parsing import WireObject
-from controllers.runtime.cache.resources import NAMESPACES, NODES, SERVICES, Resource
+from controllers.runtime.cache.resources import (
+    NAMESPACES,
+    NODES,
+    SERVICES,
+    DecodeError,
+    ListMeta,
+    ProtobufDecodeError,
+    Resource,
+    WireObject,
+)
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.metrics import Metrics

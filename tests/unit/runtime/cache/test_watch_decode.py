@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.runtime.cache.decoding import DecodeError, ListMeta, read_list, read_watch_line
+from controllers.runtime.cache.decoding import read_list, read_watch_line
+from controllers.runtime.cache.resources import DecodeError, ListMeta
 from tests.support.anyjson import SCALARS, TEXT, json_values
 
 VALUES = json_values(SCALARS | st.floats(allow_nan=False))
