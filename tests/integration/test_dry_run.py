@@ -28,10 +28,11 @@ from cloudprovider.testing.fake import FakeCloud, FakeConfig, new_provider, rais
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, Context, ControllerEntry, ManagerError, PlanRun, parse
 from controllers.nodelifecycle import reconcile
+from controllers.plan.clients import NotSent
 from controllers.plan.describing import facets
+from controllers.plan.rows import ASSIGNED_LATER, Kind, Row
 from controllers.plan.run import Outcome
-from controllers.registration.plan import ASSIGNED_LATER, Kind, Row
-from controllers.runtime.api import MERGE_PATCH, ClientBuilder, NotSent
+from controllers.runtime.api import MERGE_PATCH, ClientBuilder
 from controllers.runtime.queue import WorkQueueCollector
 from controllers.runtime.run import Attentive
 from controllers.runtime.write import patch

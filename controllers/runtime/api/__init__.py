@@ -8,7 +8,6 @@ exception for each meaning of "no" (`errors.py`), and the word whether the serve
 
 Read first: `clients.py`, `restclient.py`, `transport.py`. Imports no other wing."""
 
-from controllers.runtime.api.clientconfig import NotSent, Request, StandIn
 from controllers.runtime.api.clients import ClientBuilder, ClientSettings
 from controllers.runtime.api.errors import (
     AlreadyExists,
@@ -55,14 +54,11 @@ __all__ = [
     "NO_ANSWERS",
     "NotFound",
     "ObjectNotFound",
-    "NotSent",
     "Recovery",
-    "Request",
     "Response",
     "RestClient",
     "STRATEGIC_PATCH",
     "SecretFile",
-    "StandIn",
     "ServerError",
     "TooManyRequests",
     "Unauthorized",

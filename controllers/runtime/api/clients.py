@@ -17,7 +17,7 @@ from attrs.validators import in_, matches_re
 
 from controllers.program import PROGRAM, version
 from controllers.runtime.api import kubeconfig as kubeconfigs
-from controllers.runtime.api.clientconfig import DEFAULT_TIMEOUT, ClientConfig, Guard, NotSent, RequestMetrics, StandIn
+from controllers.runtime.api.clientconfig import DEFAULT_TIMEOUT, ClientConfig, Guard, RequestMetrics
 from controllers.runtime.api.credentials import Credentials
 from controllers.runtime.api.errors import CredentialsUnavailable, Forbidden, NotFound, Unreachable
 from controllers.runtime.api.kubeconfig import Access
@@ -112,8 +112,6 @@ class ClientBuilder:
         unusable TLS files.
         """
         self.guard = guard
-        self.stand_in: StandIn | None = None
-        """Answers in the API server's place; then nothing is written by any client."""
         self.settings = settings
         self._program = f"{settings.program}/{version()}"
         self._clock = clock
@@ -261,14 +259,9 @@ class ClientBuilder:
         fresh by itself.
 
         Clients made from it are the caller's to close, and pass neither guard nor limits: prefer
-        `client`. Raises NotSent in a dry run, which could not hold back their writes, and
-        ClientConfigError where the kubeconfig says to act as another (`as`), which they could not.
+        `client`. Raises ClientConfigError where the kubeconfig says to act as another (`as`), which
+        they could not.
         """
-        if self.stand_in is not None:
-            raise NotSent(
-                f"{name}: a client made from ClientBuilder.config() could write, and a dry run could not hold it back. "
-                "Fix in the provider: use ClientBuilder.client()"
-            )
         if self._speaks_as(name)[2]:
             raise ClientConfigError(
                 f"{name}: the kubeconfig says to act as another (as, as-groups ...), and a client made from "
@@ -381,7 +374,6 @@ class ClientBuilder:
             timeout=self.settings.timeout,
             headers=headers,
             protobuf=self._protobuf,
-            stand_in=lambda: self.stand_in,
         )
 
     def _check_guard(self, method: str, path: str) -> float | None:

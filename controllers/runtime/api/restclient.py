@@ -100,9 +100,8 @@ class RestClient:
 
     @property
     def protobuf(self) -> bool:
-        """Whether Protobuf may be asked for, where a kind has it. Not in a dry run, whose stand-in
-        changes the answers, and knows JSON."""
-        return self._config.protobuf and self._config.stand_in() is None
+        """Whether Protobuf may be asked for, where a kind has it."""
+        return self._config.protobuf
 
     @property
     def reachability(self) -> Reachability:
@@ -127,11 +126,6 @@ class RestClient:
         Raises the mapped ApiError for every status that is no success, Unreachable when there was
         no complete answer, and whatever the guard raises.
         """
-        if (answer := self._config.answered(method, path, content_type, body)) is not None:
-            status, data = answer
-            if 200 <= status < 300:
-                return Response(status, {}, data)
-            raise from_status(status, {}, data, method=method, path=path, now=self._clock.time())
         payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
         target = self._target(method, path, query)
         write = method not in READS
@@ -150,8 +144,7 @@ class RestClient:
                 raise
             self._metrics.observe(method, str(status), self._clock.monotonic() - began)
             if 200 <= status < 300:
-                stand_in = self._config.stand_in()
-                return Response(status, headers, data if stand_in is None else stand_in.shown(path, data))
+                return Response(status, headers, data)
             error = self._refused(method, path, status, headers, data, authorization)
             try:
                 tries -= 1

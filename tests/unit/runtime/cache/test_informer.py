@@ -660,30 +660,3 @@ def test_a_handler_without_a_thread_is_not_registered(worlds: Make) -> None:
     with no_thread(""), pytest.raises(RuntimeError, match="can't start new thread"):
         world.informer.add_handler(lambda obj, initial: None, name="lost")
     assert world.informer._deliveries == []
-
-
-def test_one_that_reads_once_stands_still_and_changes_only_by_what_it_is_told() -> None:
-    metrics = Metrics()
-    server, told = Server(5, raw_node("a", 3)), Recorder()
-    informer = Informer(rest_of(server), NODES, metrics=metrics, once=True)
-    informer.add_handler(told.add, told.update, told.delete)
-    assert informer.busy()
-    informer.start()
-    eventually(lambda: not informer.busy())
-    assert informer.has_synced()
-    assert informer.health().silent_for is None
-    informer.amend("a", raw_node("a", 3, x="y"))  # of the same version: it counts all the same
-    informer.amend("b", raw_node("b", 4))
-    informer.amend("a", None)
-    informer.amend("a", None)
-    assert told.wait(4) == [
-        ("add", "a", "3", True),
-        ("update", "a", "3", "3"),
-        ("add", "b", "4", False),
-        ("delete", "a", "3"),
-    ]
-    assert [name_of(node) for node in informer.lister.list()] == ["b"]
-    assert server.feeds.empty()
-    assert informer.stop()
-    with pytest.raises(RuntimeError, match="follows the server"):
-        Informer(rest_of(server), NODES, metrics=metrics).amend("a", None)
