@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from ipaddress import ip_network
@@ -24,6 +25,7 @@ from cloudprovider.interface import Interface
 from cloudprovider.testing.conformance.calls import attempt, shown
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import Lab, can, new_node
+from cloudprovider.testing.conformance.patience import Patience
 
 
 def name_of(node: V1Node) -> str:
@@ -49,6 +51,15 @@ class NoCluster:
         return "c0f0a1ce-0000-4000-8000-000000000001"
 
 
+def outliving(before: set[threading.Thread], grace: float) -> list[threading.Thread]:
+    """The threads that began since, are no daemons, and have not ended after the grace."""
+    began = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
+    end = time.monotonic() + grace
+    for thread in began:
+        thread.join(max(0.0, end - time.monotonic()))
+    return [thread for thread in began if thread.is_alive()]
+
+
 class Bench:
     """The provider of one test class, over one lab, and what its scenarios share. Used from one
     thread."""
@@ -61,6 +72,10 @@ class Bench:
         self.provider_name = provider_name
         self.left_behind: list[str] = []
         """What could not be removed, for the report."""
+        self.patience = Patience(lab)
+        self.outlived: list[threading.Thread] = []
+        """The provider's threads that keep the process from ending, once the bench is closed."""
+        self._threads = set(threading.enumerate())
         self._make_provider = make_provider
         self._stop = threading.Event()
         self._made: list[V1Node] = []
@@ -152,3 +167,4 @@ class Bench:
             if deleted.error is not None:
                 self.left_behind.append(f"machine {name_of(node)}: {shown(deleted.error)}")
         self._stop.set()
+        self.outlived = outliving(self._threads, self.lab.grace)

@@ -44,6 +44,9 @@ class Feature(enum.Flag):
     POD_CIDRS = enum.auto()
 
 
+INSTANCES = Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH | Feature.INSTANCES
+"""What nodes are initialised from."""
+
 CAPABILITIES: Mapping[Feature, tuple[str, type[Any]]] = {
     Feature[accessor.upper()]: (accessor, kind) for accessor, kind in ACCESSORS.items()
 }

@@ -63,8 +63,9 @@ class Lab:
     poll: float = 1.0
     """Seconds between two looks at a cloud that settles or builds."""
     patience: float = 300.0
-    """Seconds that building or deleting a load balancer may take: `RetryError` is obeyed for so
-    long."""
+    """Seconds that building or deleting a load balancer may take. After `RetryError` the suite asks
+    again for so long: when the error says so, and at least once in `poll`. After the first wait
+    that ran out it is 10 s at most."""
     deadline: float = 2.0
     """Seconds that the host waits for a call while the cloud hangs. Longer than the margin and the
     least that `cloudprovider.helpers.time_limit` leaves, or no request would be sent and nothing

@@ -13,6 +13,7 @@ from cloudprovider.interface import Interface
 from cloudprovider.loadbalancer import OwnedLoadBalancers
 from cloudprovider.loading.registry import cloud_providers
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.bench import outliving
 from cloudprovider.testing.conformance.calls import Outcome, TextLog, at_once, attempt, shown
 from cloudprovider.testing.conformance.features import CAPABILITIES, EXTENDING, Feature, feature_names, offered
 from cloudprovider.testing.conformance.lab import Lab, can, new_node
@@ -153,10 +154,7 @@ class WholeScenarios(ConformanceBase):
         stop = threading.Event()
         provider = trial.bench.another_provider(stop)
         stop.set()
-        began = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
-        for thread in began:
-            thread.join(trial.lab.grace)
-        alive = [thread.name for thread in began if thread.is_alive()]
+        alive = [thread.name for thread in outliving(before, trial.lab.grace)]
         assert not alive, (
             f"{type(provider).__name__} started the threads {', '.join(alive)}, which outlive the stop signal: the "
             "process would never end. Make them daemons, or let them wait for stop"
