@@ -19,12 +19,10 @@ from cloudprovider.loading.registry import get_cloud_provider
 from cloudprovider.testing.conformance.bench import Bench
 from cloudprovider.testing.conformance.features import INSTANCES, Feature
 from cloudprovider.testing.conformance.lab import Lab
-from cloudprovider.testing.conformance.plugin import FAILED, OUTLIVED, teller
 from cloudprovider.testing.conformance.registry import Scenario, missing, scenario_of
+from cloudprovider.testing.conformance.stash import BENCH, FAILED, OUTLIVED, teller
 from cloudprovider.testing.conformance.trial import Trial
 
-BENCH: pytest.StashKey[Bench] = pytest.StashKey()
-"""Where the bench of a test class is kept, on its pytest node."""
 UNMADE: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the class's provider could not be made."""
 

@@ -10,23 +10,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
-from collections.abc import Callable, Generator
-from contextlib import nullcontext
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cloudprovider.testing.conformance.stash import BENCH, FAILED, OUTLIVED
+
 if TYPE_CHECKING:
-    from cloudprovider.testing.conformance.features import Feature
     from cloudprovider.testing.conformance.registry import Scenario
     from cloudprovider.testing.conformance.report import Outcome, ProviderFacts, Result
 
-FAILED: pytest.StashKey[dict[str, dict[str, Feature]]] = pytest.StashKey()
-"""On a module: by provider, the scenarios that failed without a cluster, with their features."""
-OUTLIVED: pytest.StashKey[list[threading.Thread]] = pytest.StashKey()
-"""On the configuration: threads of providers that outlive the stop signal."""
 _PROPERTY = "conformance"
 _NOT_RUN = "not run: "  # how the reason of a skipped scenario begins that another failure keeps from running
 _OPTION = "--conformance-report"
@@ -91,21 +86,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         os._exit(collector.status)
 
 
-def teller(config: pytest.Config) -> Callable[[str], None]:
-    """Writes a line to the terminal while a test runs, whether or not its output is captured."""
-
-    def tell(line: str) -> None:
-        terminal = config.pluginmanager.get_plugin("terminalreporter")
-        capture = config.pluginmanager.get_plugin("capturemanager")
-        if terminal is None:  # a worker of pytest-xdist has none
-            return
-        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
-            terminal.ensure_newline()
-            terminal.write_line(line)
-
-    return tell
-
-
 def _scenario(item: pytest.Item) -> Scenario | None:
     found: Scenario | None = getattr(getattr(item, "function", None), "__conformance__", None)
     return found
@@ -126,7 +106,6 @@ def _remember_failure(item: pytest.Item, scenario: Scenario) -> None:
 
 def _facts(item: pytest.Item, scenario: str, report: pytest.TestReport) -> dict[str, Any]:
     """What one phase (setup, call, teardown) of a scenario tells."""
-    from cloudprovider.testing.conformance.base import BENCH
     from cloudprovider.testing.conformance.features import feature_names
 
     cls = getattr(item, "cls", None)
