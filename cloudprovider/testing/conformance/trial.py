@@ -32,7 +32,7 @@ from cloudprovider.routes import Route
 from cloudprovider.testing.conformance.bench import Bench, name_of
 from cloudprovider.testing.conformance.calls import Outcome, attempt, limited, mended, shown
 from cloudprovider.testing.conformance.features import Feature
-from cloudprovider.testing.conformance.lab import Lab, can, new_node, new_service
+from cloudprovider.testing.conformance.lab import BadAnswer, Lab, can, new_node, new_service
 
 R = TypeVar("R")
 
@@ -220,6 +220,18 @@ class Trial:
     def hang(self) -> AbstractContextManager[None]:
         """The lab's hang, which ends also where the body of the with statement raises."""
         return mended(self.lab.hang())
+
+    def bad_answers(self, answer: BadAnswer) -> AbstractContextManager[None]:
+        """The lab's bad answers, which end also where the body of the with statement raises."""
+        return mended(self.lab.bad_answers(answer))
+
+    def quota(self) -> AbstractContextManager[None]:
+        """The lab's quota, which ends also where the body of the with statement raises."""
+        return mended(self.lab.quota())
+
+    def builds_slowly(self) -> AbstractContextManager[None]:
+        """The lab's slow building, which ends also where the body of the with statement raises."""
+        return mended(self.lab.builds_slowly())
 
     def in_a_hang(self, call: Callable[[], R]) -> Outcome[R]:
         """Make a call while the cloud hangs; how it ended. AssertionError when it has not ended

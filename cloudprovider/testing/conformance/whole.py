@@ -13,7 +13,7 @@ from cloudprovider.interface import Interface
 from cloudprovider.loadbalancer import OwnedLoadBalancers
 from cloudprovider.loading.registry import cloud_providers
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.bench import outliving
+from cloudprovider.testing.conformance.bench import outliving, process_state
 from cloudprovider.testing.conformance.calls import Outcome, TextLog, at_once, attempt, shown
 from cloudprovider.testing.conformance.features import CAPABILITIES, EXTENDING, Feature, feature_names, offered
 from cloudprovider.testing.conformance.lab import Lab, can, new_node
@@ -119,7 +119,7 @@ class WholeScenarios(ConformanceBase):
         asked."""
         with TextLog() as log:
             provider = trial.bench.another_provider()
-            outcomes = _questions(trial, provider)
+            outcomes = questions(trial, provider)
         for line in log.lines:
             _check_secrets(trial.lab, line, "a log line")
         for method, outcome in outcomes:
@@ -131,7 +131,7 @@ class WholeScenarios(ConformanceBase):
         """While the cloud is away, calls raise CloudProviderError, not the client's own errors;
         none shows a secret."""
         with trial.outage():
-            outcomes = _questions(trial, trial.provider)
+            outcomes = questions(trial, trial.provider)
         for method, outcome in outcomes:
             if outcome.error is not None:
                 # before the message shows the error
@@ -173,6 +173,30 @@ class WholeScenarios(ConformanceBase):
                 "or kept in the class?)"
             )
 
+    @scenario("G15")
+    def test_g15_the_process_is_left_alone(self, trial: Trial) -> None:
+        """Making and starting the provider changes nothing of the process: time limit of sockets,
+        signal handlers, folder."""
+        trial.bench.another_provider()
+        before, now = trial.bench.process, process_state()
+        changed = [what for what in before if before[what] != now[what]]
+        assert not changed, (
+            f"{type(trial.provider).__name__} changes what is the whole process's, by {', '.join(changed)}: the "
+            "manager's own connections and its end depend on it. Give your client its own"
+        )
+
+    @scenario("G16", hooks=("end_tokens",))
+    def test_g16_tokens_that_end_are_renewed(self, trial: Trial) -> None:
+        """When the cloud accepts the token no longer, the provider gets another; the second call at
+        the latest succeeds."""
+        before = questions(trial, trial.provider)
+        trial.lab.end_tokens()
+        questions(trial, trial.provider)
+        for (method, fine), (_, outcome) in zip(before, questions(trial, trial.provider), strict=True):
+            assert type(outcome.error) is type(fine.error), (
+                f"after the tokens ended {method} {outcome}, twice: after 401 get a new token, and ask once more"
+            )
+
 
 _SPOILT = "conformance-was-here"
 
@@ -209,7 +233,7 @@ def _is_async(method: Any) -> bool:
     return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
 
 
-def _questions(trial: Trial, provider: Interface) -> list[tuple[str, Outcome[Any]]]:
+def questions(trial: Trial, provider: Interface) -> list[tuple[str, Outcome[Any]]]:
     """Ask each capability one thing that changes nothing: (method, how it ended)."""
     node = new_node("conformance-asked")
     calls: list[partial[Any]] = []
