@@ -6,6 +6,7 @@ None of these says that something is gone, done, or the fault of a Service. They
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -28,23 +29,19 @@ from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.conformance.calls import Outcome, attempt, limited, shown, unwell
 from cloudprovider.testing.conformance.features import Feature, extension_of
-from cloudprovider.testing.conformance.lab import BadAnswer
+from cloudprovider.testing.conformance.lab import THROTTLED, BadAnswer
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared
 from cloudprovider.testing.conformance.whole import questions
 from cloudprovider.threads import Task
 
 _PAGE: Final = b"<!doctype html><html><head><title>not here</title></head><body>nginx</body></html>"
-_SECONDS: Final = 7
 _UNAUTHORIZED = BadAnswer("401 (a token that is not accepted)", 401, b"{}")
-_THROTTLED = BadAnswer("429 (too many requests)", 429, b"{}")
-_IN_SOME_TIME = BadAnswer("429 with Retry-After", 429, b"{}", {"Retry-After": str(_SECONDS)})
 REFUSALS: Final = (
     _UNAUTHORIZED,
     BadAnswer("403 (no permission)", 403, b"{}"),
     BadAnswer("404 with a page of HTML, as a proxy answers", 404, _PAGE),
-    _THROTTLED,
-    _IN_SOME_TIME,
+    *THROTTLED,
     BadAnswer("500", 500, b"{}"),
     BadAnswer("502 with a page of HTML", 502, _PAGE),
 )
@@ -111,7 +108,8 @@ class BadAnswerScenarios(ConformanceBase):
     def test_g13_429_is_throttled(self, trial: Trial) -> None:
         """429 becomes `Throttled`, with the seconds of `Retry-After` where it has them: the host
         slows down."""
-        for answer, seconds in ((_THROTTLED, None), (_IN_SOME_TIME, float(_SECONDS))):
+        for answer in trial.lab.throttled:
+            seconds = float(answer.headers.get("Retry-After", "nan"))
             with trial.bad_answers(answer):
                 outcomes = questions(trial, trial.provider)
             for method, outcome in outcomes:
@@ -120,15 +118,15 @@ class BadAnswerScenarios(ConformanceBase):
                         f"the cloud answered {answer.what}, and {method} {outcome}: raise Throttled, by which the host "
                         "slows down"
                     )
-                    assert seconds is None or error.retry_after == seconds, (
-                        f"the cloud answered {answer.what} of {_SECONDS} s, and {method} raised Throttled with "
+                    assert math.isnan(seconds) or error.retry_after == seconds, (
+                        f"the cloud answered {answer.what} of {seconds:g} s, and {method} raised Throttled with "
                         f"retry_after={error.retry_after!r}: pass the header on"
                     )
 
     @scenario("G14", hooks=("bad_answers",))
     def test_g14_a_refusal_ends_the_call(self, trial: Trial) -> None:
         """A call that the cloud refuses ends at once: it is not tried again until the deadline."""
-        for answer in (_UNAUTHORIZED, _THROTTLED, REFUSALS[-2]):
+        for answer in (_UNAUTHORIZED, *trial.lab.throttled, REFUSALS[-2]):
             with trial.bad_answers(answer):
                 seconds = trial.lab.grace + _AT_ONCE
                 late = _is_late(trial, seconds) and _is_late(trial, 3 * seconds)  # a busy machine is late once

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
+from typing import Final
 
 from attrs import field, frozen
 from kubernetes.client.models.v1_node import V1Node
@@ -58,6 +59,12 @@ class BadAnswer:
     headers: Mapping[str, str] = field(factory=dict)
 
 
+THROTTLED: Final = (
+    BadAnswer("429 (too many requests)", 429, b"{}"),
+    BadAnswer("429 with Retry-After", 429, b"{}", {"Retry-After": "7"}),
+)
+
+
 class Lab:
     """Override what the test cloud can do; nothing is required. Hooks are called from one thread at
     a time."""
@@ -78,6 +85,8 @@ class Lab:
     states: tuple[str, ...] = ()
     """The states, besides running and stopped, in which a machine of this cloud still exists: what
     `set_state` takes. For example ("building", "error", "deleting")."""
+    throttled: tuple[BadAnswer, ...] = THROTTLED
+    """How the cloud says that it is asked too often."""
     empty_listing: bytes = b""
     """The body of the cloud's empty listing, where it answers the question for one machine
     otherwise."""

@@ -69,7 +69,7 @@ class SlowCloudScenarios(ConformanceBase):
     @scenario("L37", _LB | Feature.SOURCE_RANGES, hooks=("load_balancer",))
     def test_l37_open_to_everyone(self, trial: Trial) -> None:
         """Without source ranges everyone may connect, also when there were some before."""
-        service, nodes = trial.service(), trial.machines(1)
+        service, nodes = trial.service(ports=((80, 30937),)), trial.machines(1)
         assert service.spec is not None
         for ranges in (["192.0.2.0/24"], None):
             service.spec.load_balancer_source_ranges = ranges
