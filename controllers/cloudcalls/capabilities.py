@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -230,9 +231,14 @@ class LoadBalancerCalls(_Calls):
 class RouteCalls(_Calls):
     """Routes. A destination is a key, and so is the list."""
 
+    def __init__(self, pool: CallPool, capability: Any, prefixes: Callable[[], Sequence[str]]) -> None:
+        super().__init__(pool, capability)
+        self._prefixes = prefixes
+
     def list(self, cluster_name: str, *, priority: int = PRIORITY_NORMAL) -> tuple[Route, ...]:
         """Every route of the cluster. Never a part: a junk item fails the whole."""
-        return self._call("list_routes", answers.routes, f"routes/{cluster_name}", cluster_name, priority=priority)
+        check = partial(answers.routes, prefixes=self._prefixes())
+        return self._call("list_routes", check, f"routes/{cluster_name}", cluster_name, priority=priority)
 
     def create(self, cluster_name: str, name_hint: str, route: Route, *, priority: int = PRIORITY_NORMAL) -> None:
         """Create a route."""
