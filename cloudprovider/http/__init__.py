@@ -5,13 +5,12 @@ A vendor's own code is the paths and fields of the API. See docs/guides/http.md.
 `import cloudprovider`: urllib3 and pydantic are loaded by those who need them.
 """
 
-from cloudprovider.http import answers, cached, client, marks, operations, settings, tokens
+from cloudprovider.http import answers, cached, client, marks, operations, tokens
 from cloudprovider.http.answers import *
 from cloudprovider.http.cached import *
 from cloudprovider.http.client import *
 from cloudprovider.http.marks import *
 from cloudprovider.http.operations import *
-from cloudprovider.http.settings import *
 from cloudprovider.http.tokens import *
 
 __all__: list[str] = []
@@ -20,5 +19,4 @@ __all__ += cached.__all__
 __all__ += client.__all__
 __all__ += marks.__all__
 __all__ += operations.__all__
-__all__ += settings.__all__
 __all__ += tokens.__all__

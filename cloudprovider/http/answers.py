@@ -18,7 +18,7 @@ import urllib3
 from attrs import field, frozen
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from cloudprovider.errors import CloudProviderError, RetryError, Throttled
+from cloudprovider.errors import CloudProviderError, InvalidService, RetryError, Throttled
 from cloudprovider.helpers.timelimits import time_limit
 from cloudprovider.internal.fields import documented
 
@@ -48,9 +48,14 @@ class ConflictError(CloudError):
     """What is asked for does not fit what is in the cloud now: a name is taken, say."""
 
 
-class RefusedError(CloudError):
-    """What is asked for is not possible, however often it is asked for. The message is the cloud's
-    words alone, for the owner of the Service: raise `InvalidService` with them."""
+class RefusedError(CloudError, InvalidService):
+    """What is asked for is not possible, however often it is asked for. From
+    `ensure_load_balancer` it tells the Service's owner the cloud's words."""
+
+    def __init__(self, message: str, *, status: int = 0, code: str = "") -> None:
+        InvalidService.__init__(self, message)
+        self.status = status
+        self.code = code
 
 
 class Resource(BaseModel):
@@ -58,6 +63,10 @@ class Resource(BaseModel):
     that a newer API adds do not matter."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+
+    def is_as(self, wanted: Resource) -> bool:
+        """Whether this has every field of `wanted` with the same value: nothing need be written."""
+        return all(getattr(self, name) == getattr(wanted, name) for name in type(wanted).model_fields)
 
 
 @frozen
@@ -132,15 +141,15 @@ def send(
     form: Mapping[str, str] | None = None,
     calls: int = 1,
 ) -> Answer:
-    """Send one request, with `body` as JSON or `form` as a browser would. Raises
-    CloudProviderError."""
+    """Send one request, with `body`, a model or a value, as JSON, or `form` as a browser would.
+    Raises CloudProviderError."""
     limit = time_limit(calls=calls)  # raises where the host waits no longer, so that nothing is changed then
     content = {} if form is None else {"body": urlencode(form), "headers": {**headers, "Content-Type": _FORM}}
     try:
         got = pool.request(
             method,
             url,
-            **{"headers": headers, "json": body, **content},
+            **{"headers": headers, "json": _plain(body), **content},
             timeout=urllib3.Timeout(limit),
             redirect=False,  # credentials are for this endpoint alone
             retries=False,  # the host tries again, and knows when
@@ -154,6 +163,10 @@ def send(
 
 
 _FORM = "application/x-www-form-urlencoded"
+
+
+def _plain(body: Any) -> Any:
+    return body.model_dump(mode="json") if isinstance(body, BaseModel) else body
 
 
 def error_of(

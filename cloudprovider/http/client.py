@@ -47,7 +47,7 @@ class Client:
 
     def __init__(
         self,
-        endpoint: str,
+        endpoint: str = "",
         tokens: TokenSource | None = None,
         *,
         ca_file: str = "",
@@ -68,6 +68,13 @@ class Client:
         """What is at a path; `fields` are the query. NotFoundError only if the cloud itself says
         so. `calls` is how many requests this provider call still makes, this one included."""
         return self.send("GET", path, fields=fields, calls=calls).read(kind)
+
+    def find(self, kind: type[ModelT], path: str, fields: Mapping[str, str] | None = None) -> ModelT | None:
+        """What is at a path; None only if the cloud itself says that there is no such thing."""
+        try:
+            return self.get(kind, path, fields)
+        except NotFoundError:
+            return None
 
     def pages(
         self,
@@ -104,8 +111,8 @@ class Client:
         fields: Mapping[str, str] | None = None,
         calls: int = 1,
     ) -> Answer:
-        """One request, with `body` as JSON. Where it raises, a change may have been made all the
-        same."""
+        """One request, with `body` (a model, or a plain value) as JSON. Where it raises, a change
+        may have been made all the same."""
         way = self._way
         token = way.tokens.token() if way.tokens is not None else None
         url = way.endpoint + path + (f"?{urlencode(fields)}" if fields else "")

@@ -39,16 +39,16 @@ class Operations:
 
     def __init__(self, look: Callable[[str], Operation], *, within: float = 10.0, again: float = 5.0) -> None:
         self._look = look
-        self._within = within
-        self._again = again
+        self.within = within
+        self.again = again
         self._lock = threading.Lock()
-        self._running: dict[str, Operation] = {}
+        self._running: dict[str, str] = {}
 
     def begin(self, about: str, operation: Operation) -> None:
-        """Remember an operation that the cloud began, and wait for it as `settle` does."""
+        """Remember an operation that the cloud began, and wait for it. Raises as `settle` does."""
         with self._lock:
-            self._running[about] = operation
-        self.settle(about)
+            self._running[about] = operation.id
+        self._wait(about, operation)
 
     def settle(self, about: str) -> None:
         """Return once no operation about this is under way. To be called before another change.
@@ -56,24 +56,26 @@ class Operations:
         Raises RetryError while it is, and CloudError, once, where it failed. An operation that the
         cloud knows no more counts as over: the state of the thing itself tells."""
         with self._lock:
-            operation = self._running.get(about)
-        if operation is None:
-            return
-        call, left, pause = current_call(), self._within, FIRST
-        try:
-            while not operation.done and not operation.error:
-                remaining = call.remaining()
-                if left < pause or (remaining is not None and remaining < pause + MARGIN):
-                    raise RetryError(f"the cloud still works on {about} (operation {operation.id})", self._again)
-                call.pause(pause)
-                left, pause = left - pause, min(LONGEST, 2 * pause)
-                operation = self._look(operation.id)
-        except NotFoundError:
-            pass
-        self._forget(about)
+            operation_id = self._running.get(about)
+        if operation_id is not None:
+            self._wait(about, self._seen(operation_id))
+
+    def _wait(self, about: str, operation: Operation) -> None:
+        call, left, pause = current_call(), self.within, FIRST
+        while not operation.done and not operation.error:
+            remaining = call.remaining()
+            if left < pause or (remaining is not None and remaining < pause + MARGIN):
+                raise RetryError(f"the cloud still works on {about} (operation {operation.id})", self.again)
+            call.pause(pause)
+            left, pause = left - pause, min(LONGEST, 2 * pause)
+            operation = self._seen(operation.id)
+        with self._lock:
+            self._running.pop(about, None)
         if operation.error:
             raise CloudError(f"{about}: the cloud's operation {operation.id} failed: {operation.error}")
 
-    def _forget(self, about: str) -> None:
-        with self._lock:
-            self._running.pop(about, None)
+    def _seen(self, operation_id: str) -> Operation:
+        try:
+            return self._look(operation_id)
+        except NotFoundError:
+            return Operation(operation_id, done=True)

@@ -1,4 +1,5 @@
-"""Types for the fields of a `ProviderConfig`: what the way to an API needs, checked."""
+"""Types for fields of a `ProviderConfig` that say how a cloud's API is reached, with their
+checks."""
 
 from __future__ import annotations
 
