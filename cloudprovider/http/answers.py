@@ -18,7 +18,7 @@ import urllib3
 from attrs import field, frozen
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from cloudprovider.errors import CloudProviderError, InvalidService, RetryError, Throttled
+from cloudprovider.errors import CloudProviderError, InvalidService, Pending, QuotaExceeded, Throttled
 from cloudprovider.helpers.timelimits import time_limit
 from cloudprovider.internal.fields import documented
 
@@ -99,6 +99,10 @@ class Failures:
     busy: frozenset[str] = frozenset({"busy", "locked"})
     """The codes with which a 409 says that the cloud still works on the thing."""
 
+    quota: frozenset[str] = frozenset({"quota_exceeded", "limit_exceeded"})
+    """The codes that say that a limit of the account is reached, with status 403, 409, 422 or
+    429."""
+
     def read(self, data: bytes) -> Said:
         """The cloud's words in a body; empty where somebody else wrote it."""
         try:
@@ -177,6 +181,8 @@ def error_of(
     text = f"{asked}: {status} {said.message or said.code or reason}".rstrip()
     kind = CloudError
     match status:
+        case 403 | 409 | 422 | 429 if said.code in failures.quota:
+            return QuotaExceeded(text)
         case 401:  # the cloud's own words are left out: they might have the token in them
             text = f"{asked}: 401, the cloud does not accept the credentials. Check them in the cloud config"
         case 403:
@@ -186,9 +192,9 @@ def error_of(
         case 404 | 410:  # of a proxy, or of a wrong path: nothing is gone because of it
             text = f"{text}. This answer is not the cloud's own: check the endpoint in the cloud config"
         case 409 if said.code in failures.busy:
-            return RetryError(text, wait or BUSY_SECONDS)
+            return Pending(text, wait or BUSY_SECONDS)
         case 423:
-            return RetryError(text, wait or BUSY_SECONDS)
+            return Pending(text, wait or BUSY_SECONDS)
         case 409:
             kind = ConflictError
         case 422:

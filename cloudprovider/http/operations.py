@@ -8,7 +8,7 @@ from collections.abc import Callable
 from attrs import frozen
 
 from cloudprovider.call import current_call
-from cloudprovider.errors import RetryError
+from cloudprovider.errors import Pending
 from cloudprovider.http.answers import CloudError, NotFoundError
 from cloudprovider.internal.fields import documented
 
@@ -53,7 +53,7 @@ class Operations:
     def settle(self, about: str) -> None:
         """Return once no operation about this is under way. To be called before another change.
 
-        Raises RetryError while it is, and CloudError, once, where it failed. An operation that the
+        Raises Pending while it is, and CloudError, once, where it failed. An operation that the
         cloud knows no more counts as over: the state of the thing itself tells."""
         with self._lock:
             operation_id = self._running.get(about)
@@ -65,7 +65,7 @@ class Operations:
         while not operation.done and not operation.error:
             remaining = call.remaining()
             if left < pause or (remaining is not None and remaining < pause + MARGIN):
-                raise RetryError(f"the cloud still works on {about} (operation {operation.id})", self.again)
+                raise Pending(f"the cloud still works on {about} (operation {operation.id})", self.again)
             call.pause(pause)
             left, pause = left - pause, min(LONGEST, 2 * pause)
             operation = self._seen(operation.id)

@@ -24,6 +24,7 @@ from cloudprovider import (
     LoadBalancerKept,
     OwnedLoadBalancer,
     OwnedLoadBalancers,
+    QuotaExceeded,
     Route,
     StopSignal,
 )
@@ -160,11 +161,18 @@ class LoadBalancerCalls(_Calls):
         return self._call("owned_load_balancers", check, "load-balancers", cluster_name, priority=PRIORITY_SWEEP)
 
     def ensure(
-        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = PRIORITY_NORMAL
+        self,
+        cluster_name: str,
+        service: V1Service,
+        nodes: Sequence[V1Node],
+        *,
+        priority: int = PRIORITY_NORMAL,
+        began: float | None = None,
     ) -> V1LoadBalancerStatus:
-        """Create or repair it. Use PRIORITY_NEW where there is none: it is logged as built then."""
+        """Create or repair it. Use PRIORITY_NEW where there is none: it is logged as built then.
+        `began`: when it was first called for the same (`clock.monotonic`), here and below."""
         key, check = _service_key(service), answers.load_balancer_status
-        began = self._pool.clock.monotonic()
+        began = self._pool.clock.monotonic() if began is None else began
         names: list[str] = []
         fn = self._and_name(self._capability.ensure_load_balancer, names)
         status = self._call(
@@ -178,23 +186,25 @@ class LoadBalancerCalls(_Calls):
             self._tell(done, service, began, _addresses(status), names)
         return status
 
-    def update(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+    def update(
+        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, began: float | None = None
+    ) -> None:
         """Set its targets."""
         key, check = _service_key(service), answers.nothing
-        began = self._pool.clock.monotonic()
+        began = self._pool.clock.monotonic() if began is None else began
         self._call("update_load_balancer", check, key, cluster_name, service, nodes, mutating=True)
         self._tell("changed", service, began, f"{len(nodes)} nodes")
 
-    def ensure_deleted(self, cluster_name: str, service: V1Service) -> None:
+    def ensure_deleted(self, cluster_name: str, service: V1Service, *, began: float | None = None) -> None:
         """Delete it. Returning means that the cloud confirmed; LoadBalancerKept, that it stays."""
         key, check = _service_key(service), answers.nothing
-        began = self._pool.clock.monotonic()
+        began = self._pool.clock.monotonic() if began is None else began
         method = "ensure_load_balancer_deleted"
         names: list[str] = []
         try:
             fn = self._and_name(self._capability.ensure_load_balancer_deleted, names)
             self._call(method, check, key, cluster_name, service, mutating=True, priority=PRIORITY_DELETE, fn=fn)
-        except InvalidService as error:  # a deletion never waits for the Service's owner
+        except (InvalidService, QuotaExceeded) as error:  # a deletion never waits for the Service's owner
             raise CallFailed(f"the provider's {method} failed: {error}") from error
         except LoadBalancerKept as kept:
             self._tell("kept", service, began, str(kept), names)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudprovider import Call, CallDeadlineExceeded, CloudProviderError, RetryError, Throttled, call_scope
+from cloudprovider import Call, CallDeadlineExceeded, CloudProviderError, Pending, QuotaExceeded, Throttled, call_scope
 from cloudprovider.http import (
     Answer,
     Client,
@@ -70,10 +70,12 @@ HTML = b"<html>of a proxy</html>"
         (404, HTML, {}, CloudError, "404 Not Found. This answer is not the cloud's own"),
         (404, b"", {}, CloudError, "not the cloud's own"),
         (404, [], {}, CloudError, "not the cloud's own"),
-        (409, words("busy", "still building"), {}, RetryError, "409 still building"),
+        (409, words("busy", "still building"), {}, Pending, "409 still building"),
         (409, words("name_taken"), {}, ConflictError, "409 name_taken"),
         (422, words("invalid", "port 80 is reserved"), {}, RefusedError, "port 80 is reserved"),
-        (423, b"", {"Retry-After": "7"}, RetryError, "423 Locked"),
+        (403, words("quota_exceeded", "no more load balancers"), {}, QuotaExceeded, "403 no more load balancers"),
+        (422, words("limit_exceeded"), {}, QuotaExceeded, "422 limit_exceeded"),
+        (423, b"", {"Retry-After": "7"}, Pending, "423 Locked"),
         (429, b"", {}, Throttled, "429 Too Many Requests"),
         (500, HTML, {}, CloudError, "500 Internal Server Error"),
         (502, HTML, {}, CloudError, "502"),
@@ -106,7 +108,7 @@ def test_the_time_that_the_cloud_names_is_kept(client: Client, cloud: Cloud, sta
     cloud.answers.append(reply(status, words("busy"), Retry_After="7"))
     with pytest.raises(CloudProviderError) as caught:
         client.get(Server, "/servers/1")
-    assert isinstance(caught.value, Throttled | RetryError)
+    assert isinstance(caught.value, Throttled | Pending)
     assert caught.value.retry_after == seconds
 
 
@@ -121,7 +123,7 @@ def test_a_cloud_with_words_of_its_own(cloud: Cloud) -> None:
     with pytest.raises(CloudError, match="not the cloud's own"):
         client.get(Server, "/servers/1")
     cloud.answers.append(reply(409, {"id": "immutable", "detail": "being changed"}))
-    with pytest.raises(RetryError, match="being changed"):
+    with pytest.raises(Pending, match="being changed"):
         client.get(Server, "/servers/1")
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models import V1ObjectMeta, V1Service
 
-from cloudprovider import Call, CallCancelled, CloudProviderError, OwnedLoadBalancer, RetryError, call_scope
+from cloudprovider import Call, CallCancelled, CloudProviderError, OwnedLoadBalancer, Pending, call_scope
 from cloudprovider.http import (
     CloudError,
     Marks,
@@ -72,7 +72,7 @@ def test_an_operation_that_ends_within_the_call_is_waited_for() -> None:
 def test_one_that_takes_longer_is_looked_at_again_in_the_next_call() -> None:
     looks, time = Looks(), Time(60)
     operations = Operations(looks, within=10, again=7)
-    with call_scope(time.call), pytest.raises(RetryError, match=r"still works on web \(operation op-1\)") as caught:
+    with call_scope(time.call), pytest.raises(Pending, match=r"still works on web \(operation op-1\)") as caught:
         operations.begin("web", BEGUN)
     assert caught.value.retry_after == 7
     assert 6 <= time.now <= 10
@@ -85,7 +85,7 @@ def test_one_that_takes_longer_is_looked_at_again_in_the_next_call() -> None:
 
 def test_the_calls_own_end_comes_first() -> None:
     time = Time(5)
-    with call_scope(time.call), pytest.raises(RetryError):
+    with call_scope(time.call), pytest.raises(Pending):
         Operations(Looks(), within=100).begin("web", BEGUN)
     assert time.now <= 3
 
