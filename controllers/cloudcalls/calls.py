@@ -121,7 +121,7 @@ class CloudCalls:
     @property
     def routes(self) -> RouteCalls | None:
         """Routes."""
-        return self._calls("routes", RouteCalls)
+        return self._calls("routes", partial(RouteCalls, prefixes=lambda: self.provider_id_prefixes))
 
     @property
     def pv_labeler(self) -> PVLabelerCalls | None:

@@ -42,7 +42,7 @@ class _Routes:
         with self._lock:
             ours = route in self._created
             (self._created.remove if ours else self._deleted.append)(route)
-        target = "(none: a blackhole)" if route.blackhole else route.target_node
+        target = "(none: a blackhole)" if route.blackhole else route.target_node or route.target_provider_id
         action = "create route" if ours else "delete route"  # what this plan creates and deletes is never there
         self._record(action, route, Change("target", target, None))
 

@@ -72,6 +72,10 @@ class ConsoleLab(Lab):
         )
         return new_node(name)
 
+    def rename_machine(self, node: V1Node, name: str) -> None:
+        machine = next(one for one in self.cloud.console.instances() if provider_id_of(node) == f"fake://{one.id}")
+        self.cloud.console.rename_instance(machine.name, name)
+
     def stop_machine(self, node: V1Node) -> None:
         self.cloud.console.set_shutdown(_name(node))
 
