@@ -80,7 +80,12 @@ class RouteController(ControllerBase):
             queue,
             reconciler.reconcile,
             threads=options.concurrent_route_syncs,
-            failures=FailureHandling(expected=(CloudCallError, RouteConflict), noun="route", controller=self.NAME),
+            failures=FailureHandling(
+                on_wait=reconciler.waits,
+                expected=(CloudCallError, RouteConflict),
+                noun="route",
+                controller=self.NAME,
+            ),
         )
 
     def _begin(self) -> None:

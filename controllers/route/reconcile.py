@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_spec import V1NodeSpec
 
-from cloudprovider import CloudProviderError, Route
+from cloudprovider import CloudProviderError, QuotaExceeded, RetryError, Route
 from cloudprovider.checks.answers import SameID
 from cloudprovider.helpers import provider_id_of, same_provider_id
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed, CloudCallError
@@ -24,7 +24,7 @@ from controllers.route.targets import is_machine
 from controllers.route.triggers import BLACKHOLE, LIST
 from controllers.runtime.api import ApiError, ObjectNotFound, RestClient
 from controllers.runtime.cache import NODES, MalformedObject, key_of, quorum_list, uid_of
-from controllers.runtime.queue import DONE, Parked, Result, TerminalError
+from controllers.runtime.queue import DONE, Parked, Result, TerminalError, pending
 
 if TYPE_CHECKING:
     from cloudprovider.ips import IPNetwork
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from controllers.route.listing import RouteListing
     from controllers.route.metrics import RouteMetrics
     from controllers.route.planning import Planner
-    from controllers.runtime.cache.resources import Raw
     from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
@@ -89,7 +88,7 @@ class RouteReconciler:
         try:
             blackhole = key.startswith(BLACKHOLE)
             result = self._clear(changes.network(key.removeprefix(BLACKHOLE)), key) if blackhole else self._node(key)
-        except CallsClosed:
+        except (CallsClosed, RetryError):
             raise
         except Exception:
             self._metrics.failed(key, trigger)
@@ -100,6 +99,7 @@ class RouteReconciler:
 
     def _node(self, name: str) -> Result:
         node = self._lister.get(name)
+        self._listing.takes_its_turn(name)
         wanted = {}
         if node is None:
             self._condition.forget(name)
@@ -114,6 +114,8 @@ class RouteReconciler:
             except ValueError as error:
                 raise TerminalError(f"node {name} has a pod CIDR that is none: {error}") from error
         had = self._planner.destinations_of(name)
+        if node is None and not had:
+            self._listing.room()  # the cloud may have taken its route with the machine
         errors: list[Exception] = []
         missing = unsure = busy = False
         for net in [*wanted, *(net for net in had if net not in wanted)]:
@@ -130,7 +132,10 @@ class RouteReconciler:
                     errors.append(error)
                     if node is not None and net in wanted:
                         missing = True
-                        self._report(node, net, wanted[net], error)
+                        if isinstance(error, QuotaExceeded):
+                            self._listing.wait_for_room(name)
+                        if not isinstance(error, RetryError):
+                            self._report(node, net, wanted[net], error)
         if node is not None and (missing or (not unsure and (wanted or had))):
             try:
                 self._condition.report(node, bool(wanted) and not missing)
@@ -224,6 +229,7 @@ class RouteReconciler:
             raise
         self._table.deleted(net, entry)
         self._planner.deleted(net, entry.target)
+        self._listing.room()
         self._metrics.changed(key)
         kind = "machine" if is_machine(entry.target) else "node"
         target = "nowhere (a blackhole)" if entry.route.blackhole else f"{kind} {entry.target}"
@@ -244,6 +250,13 @@ class RouteReconciler:
         self._metrics.changed(name)
         log.info("created route: %s to node %s", net, name)
 
+    def waits(self, key: str, error: RetryError, long: bool) -> None:
+        """Report what the cloud is at work on, where the key is a node's."""
+        node = self._lister.get(key)
+        if node is not None:
+            kind, message = pending("this node's route", error, long)
+            self._recorder.event(node, kind, "RoutePending", message)
+
     def _report(self, node: V1Node, net: IPNetwork, cidr: str, error: Exception) -> None:
         message = f"Could not create route {uid_of(node)} {cidr} for node {key_of(node)}: {error}"
         kept = self._planner.in_the_way(net, key_of(node))
@@ -252,7 +265,7 @@ class RouteReconciler:
         self._recorder.event(node, "Warning", "FailedToCreateRoute", message)
 
 
-def _claims_of(raw: Raw) -> tuple[str, str, Collection[IPNetwork]]:
+def _claims_of(raw: dict[str, Any]) -> tuple[str, str, Collection[IPNetwork]]:
     """A node's name, provider ID and pod CIDRs, whatever else in it may be malformed."""
     spec = raw.get("spec") or {}
     node = V1Node(spec=V1NodeSpec(pod_cidr=spec.get("podCIDR"), pod_cidrs=spec.get("podCIDRs")))
@@ -261,5 +274,7 @@ def _claims_of(raw: Raw) -> tuple[str, str, Collection[IPNetwork]]:
 
 def _order(error: Exception) -> int:
     """Which of a node's errors says when its key comes back: the one that must not come before a
-    call has ended; then those that are tried again; then what waits for the next comparison."""
-    return 0 if isinstance(error, Parked) else 2 if isinstance(error, TerminalError) else 1
+    call has ended; then those that are tried again; then what waits for another route to go, and
+    for the next comparison."""
+    last = 2 if isinstance(error, QuotaExceeded) else 3 if isinstance(error, TerminalError) else 1
+    return 0 if isinstance(error, Parked) else last
