@@ -79,6 +79,9 @@ class Lab:
     secrets: tuple[str, ...] = ()
     """Texts of the configuration that must never be shown: in a repr, a log or an error."""
 
+    page_size: int = 0
+    """How many machines the test cloud lists on a page. With it, so many and one more are made."""
+
     settle: float = 0.0
     """Seconds after a change until the cloud's answers show it. 0: at once, and nothing is ever
     asked twice."""
