@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from cloudprovider import Call, InstanceState, Throttled, call_scope
 from cloudprovider.internal.readonly import each_read_only, read_only
@@ -49,14 +49,6 @@ class DryRunBackend(Protocol):
 
     def stated(self, name: str, state: InstanceState | Exception) -> None:
         """A fresh answer about the state of a node's instance."""
-
-
-@frozen
-class Flow:
-    """What a call is part of: its kind, and its object's namespace, "" for none."""
-
-    kind: str
-    namespace: str = ""
 
 
 class CallState(enum.Enum):
@@ -118,8 +110,8 @@ class CloudCall(Generic[R]):
     state: CallState = field(init=False, default=CallState.QUEUED)
     timeout: float = field(init=False, default=math.inf)
     cancelled: ClockEvent = field(init=False)
-    flow: Flow = field(init=False)
-    """What it is part of, for whose turn it is; see `turns.py`."""
+    kind: str = field(init=False)
+    """Nodes, load balancers ...: for whose turn it is; see `callqueue.py`."""
     added: float = field(init=False, default=0.0)
     """Its place in the order of those who wait."""
     started: float = field(init=False, default=math.nan)

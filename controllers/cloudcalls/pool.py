@@ -1,10 +1,10 @@
 """Which calls run, and until when (stage 5, cloud call). Every call of vendor code passes here.
 
-Calls wait for their turn (`turns.py`: a free slot, the limits' consent) and run in a pool of daemon
-threads (`call.py`). One more thread, the timer, watches all deadlines: a call past its own is given
-up, and its slot is free, while its thread stays with the vendor's code until that returns. So a
-hung call costs one thread and nothing else, and there are never more than `concurrency +
-max_abandoned` of them. Whoever submits a call waits for its Future, without a clock."""
+Calls wait for their turn (`callqueue.py`) and run in daemon threads (`call.py`). One more thread,
+the timer, watches all deadlines: a call past its own is given up, and its slot is free, while its
+thread stays with the vendor's code until that returns. So a hung call costs one thread, and there
+are never more than `concurrency + max_abandoned` of them. Whoever submits a call waits for its
+Future, without a clock."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from typing import Any, Final, TypeVar
 
 from cloudprovider.threads import NoThreadLeft, ThreadPool, start
 from controllers.cloudcalls.call import CallState, CloudCall, DryRunBackend, Outcome, run
+from controllers.cloudcalls.callqueue import CallQueue
 from controllers.cloudcalls.errors import CallFailed, CallOverdue, CallsClosed
 from controllers.cloudcalls.options import CloudCallOptions
-from controllers.cloudcalls.turns import FairQueue, Limits
 from controllers.runtime.clock import Clock, ClockEvent, wait_for
 from controllers.runtime.queue import bounded
 
@@ -56,8 +56,7 @@ class CallPool:
         self.clock = clock
         self._on_end = on_end
         self._run_call = partial(run, clock=clock, guard=guard, dry_run=dry_run)
-        self._limits = Limits(options.qps, options.burst)
-        self._queue = FairQueue(options.concurrency)
+        self._queue = CallQueue(options.concurrency, options.qps, options.burst)
         self._threads = ThreadPool(
             f"cloud-{provider}", options.concurrency, idle_seconds=IDLE_SECONDS, keep_one=True, clock=clock
         )  # fmt: skip
@@ -172,8 +171,7 @@ class CallPool:
         """(calls per second allowed, seconds of pause left) at present, of one kind or of the
         slowest."""
         with self._lock:
-            now = self.clock.monotonic()
-            return self._limits.rate(now, kind), self._limits.pause(now, kind)
+            return self._queue.rate(self.clock.monotonic(), kind)
 
     # ---- inside; the lock is held where a name says nothing else
 
@@ -195,7 +193,7 @@ class CallPool:
         if self._busy >= self.options.concurrency:
             return None
         now = self.clock.monotonic()
-        call, wait = self._queue.next(lambda kind: self._limits.delay(kind, now))
+        call, wait = self._queue.next(now)
         if call is None:
             if wait != math.inf:
                 self._resume_at = min(self._resume_at, now + wait)
@@ -204,10 +202,7 @@ class CallPool:
                 except NoThreadLeft as error:  # the next call tries again
                     log.error("%s: rate-limited calls wait, as their timer did not start: %s", self.provider, error)
             return None
-        if call.counted:
-            self._limits.take(call.flow.kind, now)
         self._busy += 1
-        self._queue.started(call)
         self._running.add(call)
         call.started = now
         call.state = CallState.RUNNING
@@ -346,13 +341,7 @@ class CallPool:
         with self._lock:
             now = self.clock.monotonic()
             if call.outcome is not None and (throttled := call.outcome.throttled) is not None:
-                self._limits.throttled(
-                    call.flow.kind,
-                    now,
-                    started=call.started,
-                    retry_after=throttled.retry_after,
-                    whole_account=throttled.whole_account,
-                )
+                self._queue.throttled(call, now, throttled)
             in_time = call.state is CallState.RUNNING
             if in_time:
                 call.state = CallState.ENDED
