@@ -53,9 +53,9 @@ def threads_of_broken_providers() -> Iterator[None]:
 
 _PROPERTY = "row"
 _ROW = re.compile(r"([A-Z]+)(\d+)")
-_LAST = {"N": 45, "S": 34, "R": 16, "M": 14, "K": 32, "X": 17, "O": 25}
+_LAST = {"N": 45, "S": 34, "R": 16, "M": 14, "K": 32, "X": 17, "O": 25, "P": 10}
 """The list of known pains: N is about nodes, S about Services, R routes, M the manager, K the
-runtime, X security, O operation. The number is the last row of each."""
+runtime, X security, O operation, P providers. The number is the last row of each."""
 
 
 def _rows_of(item: pytest.Item) -> list[str]:

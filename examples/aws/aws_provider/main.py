@@ -9,3 +9,7 @@ def run() -> None:
     """The console script `aws-controller-manager`. Ends the process with the manager's exit
     code."""
     sys.exit(main(default_provider="aws"))
+
+
+if __name__ == "__main__":
+    run()

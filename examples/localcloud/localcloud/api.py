@@ -10,10 +10,11 @@ import hmac
 import json
 import logging
 import re
+import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
@@ -34,8 +35,14 @@ logger = logging.getLogger(__name__)
 
 MOST_BYTES = 1 << 20
 """Of a request's body."""
+MOST_SKIPPED = 16 << 10
+"""Of the body of a request that is refused without it."""
 IDLE_SECONDS = 60.0
 """After which a quiet connection is closed."""
+MOST_CONNECTIONS = 256
+"""At once; one more is closed. Each has a thread."""
+IP_FREEBIND = 15
+"""An address that the host does not have yet may be listened on."""
 
 Document = dict[str, Any]
 
@@ -158,14 +165,33 @@ class ApiServer(ThreadingHTTPServer):
         self.cloud = cloud
         self.limit = limit
         self._token = token.encode()
+        self._free = threading.Semaphore(MOST_CONNECTIONS)
         super().__init__(address, _Handler)
 
     @override
     def server_bind(self) -> None:
         """As the base class, which also looks for the address's name: a wait where there is no
         DNS."""
+        # The address may come only with the uplink, which is made later.
+        if sys.platform == "linux":
+            self.socket.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    @override
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            logger.warning("%d connections are open: one of %s is closed", MOST_CONNECTIONS, client_address)
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    @override
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     @override
     def handle_error(self, request: object, client_address: object) -> None:
@@ -194,6 +220,8 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     _came = 0.0
     """When the request came, of the monotonic clock."""
+    _unread: int | None = None
+    """Bytes of the body that are still to come; None: nobody knows."""
 
     def do_GET(self) -> None:
         self._serve()
@@ -202,7 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @override
     def parse_request(self) -> bool:
-        self._came = time.monotonic()
+        self._came, self._unread = time.monotonic(), None
         return super().parse_request()
 
     @override
@@ -221,8 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
         except _Fault as fault:
             headers, status = fault.headers, fault.status
             document = {"error": {"code": fault.code, "message": str(fault), "problems": list(fault.problems)}}
-            if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
-                self.close_connection = True  # what follows on it may be the rest of the body
+            self._leave_body()
         data = b"" if document is None else json.dumps(document).encode() + b"\n"
         self.send_response(status)
         for name, value in headers.items():
@@ -236,12 +263,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _answer(self) -> tuple[int, Document | None]:
-        body = self._body()  # always read, or the next request would begin in its middle
         target = urlsplit(self.path)
         parts, path, methods = _found(target.path)
         if path not in _OPEN and not self.server.is_token(self.headers.get("Authorization", "")):
             wanted = {"WWW-Authenticate": "Bearer"}
             raise _Fault(401, "unauthorized", "the bearer token is missing or wrong", headers=wanted)
+        body = self._body()
         if self.command not in methods:
             allowed = ", ".join(methods)
             raise _Fault(405, "methodNotAllowed", f"{path} knows {allowed}", headers={"Allow": allowed})
@@ -276,14 +303,32 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Fault(500, "internal", "an error of the cloud; its log says more") from exc
 
     def _body(self) -> bytes:
+        size = self._unread = self._length()
+        if size > MOST_BYTES:
+            raise _Fault(413, "tooLarge", f"the body has more than {MOST_BYTES} bytes")
+        body = self.rfile.read(size)
+        self._unread = 0
+        return body
+
+    def _length(self) -> int:
         if self.headers.get("Transfer-Encoding"):
             raise _Fault(400, "badRequest", "send a Content-Length, not a Transfer-Encoding")
         text = self.headers.get("Content-Length", "0")
         if not text.isdecimal():
             raise _Fault(400, "badRequest", "the Content-Length is no number")
-        if int(text) > MOST_BYTES:
-            raise _Fault(413, "tooLarge", f"the body has more than {MOST_BYTES} bytes")
-        return self.rfile.read(int(text))
+        return int(text)
+
+    def _leave_body(self) -> None:
+        """Read past a small body of a refused request; with a large one the connection ends, or
+        the next request would begin in its middle."""
+        try:
+            unread = self._length() if self._unread is None else self._unread
+        except _Fault:
+            unread = MOST_BYTES + 1
+        if unread <= MOST_SKIPPED:
+            self.rfile.read(unread)
+        else:
+            self.close_connection = True
 
 
 def _found(path: str) -> tuple[list[str], str, Mapping[str, Callable[[Request], Document | None]]]:

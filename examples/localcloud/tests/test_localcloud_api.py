@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from localcloud.api import MOST_BYTES, ApiServer
 from localcloud.kernel import KernelError
 from localcloud.ratelimit import RateLimit
 from locallab import LOCAL, TOKEN, Daemon, daemon
+
+from cloudprovider.testing.waiting import eventually
 
 BALANCER = {"owner": "me", "ports": [{"protocol": "TCP", "port": 80, "targetPort": 30080}]}
 
@@ -187,7 +190,9 @@ def test_an_error_of_the_cloud_is_logged_and_not_shown(
 )
 def test_bodies_that_are_not_read(caller: Caller, head: str, status: bytes) -> None:
     with socket.create_connection(("127.0.0.1", caller.made.server.server_port), 5) as connection:
-        connection.sendall(f"POST /v1/machines HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n".encode())
+        connection.sendall(
+            f"POST /v1/machines HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n{head}\r\n\r\n".encode()
+        )
         answer = connection.makefile("rb").read()  # to the end: the connection is closed
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert b"Connection: close" in answer
@@ -202,6 +207,42 @@ def test_a_refused_request_leaves_its_connection_in_order(caller: Caller) -> Non
     assert bodies == [401, 200]
     assert pool.num_connections == 1
     pool.close()
+
+
+@pytest.mark.row("P4")
+def test_a_large_body_without_the_token_is_not_read(caller: Caller) -> None:
+    with socket.create_connection(("127.0.0.1", caller.made.server.server_port), 5) as connection:
+        connection.sendall(f"POST /v1/machines HTTP/1.1\r\nHost: x\r\nContent-Length: {MOST_BYTES}\r\n\r\n".encode())
+        answer = connection.makefile("rb").read()  # although no byte of the body was sent
+    assert answer.startswith(b"HTTP/1.1 401")
+    assert b"Connection: close" in answer
+
+
+@pytest.mark.row("P4")
+def test_connections_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localcloud.api.MOST_CONNECTIONS", 2)
+    with daemon(tmp_path) as made, ExitStack() as stack:
+        where = ("127.0.0.1", made.server.server_port)
+        ask = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+        kept = [stack.enter_context(socket.create_connection(where, 5)) for _ in range(2)]
+        for connection in kept:
+            connection.sendall(ask)
+            assert connection.recv(12) == b"HTTP/1.1 200"
+        with socket.create_connection(where, 5) as more:
+            assert more.recv(1) == b""
+        kept[0].shutdown(socket.SHUT_WR)
+        while kept[0].recv(4096):  # until the server has closed it, too
+            pass
+        assert eventually(lambda: _is_served(where, ask), timeout=10)
+
+
+def _is_served(where: tuple[str, int], ask: bytes) -> bool:
+    with socket.create_connection(where, 5) as connection:
+        try:
+            connection.sendall(ask)
+            return connection.recv(12) == b"HTTP/1.1 200"
+        except OSError:
+            return False
 
 
 def test_the_rate_limit(tmp_path: Path) -> None:

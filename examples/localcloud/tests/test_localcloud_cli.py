@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +16,8 @@ from localcloud import serve
 from localcloud.cli import main
 from localcloud.client import Client
 from localcloud.layout import Layout
-from localcloud.serve import Settings, StartError, locked, read_token
+from localcloud.memory import MemoryKernel
+from localcloud.serve import Settings, StartError, locked, named, read_token
 from locallab import TOKEN, Daemon, daemon
 
 Run = Callable[..., str]
@@ -167,6 +169,87 @@ def test_one_daemon_for_one_folder(tmp_path: Path) -> None:
     settings = Settings(layout=Layout(folder=tmp_path), token_file=tmp_path / "token", memory=True)
     with locked(tmp_path), pytest.raises(StartError, match="another daemon uses"):
         serve.serve(settings)
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In place of /run, and no namespace of a cloud."""
+    for name in ("RUN", "NAMESPACES"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(serve, name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.row("P4")
+class TestOneFolderForOneName:
+    def test_a_daemon_with_another_folder_is_refused_while_one_runs(self, run_folder: Path) -> None:
+        one, two = (Layout(folder=run_folder / name) for name in ("one", "two"))
+        with named(one), pytest.raises(StartError, match="another daemon runs the cloud 'lc'"), named(two):
+            pass
+        with named(one), named(Layout(folder=run_folder / "two", name="two", base="10.80")):
+            pass
+
+    def test_what_a_stopped_one_left_in_the_kernel_stays_its_own(self, run_folder: Path) -> None:
+        one, two = (Layout(folder=run_folder / name) for name in ("one", "two"))
+        with named(one):
+            (run_folder / "NAMESPACES" / one.router_namespace).touch()
+        with pytest.raises(StartError, match=f"--state {one.folder}"), named(two):
+            pass
+        with named(one):
+            (run_folder / "NAMESPACES" / one.router_namespace).unlink()  # as `destroy` does
+        with named(two):
+            pass
+
+    def test_the_kernel_is_told_nothing_where_the_address_is_taken(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kernel = MemoryKernel()
+        monkeypatch.setattr(serve, "kernel_of", lambda *args, **kwargs: kernel)
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            settings = Settings(
+                layout=Layout(folder=tmp_path), token_file=tmp_path / "token",
+                listen=other.getsockname(), memory=True,
+            )  # fmt: skip
+            with pytest.raises(OSError, match="in use"):
+                serve.serve(settings)
+        assert not kernel.is_set_up
+        assert kernel.routes == ()
+
+
+@pytest.mark.row("P4")
+class TestFilesOfOthers:
+    def test_a_link_in_place_of_the_lock(self, tmp_path: Path) -> None:
+        precious = tmp_path / "precious"
+        precious.write_text("kept")
+        (tmp_path / "lock").symlink_to(precious)
+        with pytest.raises(StartError, match="no link is followed"), locked(tmp_path):
+            pass
+        assert precious.read_text() == "kept"
+
+    def test_a_folder_that_others_may_write(self, tmp_path: Path) -> None:
+        tmp_path.chmod(0o770)
+        with pytest.raises(StartError, match="others may use the state's folder"), locked(tmp_path):
+            pass
+
+    def test_a_folder_or_token_of_another_user(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        token = tmp_path / "token"
+        read_token(token, create=True)
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with pytest.raises(StartError, match=r"the state's folder, .* belongs to the user"), locked(tmp_path):
+            pass
+        with pytest.raises(StartError, match=r"the token, .* belongs to the user"):
+            read_token(token, create=True)
+
+    def test_a_token_that_others_may_read_or_that_is_a_link(self, tmp_path: Path) -> None:
+        token, link = tmp_path / "token", tmp_path / "link"
+        read_token(token, create=True)
+        link.symlink_to(token)
+        with pytest.raises(StartError, match="cannot be read"):
+            read_token(link, create=True)
+        token.chmod(0o644)
+        with pytest.raises(StartError, match="others may use the token"):
+            read_token(token, create=True)
+        assert read_token(link) == read_token(token)  # a client's own affair
 
 
 def test_the_daemon_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
