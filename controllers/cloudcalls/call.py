@@ -145,45 +145,29 @@ def run(
 
     `guard(method)` may raise to refuse a call that changes the cloud; what it raises goes to the
     caller. `dry_run` answers such calls in the cloud's place."""
-    fn, check = call.fn, call.check
-    if call.mutating and dry_run is not None:
-        stand_in, method, key = dry_run.answer, call.method, call.key
-        fn = lambda *args: stand_in(method, key, args)  # noqa: E731 - named once
-    elif call.mutating and guard is not None:
-        refusal = _refused(guard, call.method)
-        if refusal is not None:
+    played = dry_run if call.mutating else None
+    if call.mutating and played is None and guard is not None:
+        try:
+            guard(call.method)
+        except Exception as refusal:  # noqa: BLE001 - handed to the caller, who called nothing
             return Outcome(REFUSED, error=refusal)
-    if dry_run is not None:
-        judged, shown, method, key = check, dry_run.shown, call.method, call.key
-        check = lambda answer: shown(method, key, judged(answer))  # noqa: E731 - named once
-    scope = Call(call.started + call.timeout, call.cancelled, clock.monotonic)
-    return _made(call.method, fn, call.args, check, scope)
-
-
-def _refused(guard: Callable[[str], object], method: str) -> Exception | None:
     try:
-        guard(method)
-    except Exception as refusal:  # noqa: BLE001 - handed to the caller, who called nothing
-        return refusal
-    return None
-
-
-def _made(
-    method: str, fn: Callable[..., Any], args: tuple[Any, ...], check: Callable[[Any], R], scope: Call
-) -> Outcome[R]:
-    try:
-        with call_scope(scope):
-            answer = check(fn(*map(_handed_out, args)))
-    except BaseException as error:  # noqa: BLE001 - the vendor boundary: nothing gets past it
-        return _failed(error, method)
+        with call_scope(Call(call.started + call.timeout, call.cancelled, clock.monotonic)):
+            args = tuple(map(_handed_out, call.args))
+            said = call.fn(*args) if played is None else played.answer(call.method, call.key, args)
+            answer = call.check(said)
+            if dry_run is not None:
+                answer = dry_run.shown(call.method, call.key, answer)
+    except BaseException as raised:  # noqa: BLE001 - the vendor boundary: nothing gets past it
+        # No local name for the error: its cause's traceback holds this frame, and both would stay.
+        return _failed(translate(raised, call.method))
     if isinstance(answer, BatchAnswer):
-        return Outcome(SUCCESS if answer.is_complete() else PARTIAL, answer, throttled=answer.throttled)
+        return Outcome(SUCCESS if answer.complete else PARTIAL, answer, throttled=answer.throttled)
     return Outcome(SUCCESS, answer)
 
 
-def _failed(error: BaseException, method: str) -> Outcome[Any]:
-    made = translate(error, method)
-    return Outcome(outcome_of(made), error=made, throttled=made if isinstance(made, Throttled) else None)
+def _failed(error: Exception) -> Outcome[Any]:
+    return Outcome(outcome_of(error), error=error, throttled=error if isinstance(error, Throttled) else None)
 
 
 def _handed_out(arg: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -28,7 +29,7 @@ from cloudprovider import (
 )
 from cloudprovider.checks import answers
 from cloudprovider.helpers import load_balancer_status_equal
-from controllers.cloudcalls.answers import judged
+from controllers.cloudcalls.answers import judge
 from controllers.cloudcalls.call import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CloudCall
 from controllers.cloudcalls.errors import CallFailed
 from controllers.cloudcalls.metrics import STRANGER
@@ -66,9 +67,9 @@ class _Calls:
         counted: bool = True,
     ) -> R:
         fn = fn or getattr(self._capability, method)
-        judge = judged(check, method)
+        judged = partial(judge, check, method)
         return self._pool.call(
-            CloudCall(method, fn, args, key, judge, mutating, priority, counted=counted, slow=self.slow)
+            CloudCall(method, fn, args, key, judged, mutating, priority, counted=counted, slow=self.slow)
         )
 
 
@@ -139,7 +140,7 @@ class LoadBalancerCalls(_Calls):
 
     def _trait(self, node: V1Node) -> str | CallFailed:
         try:
-            return judged(answers.revision, "target_traits")(self._capability.target_traits(node))
+            return judge(answers.revision, "target_traits", self._capability.target_traits(node))
         except Exception as error:  # noqa: BLE001 - vendor boundary: one node's failure is no other's
             return CallFailed(f"the provider's target_traits failed: {text_of(error)}")
 

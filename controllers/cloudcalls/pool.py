@@ -30,6 +30,17 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 Called = CloudCall[Any]
 
+_BUILDING: Final = frozenset(
+    (
+        "initialize",
+        "ensure_load_balancer",
+        "update_load_balancer",
+        "ensure_load_balancer_deleted",
+        "add_ssh_key_to_all_instances",
+    )
+)
+"""Calls that may take the longer time."""
+
 IDLE_SECONDS: Final = 30.0
 """A thread that got no call for so long ends, unless it is the last idle one."""
 
@@ -38,8 +49,7 @@ class CallPool:
     """A bounded pool whose threads may be lost. Thread-safe.
 
     `on_end(call, outcome, seconds)` is called for each call that ran, before its Future ends: with
-    None for one that was given up. When more than `max_abandoned` threads are lost, `fatal` says so
-    for good. `guard` and `dry_run`: see `CloudCalls`.
+    None for one that was given up. `guard` and `dry_run`: see `CloudCalls`.
     """
 
     def __init__(
@@ -97,7 +107,7 @@ class CallPool:
         its deadline, when its key is parked, when the pool is closed."""
         future = call.future
         assert future is not None
-        call.timeout = self.options.timeout_of(call.method)
+        call.timeout = self.timeout_of(call.method)
         call.cancelled = ClockEvent(self.clock)
         with self._lock:
             refusal = _closed(call) if self._closed else self._parked_error(call.key, call.method)
@@ -173,6 +183,15 @@ class CallPool:
         with self._lock:
             return self._queue.rate(self.clock.monotonic(), kind)
 
+    def timeout_of(self, method: str) -> float:
+        """The seconds that a call of this method may take."""
+        timeout = self.options.timeout
+        return max(timeout, self.options.build_timeout) if method in _BUILDING else timeout
+
+    def _flag_of(self, method: str) -> str:
+        longer = self.timeout_of(method) > self.options.timeout
+        return "--cloud-api-build-timeout" if longer else "--cloud-api-timeout"
+
     # ---- inside; the lock is held where a name says nothing else
 
     def _dispatch(self) -> None:
@@ -219,8 +238,7 @@ class CallPool:
 
     def _overdue_error(self, method: str, key: str, call: Called) -> CallOverdue:
         assert call.until is not None
-        seconds, flag = self.options.timeout_of(method), self.options.flag_of(method)
-        return CallOverdue(method, key, seconds, call.until, flag)
+        return CallOverdue(method, key, self.timeout_of(method), call.until, self._flag_of(method))
 
     # ---- the timer
 
@@ -232,8 +250,7 @@ class CallPool:
             self._time.notify()
 
     def _look_at(self, call: Called) -> float:
-        """When the timer has something to do about a running call: its usual time is up, where it
-        has more than that; its deadline."""
+        """When the timer has something to do about a running call: it is slow, or overdue."""
         return call.started + (call.timeout if call.told_slow else min(call.timeout, self.options.timeout))
 
     def _keep_time(self) -> None:
@@ -257,8 +274,7 @@ class CallPool:
                 if self._closed and not self._running:
                     self._timer = None
                     return False
-                self._wake_at = min(map(self._look_at, self._running), default=math.inf)
-                self._wake_at = min(self._wake_at, self._resume_at)
+                self._wake_at = min([self._resume_at, *map(self._look_at, self._running)])
                 self.clock.wait(self._time, None if self._wake_at == math.inf else self._wake_at - now)
                 self._wake_at = -math.inf
                 return True
@@ -274,7 +290,7 @@ class CallPool:
         call.told_slow = True
         text = (
             f"the provider's {call.method} has not answered after {self.options.timeout:g} s (--cloud-api-timeout). "
-            f"Such a call may take up to {call.timeout:g} s ({self.options.flag_of(call.method)})"
+            f"Such a call may take up to {call.timeout:g} s ({self._flag_of(call.method)})"
         )
         log.warning("%s: %s", call.key, text)
         if call.slow is not None:
@@ -348,7 +364,17 @@ class CallPool:
                 self._running.discard(call)
                 self._free(call)
             else:
-                self._recover(call)
+                call.state = CallState.LATE
+                self._overdue.discard(call)
+                if call in self._excess:
+                    self._excess.discard(call)
+                    self._free(call)
+                else:
+                    self._threads.find()
+                if call.key:
+                    self._parked[call.key].remove(call)
+                    if not self._parked[call.key]:
+                        del self._parked[call.key]
             self._changed.notify_all()
             if self._closed and not self._running:
                 self._time.notify()
@@ -358,24 +384,9 @@ class CallPool:
                 self._watched(self._look_at(following))  # it runs: it watched the last call
             return tell, following
 
-    def _recover(self, call: Called) -> None:
-        """An overdue call ended after all."""
-        call.state = CallState.LATE
-        self._overdue.discard(call)
-        if call in self._excess:
-            self._excess.discard(call)
-            self._free(call)
-        else:
-            self._threads.find()
-        parked = self._parked.get(call.key, [])
-        if call in parked:
-            parked.remove(call)
-            if not parked:
-                del self._parked[call.key]
-
     def _tell(self, call: Called, seconds: float) -> None:
         """Without the lock. Whoever waits is told, whatever happens here."""
-        outcome, call.outcome = call.outcome, None
+        outcome, call.outcome = call.outcome, None  # whoever holds the call no longer holds an error's frames
         assert outcome is not None
         try:
             self._on_end(call, outcome, seconds)
