@@ -11,11 +11,11 @@ import enum
 import math
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from attrs import define, field
 
-from cloudprovider import Call, InstanceState, Throttled, call_scope
+from cloudprovider import Call, Throttled, call_scope
 from cloudprovider.internal.readonly import each_read_only, read_only
 from controllers.cloudcalls.answers import BatchAnswer
 from controllers.cloudcalls.errors import PARTIAL, REFUSED, SUCCESS, outcome_of, translate
@@ -30,25 +30,6 @@ PRIORITY_NEW = 10
 PRIORITY_NORMAL = 0
 PRIORITY_SWEEP = -10
 """Periodic checks of everything: they have time. Higher ones overtake them."""
-
-
-class DryRunBackend(Protocol):
-    """Answers in the cloud's place, so that nothing there is changed. Thread-safe.
-
-    With it the gateway has no way to make a call that changes the cloud: it passes on the method's
-    name, `key` (whom the call is about) and the arguments, and never the method itself.
-    """
-
-    def answer(self, method: str, key: str, args: tuple[Any, ...]) -> Any:
-        """Answer a call that would change the cloud, as the provider would; validated likewise.
-
-        Called in a vendor thread, with read-only arguments; it raises as the provider."""
-
-    def shown(self, method: str, key: str, answer: R) -> R:
-        """The valid answer to a call, with what was answered here applied to it."""
-
-    def stated(self, name: str, state: InstanceState | Exception) -> None:
-        """A fresh answer about the state of a node's instance."""
 
 
 class CallState(enum.Enum):
@@ -138,26 +119,19 @@ class CloudCall(Generic[R]):
         self.until.set_result(None)
 
 
-def run(
-    call: CloudCall[R], clock: Clock, guard: Callable[[str], object] | None, dry_run: DryRunBackend | None
-) -> Outcome[R]:
+def run(call: CloudCall[R], clock: Clock, guard: Callable[[str], object] | None) -> Outcome[R]:
     """Make the call, in a thread of the pool. Never raises.
 
     `guard(method)` may raise to refuse a call that changes the cloud; what it raises goes to the
-    caller. `dry_run` answers such calls in the cloud's place."""
-    played = dry_run if call.mutating else None
-    if call.mutating and played is None and guard is not None:
+    caller."""
+    if call.mutating and guard is not None:
         try:
             guard(call.method)
         except Exception as refusal:  # noqa: BLE001 - handed to the caller, who called nothing
             return Outcome(REFUSED, error=refusal)
     try:
         with call_scope(Call(call.started + call.timeout, call.cancelled, clock.monotonic)):
-            args = tuple(map(_handed_out, call.args))
-            said = call.fn(*args) if played is None else played.answer(call.method, call.key, args)
-            answer = call.check(said)
-            if dry_run is not None:
-                answer = dry_run.shown(call.method, call.key, answer)
+            answer = call.check(call.fn(*map(_handed_out, call.args)))
     except BaseException as raised:  # noqa: BLE001 - the vendor boundary: nothing gets past it
         # No local name for the error: its cause's traceback holds this frame, and both would stay.
         return _failed(translate(raised, call.method))

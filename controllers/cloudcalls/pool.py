@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from cloudprovider.threads import NoThreadLeft, ThreadPool, start
-from controllers.cloudcalls.call import CallState, CloudCall, DryRunBackend, Outcome, run
+from controllers.cloudcalls.call import CallState, CloudCall, Outcome, run
 from controllers.cloudcalls.callqueue import CallQueue
 from controllers.cloudcalls.errors import CallFailed, CallOverdue, CallsClosed
 from controllers.cloudcalls.options import CloudCallOptions
@@ -49,7 +49,7 @@ class CallPool:
     """A bounded pool whose threads may be lost. Thread-safe.
 
     `on_end(call, outcome, seconds)` is called for each call that ran, before its Future ends: with
-    None for one that was given up. `guard` and `dry_run`: see `CloudCalls`.
+    None for one that was given up. `guard`: see `CloudCalls`.
     """
 
     def __init__(
@@ -59,13 +59,12 @@ class CallPool:
         clock: Clock,
         on_end: Callable[[Called, Outcome[Any] | None, float], object],
         guard: Callable[[str], object] | None = None,
-        dry_run: DryRunBackend | None = None,
     ) -> None:
         self.provider = provider
         self.options = options
         self.clock = clock
         self._on_end = on_end
-        self._run_call = partial(run, clock=clock, guard=guard, dry_run=dry_run)
+        self._run_call = partial(run, clock=clock, guard=guard)
         self._queue = CallQueue(options.concurrency, options.qps, options.burst)
         self._threads = ThreadPool(
             f"cloud-{provider}", options.concurrency, idle_seconds=IDLE_SECONDS, keep_one=True, clock=clock
