@@ -136,7 +136,7 @@ class FakeRoutes(Part, Routes):
     @carried()
     def list_routes(self, cluster_name: str) -> Sequence[Route]:
         rules = sorted(self._world.routes.values(), key=lambda one: one.name)
-        return tuple(self._route(rule, cluster_name) for rule in rules if rule.foreign or rule.cluster == cluster_name)
+        return tuple(self._route(rule) for rule in rules if rule.foreign or rule.cluster == cluster_name)
 
     @override
     @carried(_created)
@@ -168,8 +168,7 @@ class FakeRoutes(Part, Routes):
             del self._world.routes[present.name]
             self._gate.calls.effect("deleted")
 
-    def _route(self, record: RouteRecord, cluster_name: str) -> Route:
-        ours = not record.foreign and record.cluster == cluster_name
+    def _route(self, record: RouteRecord) -> Route:
         known = self._config.routes.node_addresses
         return Route(
             name=record.name,
@@ -178,7 +177,6 @@ class FakeRoutes(Part, Routes):
             enable_node_addresses=known,
             target_node_addresses=node_addresses(record.target_addresses) if known else (),
             blackhole=record.blackhole,
-            owned=ours if self._config.routes.tells_owner else None,
         )
 
 
