@@ -236,7 +236,7 @@ class Assembly:
     def stop(self) -> list[str]:
         """Stop everything; returns what had not ended when the time was up."""
         self.health.stopping()
-        self._clients.hurry()
+        self._clients.stop_retrying()
         began = self.clock.monotonic()
         left = [*self.groups.stop(0.0 if self.abandoned else self.drain)]
         left += [f"a call for {key}" for key in self.health.overdue()]

@@ -19,7 +19,7 @@ from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.catalog import CATALOG
 from controllers.manager.assembly import Assembly
 from controllers.manager.earlylists import IDENTITY
-from controllers.manager.provider_host import ManagerError, warn_of_intruders
+from controllers.manager.provider_host import ManagerError, warn_of_installed
 from controllers.manager.runner import StopEvent
 from controllers.plan.clients import NotSent, PlannedClients
 from controllers.plan.cloud import Evidence, PlannedCalls
@@ -86,7 +86,7 @@ class PlanRun:
         Raises ManagerError, after stopping what was started, when a part cannot start or has died,
         and when the time is over before the controllers run.
         """
-        warn_of_intruders()
+        warn_of_installed(self._given.cloud_provider)
         parts, timeout = self._parts, self._given.plan.timeout
         ending = parts.stop_event(stop)
         until = parts.clock.monotonic() + timeout

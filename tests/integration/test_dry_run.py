@@ -304,7 +304,7 @@ class Vendors:
         self._rest.request("POST", leases, body={"kind": "Lease", "metadata": {"name": "acme"}})
         try:
             raw = self._rest._transport
-            guard = partial(self._rest._identity.guard, "DELETE", "/api/v1/nodes/n1")
+            guard = partial(self._rest._config.guard, "DELETE", "/api/v1/nodes/n1")
             raw.exchange("DELETE", "/api/v1/nodes/n1", b"", 0.0, guard)
         except NotSent as error:
             self.unguarded = str(error)

@@ -17,9 +17,9 @@ from urllib.parse import urlencode
 
 from attrs import frozen
 
+from controllers.runtime.api.clientconfig import ClientConfig
 from controllers.runtime.api.credentials import FETCH_TIMEOUT
 from controllers.runtime.api.errors import ApiError, ClientClosed, ServerError, from_status
-from controllers.runtime.api.identity import Identity
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.reachability import NO_ANSWERS, Reachability
 from controllers.runtime.api.transport import READS, Transport
@@ -75,21 +75,21 @@ class RestClient:
     def __init__(
         self,
         transport: Transport,
-        identity: Identity,
+        config: ClientConfig,
         *,
         field_validation: str | None = None,
     ) -> None:
         """`field_validation` (Ignore, Warn, Strict) is a query parameter of writes."""
-        self.name = identity.name
-        self.user_agent = identity.user_agent
-        self._identity = identity
+        self.name = config.name
+        self.user_agent = config.user_agent
+        self._config = config
         self._transport = transport
-        self._credentials = identity.credentials
-        self._metrics = identity.metrics
-        self._waits = transport.waits
+        self._credentials = config.credentials
+        self._metrics = config.metrics
+        self._sleeper = transport.sleeper
         self._clock = transport.clock
         self._validation = f"fieldValidation={field_validation}" if field_validation else ""
-        lines = [("Host", transport.endpoint.authority), ("User-Agent", self.user_agent), *identity.headers]
+        lines = [("Host", transport.endpoint.authority), ("User-Agent", self.user_agent), *config.headers]
         if transport.proxy_authorization:
             lines.append(("Proxy-Authorization", transport.proxy_authorization))
         for header, value in lines:
@@ -101,7 +101,7 @@ class RestClient:
     @property
     def protobuf(self) -> bool:
         """Whether Protobuf may be asked for, where a kind has it."""
-        return self._identity.protobuf
+        return self._config.protobuf
 
     @property
     def reachability(self) -> Reachability:
@@ -129,9 +129,9 @@ class RestClient:
         payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
         target = self._target(method, path, query)
         write = method not in READS
-        guard = partial(self._identity.guard, method, path) if write else None
+        guard = partial(self._config.guard, method, path) if write else None
         self._take_turn(method)
-        deadline = self._clock.monotonic() + (self._identity.timeout if timeout is None else timeout)
+        deadline = self._clock.monotonic() + (self._config.timeout if timeout is None else timeout)
         tries = TRIES
         while True:
             authorization = self._authorization(method, path, timeout=deadline - self._clock.monotonic())
@@ -153,9 +153,11 @@ class RestClient:
                 if not tries or wait is None or not repeatable or self._clock.monotonic() + wait >= deadline:
                     raise error
                 log.debug("%s; retrying in %g s", error, wait)
-                if not self._waits.pause(wait):
+                if not self._sleeper.sleep(wait):
                     raise (
-                        ClientClosed("the client is closed", method=method, path=path) if self._waits.closed else error
+                        ClientClosed("the client is closed", method=method, path=path)
+                        if self._sleeper.closed
+                        else error
                     )
             finally:
                 del error  # the traceback holds this frame, and those of all callers
@@ -197,7 +199,7 @@ class RestClient:
             opened,
             path=path,
             read_timeout=read_timeout,
-            open_timeout=min(read_timeout, self._identity.timeout),
+            open_timeout=min(read_timeout, self._config.timeout),
         )
 
     def _target(self, method: str, path: str, query: Mapping[str, str] | None) -> str:
@@ -209,10 +211,10 @@ class RestClient:
         return f"{self._transport.target_prefix}{path}{'?' if text else ''}{text}"
 
     def _take_turn(self, method: str, cancelled: Callable[[], bool] | None = None) -> None:
-        limiter = self._identity.limiter
+        limiter = self._config.limiter
         if limiter is not None and (delay := limiter.reserve()):
             self._metrics.limited(method, delay)
-            self._waits.pause(delay, cancelled, hurried=False)  # when closed meanwhile, sending says so
+            self._sleeper.sleep(delay, cancelled, for_retry=False)  # when closed meanwhile, sending says so
 
     def _authorization(
         self, method: str, path: str, cancelled: Callable[[], bool] | None = None, timeout: float = FETCH_TIMEOUT

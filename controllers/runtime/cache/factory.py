@@ -14,7 +14,7 @@ from cloudprovider.host import StopSignal
 from controllers.runtime.api import RestClient
 from controllers.runtime.cache.informer import Informer, InformerHealth
 from controllers.runtime.cache.resources import Resource, T
-from controllers.runtime.cache.watchtypes import WatchOptions
+from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 

@@ -19,10 +19,11 @@ from attrs import frozen
 from cloudprovider.helpers.objects import key_of
 from controllers.runtime.api import RestClient
 from controllers.runtime.cache.handlers import Delivery, Handlers
+from controllers.runtime.cache.lists import Bookmark, Listed, Update, Watched
 from controllers.runtime.cache.resources import Resource, T
+from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.cache.store import Cache, Change, Lister
 from controllers.runtime.cache.watch import ListWatch
-from controllers.runtime.cache.watchtypes import Bookmark, Listed, Update, Watched, WatchOptions
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 

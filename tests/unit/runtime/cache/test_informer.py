@@ -16,8 +16,8 @@ from controllers.runtime.api import Response, Unreachable
 from controllers.runtime.cache import NODES, SERVICES, InformerFactory, Registration, handlers, version_of
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.resources import Raw
+from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.cache.store import Cache
-from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import JSON
 from tests.support.clock import FakeClock
@@ -28,7 +28,7 @@ from tests.unit.runtime.cache.informers import WAIT, answer, bookmark, event, ma
 class Feed:
     """A watch that shows what the test puts in, and blocks meanwhile."""
 
-    content_type = JSON
+    protobuf = False
 
     def __init__(self, opening: threading.Event | None) -> None:
         self._opening = opening

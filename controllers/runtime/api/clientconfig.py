@@ -1,5 +1,5 @@
-"""The identity that a client speaks as, and what holds for each of its requests (stages 1 and 6):
-limits, the guard, and metrics."""
+"""Whom a client speaks as, and what holds for each of its requests (stages 1 and 6): limits, the
+guard, and metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BUCKETS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0,
 
 
 class RequestMetrics:
-    """Counters of one API server; thread-safe. Label lookups are remembered: they are dear."""
+    """Counters of one API server; thread-safe. Label lookups are kept: they are expensive."""
 
     def __init__(self, metrics: Metrics, host: str) -> None:
         self._host = host
@@ -69,7 +69,7 @@ class RequestMetrics:
 
 
 @frozen(kw_only=True)
-class Identity:
+class ClientConfig:
     """One client's name and rules. `name` appears in logs, `user_agent` in the audit log."""
 
     name: str
