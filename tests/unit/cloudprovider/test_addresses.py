@@ -178,15 +178,15 @@ def test_a_mismatch_shows_both_lists() -> None:
 
 @pytest.mark.row("N12")
 @pytest.mark.parametrize(
-    ("offered", "current"),
+    ("offered", "current", "told"),
     [
-        ([], []),
-        ([(INTERNAL, "10.0.0.9")], [(HOSTNAME, "10.0.0.1")]),  # a hostname that looks like the IP
-        ([(HOSTNAME, "ip-10-0-0-1")], []),
+        ([], [], "no addresses"),
+        ([(INTERNAL, "10.0.0.9")], [(HOSTNAME, "10.0.0.1")], "InternalIP 10.0.0.9"),  # the hostname is no match
+        ([(HOSTNAME, "ip-10-0-0-1")], [], "Hostname ip-10-0-0-1"),
     ],
 )
-def test_without_the_wished_ip_it_is_a_mismatch(offered: list[Pair], current: list[Pair]) -> None:
-    with pytest.raises(NodeIPMismatch, match="no addresses" if not offered else ""):
+def test_without_the_wished_ip_it_is_a_mismatch(offered: list[Pair], current: list[Pair], told: str) -> None:
+    with pytest.raises(NodeIPMismatch, match=told):
         preferred(offered, "10.0.0.1", current)
 
 
