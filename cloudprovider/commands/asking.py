@@ -58,6 +58,9 @@ class NoClients:
     def client(self, name: str) -> ApiClient:
         self._refuse()
 
+    def cluster_name(self) -> str:
+        return ""
+
     def cluster_identity(self) -> str | None:
         return None
 

@@ -195,7 +195,7 @@ class _Checked:
                 # only now, as it imports the client's models
                 from cloudprovider.commands.questions import NOT_ASKED, questions_for
 
-                self._ask(questions_for(found))
+                self._ask(questions_for(found, tuple(self.provider.provider_id_prefixes())))
                 if self.about.name:
                     self._ask_about_node(found)
                 self.report.skipped("cloud", f"not tried: {NOT_ASKED}")

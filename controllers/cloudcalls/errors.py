@@ -35,6 +35,7 @@ from cloudprovider import (
     InvalidService,
     LoadBalancerKept,
     NotImplementedByProvider,
+    QuotaExceeded,
     RetryError,
     Throttled,
 )
@@ -116,6 +117,7 @@ _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     (NotImplementedByProvider, "not_implemented"),
     (ImplementedElsewhere, "implemented_elsewhere"),
     (InvalidService, "invalid_service"),
+    (QuotaExceeded, "quota_exceeded"),
     (LoadBalancerKept, "kept"),
     (CallDeadlineExceeded, OVERDUE),
     (CallCancelled, "cancelled"),

@@ -213,8 +213,11 @@ class CallMetrics:
     def _trouble(self, now: float) -> str:
         """The run of failed calls that still goes on; "" where there is none to speak of."""
         with self._lock:
-            # One Service that the cloud refuses, where nothing else happens, proves nothing.
-            refused = len(self._about) == 1 and any(key.startswith("service/") for key in self._about)
+            # One Service that the cloud refuses, or the routes of one node (one for each family),
+            # where nothing else happens, prove nothing.
+            services = sum(key.startswith("service/") for key in self._about)
+            routes = sum(key.startswith("route/") for key in self._about)
+            refused = services + routes == len(self._about) and 2 * services + routes <= 2
             seconds = now - self._since
             if self._failed < _RUN or refused or seconds < _TROUBLE_AFTER:
                 return ""
