@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
 from cloudprovider import InvalidService, Pending, QuotaExceeded
-from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, Strike, raises
 from cloudprovider.testing.waiting import eventually
 from controllers.node.controller import CloudNodeController
 from controllers.options.podnetwork import CIDRS
@@ -39,18 +41,31 @@ def _events(api: Cluster, name: str) -> list[tuple[str, str, int]]:
     return [(one["type"], one["reason"], one["count"]) for one in found]
 
 
+def _unavailable(api: Cluster, name: str) -> str:
+    conditions = api.get(f"{NODES}/{name}")["status"]["conditions"]
+    return next((one["status"] for one in conditions if one["type"] == "NetworkUnavailable"), "")
+
+
+def _failed(api: Cluster, name: str) -> bool:
+    return "SyncLoadBalancerFailed" in api.event_messages(name)
+
+
 @pytest.mark.row("P10")
 def test_a_slow_load_balancer_is_no_failure(api: Cluster, cloud: FakeCloud, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     api.create(NODES, small_node("node-0", provider_id="fake://node-0"))
     words = iter(("being built, 10 %", "being built, 90 %", "attaching its targets"))
-    cloud.faults.on("ensure_load_balancer", raises(lambda *_: Pending(next(words), 1.0)), times=3)
+
+    def building(strike: Strike) -> object:
+        raise Pending(next(words), 1.0)
+
+    cloud.faults.on("ensure_load_balancer", building, times=3)
     with at_work(ServiceController, api.kubeconfig, cloud, SERVICE) as running:
         api.create(SERVICES, lb_service("web"))
         eventually(lambda: ingress(api.get(f"{SERVICES}/web")))
         eventually(lambda: "EnsuredLoadBalancer" in api.reasons("web"))
         assert running.count("controller_reconcile_errors_total", name="service") == 0
-        cloud.faults.on("ensure_load_balancer_deleted", raises(lambda *_: Pending("being deleted", 1.0)), times=2)
+        cloud.faults.on("ensure_load_balancer_deleted", raises(Pending("being deleted", 1.0)), times=2)
         api.delete(f"{SERVICES}/web")
         eventually(lambda: "DeletedLoadBalancer" in api.reasons("web"))
     told = _events(api, "web")
@@ -64,13 +79,11 @@ def test_a_slow_load_balancer_is_no_failure(api: Cluster, cloud: FakeCloud, capl
 
 @pytest.mark.row("P10")
 def test_a_slow_machine_and_a_slow_route_are_no_failures(api: Cluster, cloud: FakeCloud) -> None:
-    cloud.faults.on(
-        "instance*_metadata", raises(lambda *_: Pending("it has no address yet", 1.0)), key="node-0", times=2
-    )
+    cloud.faults.on("instance*_metadata", raises(Pending("it has no address yet", 1.0)), key="node-0", times=2)
     with at_work(CloudNodeController, api.kubeconfig, cloud):
         api.create(NODES, small_node("node-0"))
         eventually(lambda: not is_tainted(api.get(f"{NODES}/node-0")))
-    cloud.faults.on("create_route", raises(lambda *_: Pending("the route is being made", 1.0)), times=2)
+    cloud.faults.on("create_route", raises(Pending("the route is being made", 1.0)), times=2)
     options = RouteOptions(cluster_cidrs=CIDRS.parse("10.244.0.0/16"))
     with at_work(RouteController, api.kubeconfig, cloud, options) as running:
         api.create(NODES, small_node("node-1", taints=[], cidrs=["10.244.1.0/24"]))
@@ -87,7 +100,7 @@ def test_a_full_route_table_is_told_and_a_route_that_goes_makes_room(api: Cluste
     with at_work(RouteController, api.kubeconfig, cloud, options) as running:
         api.create(NODES, small_node("node-0", taints=[], cidrs=["10.244.0.0/24"]))
         eventually(lambda: len(cloud.console.routes()) == 1)
-        full = cloud.faults.on("create_route", raises(lambda *_: QuotaExceeded("1 of 1 routes")))
+        full = cloud.faults.on("create_route", raises(QuotaExceeded("1 of 1 routes")))
         api.create(NODES, small_node("node-1", taints=[], cidrs=["10.244.1.0/24"]))
         eventually(lambda: "1 of 1 routes" in api.event_messages("node-1").get("FailedToCreateRoute", ""))
         eventually(
@@ -131,17 +144,18 @@ class Unspeakable(InvalidService):
 def test_an_error_that_is_built_wrongly_or_cannot_be_read_is_told_with_its_method(
     api: Cluster, cloud: FakeCloud
 ) -> None:
-    def wrong(*_: object) -> Exception:
-        problems: list[str] = ["UDP is not supported", "port 80 is reserved"]
-        return InvalidService(problems)  # type: ignore[arg-type]
+    problems: Any = ["UDP is not supported", "port 80 is reserved"]
 
-    cloud.faults.on("ensure_load_balancer", raises(wrong), key="default/web")
-    cloud.faults.on("ensure_load_balancer", raises(lambda *_: Unspeakable()), key="default/odd")
+    def wrong(strike: Strike) -> object:
+        raise InvalidService(problems)
+
+    cloud.faults.on("ensure_load_balancer", wrong, key="default/web")
+    cloud.faults.on("ensure_load_balancer", raises(Unspeakable()), key="default/odd")
     with at_work(ServiceController, api.kubeconfig, cloud, SERVICE):
         api.create(SERVICES, lb_service("web"))
         api.create(SERVICES, lb_service("odd"))
         for name, says in (("web", "write InvalidService(*problems)"), ("odd", "Unspeakable")):
-            eventually(lambda name=name: "SyncLoadBalancerFailed" in api.event_messages(name))
+            eventually(partial(_failed, api, name))
             message = api.event_messages(name)["SyncLoadBalancerFailed"]
             assert "the provider's ensure_load_balancer failed: " in message
             assert says in message
