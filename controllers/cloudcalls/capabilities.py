@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -31,7 +32,7 @@ from cloudprovider.checks import answers
 from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls.answers import judged
 from controllers.cloudcalls.call import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CloudCall
-from controllers.cloudcalls.errors import CallFailed
+from controllers.cloudcalls.errors import CallFailed, failed
 from controllers.cloudcalls.metrics import STRANGER
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
@@ -142,7 +143,7 @@ class LoadBalancerCalls(_Calls):
         try:
             return judged(answers.revision, "target_traits")(self._capability.target_traits(node))
         except Exception as error:  # noqa: BLE001 - vendor boundary: one node's failure is no other's
-            return CallFailed(f"the provider's target_traits failed: {text_of(error)}")
+            return failed(error, "target_traits")
 
     def has_hook(self, name: str) -> bool:
         """Whether the provider has its own word for `depends_on` or `target_traits`."""
@@ -240,9 +241,14 @@ class LoadBalancerCalls(_Calls):
 class RouteCalls(_Calls):
     """Routes. A destination is a key, and so is the list."""
 
+    def __init__(self, pool: CallPool, capability: Any, prefixes: Callable[[], Sequence[str]]) -> None:
+        super().__init__(pool, capability)
+        self._prefixes = prefixes
+
     def list(self, cluster_name: str, *, priority: int = PRIORITY_NORMAL) -> tuple[Route, ...]:
         """Every route of the cluster. Never a part: a junk item fails the whole."""
-        return self._call("list_routes", answers.routes, f"routes/{cluster_name}", cluster_name, priority=priority)
+        check = partial(answers.routes, prefixes=self._prefixes())
+        return self._call("list_routes", check, f"routes/{cluster_name}", cluster_name, priority=priority)
 
     def create(self, cluster_name: str, name_hint: str, route: Route, *, priority: int = PRIORITY_NORMAL) -> None:
         """Create a route."""

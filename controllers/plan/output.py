@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from controllers.plan.rows import ASSIGNED_LATER, Change, Kind, Row, Value
 from controllers.plan.run import Outcome
-from controllers.registration.plan import ASSIGNED_LATER, Change, Kind, Row, Value
 from controllers.runtime.cleaning import one_line
 
 _HEADS: Final = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from attrs import evolve, frozen
@@ -20,15 +21,16 @@ from controllers.manager.assembly import Assembly
 from controllers.manager.earlylists import IDENTITY
 from controllers.manager.provider_host import ManagerError
 from controllers.manager.runner import StopEvent
-from controllers.plan.cloud import CloudStandIn
+from controllers.plan.clients import NotSent, PlannedClients
+from controllers.plan.cloud import Evidence, PlannedCalls
 from controllers.plan.cluster import ClusterStandIn
-from controllers.plan.rows import Plan
+from controllers.plan.rows import Kind, Plan, Row
 from controllers.plan.settling import Settling
-from controllers.registration.entry import ControllerEntry
+from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options
-from controllers.registration.plan import Kind, Planning, Row
-from controllers.runtime.api import ClientBuilder, NotSent
-from controllers.runtime.cache import NODES, InformerFactory
+from controllers.runtime.api import ClientBuilder
+from controllers.runtime.cache import NODES, SERVICES, InformerFactory
+from controllers.runtime.clock import SYSTEM_CLOCK
 
 log = logging.getLogger(__name__)
 
@@ -85,29 +87,23 @@ class PlanRun:
         """No client of `clients` writes any more. Raises ManagerError without a controller."""
         clients.guard = self._refuse
         self._given = options.manager
-        parts = self._parts = Assembly(options, provider, clients, config=config, catalog=catalog)
-        self._plan = Plan([entry.name for entry in parts.entries])
+        entries = enabled(options.manager.controllers, catalog)
+        self._plan = Plan([entry.name for entry in entries])
+        self._evidence = Evidence(SYSTEM_CLOCK)
         self._nodes: tuple[V1Node, ...] = ()
         self._settling: Settling | None = None
-        planning = Planning(
-            record=self._plan.record,
-            provider=provider,
-            original=lambda kind, key: self._cluster.original(kind.prefix, kind.plural, key),
-            nodes=lambda: self._nodes,
-        )
-        planned = [entry.planned_calls(planning) for entry in catalog if entry.planned_calls is not None]
-        self._cloud = CloudStandIn(self._plan, planned, parts.clock)
         names: dict[str, list[str]] = {}
-        for entry in parts.entries:
+        for entry in entries:
             names.setdefault(entry.account, []).append(entry.name)
         self._cluster = ClusterStandIn(
             self._plan,
             names,
             clients.rest(IDENTITY, guarded=False).get,
             at_work=lambda: "" if self._settling is None else self._settling.at_work(),
-            evidence=self._cloud.evidence,
+            evidence=self._evidence.of,
         )
-        clients.stand_in = self._cluster
+        planned = PlannedClients(clients, self._cluster)
+        self._parts = Assembly(options, provider, planned, config=config, catalog=catalog)
 
     def run(self, stop: StopSignal) -> Outcome | None:
         """What would be done; None when `stop` was set before anything was known. Blocks.
@@ -149,11 +145,18 @@ class PlanRun:
         """Start all controllers; None when it was time to end before that."""
         parts = self._parts
         parts.groups.in_background("serving", "health watch", parts.health.run)
-        informers = parts.informers(once=True)
+        informers = parts.informers()
         access = parts.access_check()
         if ending.is_set():
             return None
-        context = parts.initialized(informers, ending, guard=self._refuse, dry_run=self._cloud)
+        gateway = partial(
+            PlannedCalls,
+            plan=self._plan,
+            evidence=self._evidence,
+            original=lambda key: self._cluster.original(SERVICES.prefix, SERVICES.plural, key),
+            nodes=lambda: self._nodes,
+        )
+        context = parts.initialized(informers, ending, guard=self._refuse, gateway=gateway)
         if context is None:
             return None
         built = parts.construct(context)
@@ -161,14 +164,14 @@ class PlanRun:
         if not parts.filled(informers, ending):
             return None
         self._watch(informers)
-        settling = self._settling = Settling(informers, context.cloud, access, parts.metrics)
+        settling = self._settling = Settling(informers, self._cluster, context.cloud, access, parts.metrics)
         settling.watch(built)
         parts.runner.stop_signal = settling.stop_signal
         return settling if parts.runner.start(built, ending) else None
 
     def _watch(self, informers: InformerFactory) -> None:
-        """All caches are complete: from now on they show what would be written."""
-        self._cluster.watch(informers)
+        """All caches are complete, and show what there was before any controller began."""
+        self._cluster.read_from(informers)
         found = informers.find(NODES.prefix, NODES.plural)
         self._nodes = tuple(found.lister.list()) if found is not None else ()
 
@@ -205,5 +208,5 @@ class PlanRun:
         )
 
     def _with_evidence(self, row: Row) -> Row:
-        evidence = self._cloud.evidence(row.subject.name)
+        evidence = self._evidence.of(row.subject.name)
         return evolve(row, note=f"{row.note}; {evidence}") if evidence else row

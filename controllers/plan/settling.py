@@ -13,8 +13,9 @@ from typing import Final
 from controllers.cloudcalls import CloudCalls
 from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.runner import Built
+from controllers.plan.cluster import ClusterStandIn
+from controllers.plan.rows import Kind, Row, Subject
 from controllers.registration.entry import PendingDecisions
-from controllers.registration.plan import Kind, Row, Subject
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
@@ -50,8 +51,16 @@ class _Attentive(ClockEvent):
 class Settling:
     """What is left to do. Thread-safe."""
 
-    def __init__(self, informers: InformerFactory, cloud: CloudCalls, access: AccessCheck, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        informers: InformerFactory,
+        cluster: ClusterStandIn,
+        cloud: CloudCalls,
+        access: AccessCheck,
+        metrics: Metrics,
+    ) -> None:
         self._informers = informers
+        self._cluster = cluster
         self._cloud = cloud
         self._access = access
         self._metrics = metrics
@@ -75,7 +84,7 @@ class Settling:
             left.append(f"{beginning} controllers that begin")
         if not self._access.answered:
             left.append("questions about permissions")
-        if self._informers.busy():
+        if self._cluster.busy() or self._informers.busy():
             left.append("changes on their way from the caches")
         for queue in WorkQueueCollector.of(self._metrics).queues():
             keys = [str(one.key) for one in queue.unfinished() if not _is_over(one)]

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from controllers.options.podnetwork import ROUTE_CONTROLLER, RouteSwitches
-from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, event_rule, informers, planned
+from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, event_rule, informers
 from controllers.route.options import RouteOptions
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,6 @@ ENTRY = ControllerEntry(
     aliases=("route",),
     client="route-controller",
     construct=_construct,
-    planned_calls=planned("controllers.route.planned:planned_calls"),
     off=_off,
     stand_in=_stand_in,
     module="controllers.route.controller",

@@ -28,10 +28,11 @@ from cloudprovider.testing.fake import FakeCloud, FakeConfig, new_provider, rais
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, Context, ControllerEntry, ManagerError, PlanRun, parse
 from controllers.nodelifecycle import reconcile
+from controllers.plan.clients import NotSent
 from controllers.plan.describing import facets
+from controllers.plan.rows import ASSIGNED_LATER, Kind, Row
 from controllers.plan.run import Outcome
-from controllers.registration.plan import ASSIGNED_LATER, Kind, Row
-from controllers.runtime.api import MERGE_PATCH, ClientBuilder, NotSent
+from controllers.runtime.api import MERGE_PATCH, ClientBuilder
 from controllers.runtime.queue import WorkQueueCollector
 from controllers.runtime.run import Attentive
 from controllers.runtime.write import patch
@@ -306,7 +307,7 @@ class Vendors:
         self._rest.request("POST", leases, body={"kind": "Lease", "metadata": {"name": "acme"}})
         try:
             raw = self._rest._transport
-            guard = partial(self._rest._identity.guard, "DELETE", "/api/v1/nodes/n1")
+            guard = partial(self._rest._config.guard, "DELETE", "/api/v1/nodes/n1")
             raw.exchange("DELETE", "/api/v1/nodes/n1", b"", 0.0, guard)
         except NotSent as error:
             self.unguarded = str(error)

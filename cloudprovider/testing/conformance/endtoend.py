@@ -262,9 +262,12 @@ class EndToEndConformance(ConformanceBase):
 
         def targets() -> list[str]:
             listed = declared(trial.provider.routes(), "routes").list_routes(trial.cluster_name)
-            return [route.target_node for route in listed if route.destination_cidr == wanted]
+            return [one.target_provider_id or one.target_node for one in listed if one.destination_cidr == wanted]
 
-        self._wait(trial, cluster, lambda: targets() == [name_of(node.object)], f"there is a route for {wanted}")
+        def leads_there() -> bool:
+            return targets() in ([name_of(node.object)], [provider_id_of(node.object)])
+
+        self._wait(trial, cluster, leads_there, f"there is a route for {wanted} to the node")
         node.delete()
         self._wait(trial, cluster, lambda: not targets(), f"the route for {wanted} is gone")
 

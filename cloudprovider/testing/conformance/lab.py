@@ -86,6 +86,11 @@ class Lab:
         """
         raise NotImplementedError
 
+    def rename_machine(self, node: V1Node, name: str) -> None:
+        """Give the node's machine another name in the cloud; the node's name stays. Called only
+        where machines have provider IDs, and once more with the former name."""
+        raise NotImplementedError
+
     def stop_machine(self, node: V1Node) -> None:
         """Switch the node's machine off; it goes on existing. Return when the cloud has done it."""
         raise NotImplementedError

@@ -7,8 +7,8 @@ removes what it made. What cannot be removed is named in the report.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -82,6 +82,15 @@ class Trial:
         """Delete the machine that was made for this scenario."""
         self.lab.delete_machine(node)
         self.bench.forget(node)
+
+    @contextmanager
+    def renamed(self, node: V1Node) -> Iterator[None]:
+        """The node's machine has another name in the cloud for the body of a with statement."""
+        self.lab.rename_machine(node, self.bench.name("renamed"))
+        try:
+            yield
+        finally:
+            self.lab.rename_machine(node, name_of(node))
 
     def needs_ids(self) -> None:
         """Skip this scenario where the provider has no provider IDs."""
@@ -198,7 +207,7 @@ class Trial:
         """A route to the node for a CIDR that has none; it is removed in the end."""
         destination = self.bench.destination()
         self._destinations.append((cluster_name or self.cluster_name, destination))
-        return Route(name="", target_node=name_of(node), destination_cidr=destination)
+        return Route("", name_of(node), destination, target_provider_id=provider_id_of(node))
 
     # ---- volumes
 

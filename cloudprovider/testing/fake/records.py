@@ -178,6 +178,14 @@ class World:
             if record.target_node == name and not record.foreign:
                 self.routes[record.name] = evolve(record, target_node="", target_addresses=(), blackhole=True)
 
+    def rename_instance(self, name: str, new: str) -> Instance:
+        """The machine has another name, and rules still lead to it. Raises KeyError."""
+        renamed = evolve(self._instances.pop(name), name=new)
+        for record in list(self.routes.values()):
+            if record.target_node == name:
+                self.routes[record.name] = evolve(record, target_node=new)
+        return self.put_instance(renamed)
+
     def route_to(self, destination: str) -> RouteRecord | None:
         """The rule for a destination."""
         return next((one for one in self.routes.values() if one.destination_cidr == destination), None)

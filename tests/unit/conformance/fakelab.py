@@ -12,6 +12,7 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
 from cloudprovider import CloudConfig
+from cloudprovider.helpers import provider_id_of
 from cloudprovider.testing.conformance import BalancerFacts, Lab, new_node
 from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, half_builds, hangs, raises
 from cloudprovider.testing.fake.config import CAPABILITIES
@@ -39,6 +40,10 @@ class ConsoleLab(Lab):
         ranges = [f"10.240.{number}.0/24", f"2001:db8:{number:x}::/64"]
         self.cloud.console.add_instance(name, addresses=[("InternalIP", "10.0.0.1")], pod_cidrs=ranges)
         return new_node(name)
+
+    def rename_machine(self, node: V1Node, name: str) -> None:
+        machine = next(one for one in self.cloud.console.instances() if provider_id_of(node) == f"fake://{one.id}")
+        self.cloud.console.rename_instance(machine.name, name)
 
     def stop_machine(self, node: V1Node) -> None:
         self.cloud.console.set_shutdown(_name(node))

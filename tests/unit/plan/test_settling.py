@@ -8,9 +8,9 @@ import pytest
 
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import OverdueCall
+from controllers.plan.rows import Kind
 from controllers.plan.settling import Settling
 from controllers.registration.entry import ControllerEntry, Rule
-from controllers.registration.plan import Kind
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
 from controllers.runtime.run import Attentive
@@ -33,7 +33,7 @@ class World:
             "Nodes", clock=self.clock, metrics=self.metrics, backoff=Backoff(1.0, 60.0, 0.0)
         )
         self.queue.noun, self.queue.controller = "node", "cloud-node-controller"
-        self.settling = Settling(self, self, self, self.metrics)  # type: ignore[arg-type]  # all of what it asks is here
+        self.settling = Settling(self, self, self, self, self.metrics)  # type: ignore[arg-type]  # all of what it asks is here
         self.settling.watch([(ControllerEntry(name="lifecycle", construct=lambda _c: None), self)])  # type: ignore[list-item]
 
     def busy(self) -> bool:

@@ -203,6 +203,12 @@ broken(
     "Routes are listed with the gateway's address instead of their node's.",
 )  # fmt: skip
 
+broken(
+    "R18", FakeRoutes, "list_routes",
+    answering(lambda found, _: [evolve(one, target_provider_id="") for one in found]),
+    "Routes are listed by the names that their machines have in the cloud.",
+)  # fmt: skip
+
 
 # ---- PVLabeler
 
