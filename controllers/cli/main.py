@@ -203,10 +203,8 @@ def _built(
         if clients is None:
             pass  # what is wrong with both is logged together
         elif given.plan.enabled:
-            from controllers.manager.provider_host import warn_of_installed
             from controllers.plan.run import PlanRun
 
-            warn_of_installed(given.cloud_provider)
             return PlanRun(options, provider, clients, config=config, catalog=catalog)
         else:
             return Manager(
@@ -244,13 +242,7 @@ def _run(runs: Manager | PlanRun, options: Options, plan: TextIO | None, begun: 
         if isinstance(runs, Manager):
             runs.run(stop, on_lost=end_at_once)
             return None
-        from controllers.plan.output import shown
-
-        outcome = runs.run(stop)
-        if outcome is None:
-            return Ended(FAILED)
-        print(shown(outcome, options.manager.plan.output), end="", file=plan, flush=True)
-        return Ended(outcome.code)
+        return Ended(runs.print_to(plan, stop))
 
     return run_until_signal(run, drain=drain, release=runs.release_held)
 

@@ -83,7 +83,7 @@ class PlannedCalls(CloudCalls):
     @property
     def routes(self) -> PlannedRoutes | None:
         """Routes."""
-        return self._calls("routes", partial(PlannedRoutes, self._plan))
+        return self._calls("routes", partial(PlannedRoutes, self._plan, prefixes=lambda: self.provider_id_prefixes))
 
     @property
     def ssh_keys(self) -> SSHKeyCalls | None:
@@ -119,8 +119,8 @@ class PlannedCalls(CloudCalls):
 class PlannedRoutes(RouteCalls):
     """Routes, with what was planned. Thread-safe."""
 
-    def __init__(self, plan: Plan, pool: CallPool, capability: Any) -> None:
-        super().__init__(pool, capability)
+    def __init__(self, plan: Plan, pool: CallPool, capability: Any, prefixes: Callable[[], Sequence[str]]) -> None:
+        super().__init__(pool, capability, prefixes)
         self._plan = plan
         self._lock = threading.Lock()
         self._created: list[Route] = []

@@ -79,6 +79,8 @@ class LoadBalancerRecord:
     backends: tuple[str, ...] = field(default=(), converter=_strings)
     """Provider IDs, sorted; the node's name stands for one that has none."""
     source_ranges: tuple[str, ...] = field(default=(), converter=_strings)
+    health_check: tuple[str, int] | None = None
+    """HTTP path and port, where the Service has them."""
     kept: bool = False
     """Whether it was left on purpose when its Service was deleted."""
     changes: int = 0

@@ -129,7 +129,7 @@ broken(
 )  # fmt: skip
 
 
-@breaks("R10")
+@breaks("R10", without=["bad_answers"])
 class CreatesOnce(_Remembers):
     """A creation that failed once is believed done when it is repeated."""
 
@@ -382,7 +382,7 @@ class LogsItsToken(FakeCloud):
         super().initialize(client_builder, stop)
 
 
-@breaks("G9")
+@breaks("G9", without=["bad_answers"])
 class ForeignErrors(FakeOwningLoadBalancers):
     """The client's own exceptions are passed on."""
 
