@@ -180,6 +180,7 @@ def _built(
             metrics=metrics,
         )
         if not given.plan.enabled:
+            # The API server takes longer to answer than what follows takes to import.
             informers = earlylists.begin(clients, enabled(given.controllers, catalog))
     except ClientConfigError as error:
         failures.append(error)

@@ -112,6 +112,7 @@ class ServerTLS:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._minimum
         restrict(context, self._ciphers)
+        # A renegotiation costs the server more than the client, and nobody needs one.
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         context.num_tickets = 0  # a resumed session would outlive a changed CA
         context.set_alpn_protocols(["http/1.1"])

@@ -103,6 +103,7 @@ def hosting(
                 election, clients, on_lost=lambda reason: on_lost(lease_lost(reason)), metrics=metrics
             )
             clients.guard = leadership.fence.check
+            # An ExitStack ends in reverse: first asked, then waited for; the lease goes last.
             for part in reversed(leadership.start(unfinished)):
                 ends.callback(part.wait, election.renew_deadline)
                 ends.callback(part.ask)
@@ -111,6 +112,7 @@ def hosting(
         guard = leadership.fence.check if leadership is not None else None
         cloud = CloudCalls(provider, options=calls, metrics=metrics, guard=guard)
         started = ProviderHost(provider, cloud, config, allow_untagged_cloud=allow_untagged_cloud)
+        # In reverse: the provider is told, calls are cancelled, then waited for.
         ends.callback(started.close)
         ends.callback(started.cancel)
         ends.callback(started.ask_to_stop)

@@ -78,6 +78,8 @@ class JSONFormatter(_Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as a line of JSON."""
+        # UTC: JSON lines of many machines are sorted together; klog's text has local time, as in
+        # Go.
         stamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
         line: dict[str, Any] = {
             "ts": stamp.replace("+00:00", "Z"),

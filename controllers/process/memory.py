@@ -18,6 +18,7 @@ def share_one_heap() -> None:
     Python's own lock lets one thread at a time ask for memory as it is, so none waits for another.
     Nothing happens where an environment variable says how memory is handed out, and with a C
     library other than glibc."""
+    # Whoever sets these knows the machine better.
     if any(os.environ.get(name) for name in _VARIABLES):
         return
     import ctypes  # needs 2 ms: not for --help

@@ -140,6 +140,7 @@ class History:
         if not seen or not is_newer(seen, version):
             self._witness = None
             return Verdict.ONWARD
+        # An API server's cache may lag behind; only etcd's own answer counts as a sign.
         if not quorum:
             return Verdict.BEHIND
         if self._witness is None or is_newer(self._witness[0], version):
@@ -277,11 +278,14 @@ class Lists(Generic[T]):
         waits = True
         if self._encoding.failed(error):
             waits = False
+        # A replica that lags: waiting helps, mostly; the third time etcd itself is asked.
         elif isinstance(error, ApiError) and is_too_large(error):
             cause = "too_large_version"
             self._too_large += 1
             self._quorum = self._quorum or self._too_large >= _TOO_LARGE_LIMIT
         elif isinstance(error, (Gone, BadRequest, ListBehind)):
+            # The first 410 says only that our version is too old for this list: ask without it,
+            # immediately.
             waits = self._quorum or not isinstance(error, Gone)
             self._quorum = True
         self._failures.labels(self._resource.plural, cause).inc()
@@ -308,7 +312,7 @@ class Lists(Generic[T]):
     def _read_unless_stopped(self, raw: Any) -> Item[T]:
         if self._loop.stopping.is_set():
             raise Stopped  # in the middle of a page, which may take a second to parse
-        return self._cache.read(raw, anew=self._history.in_doubt)
+        return self._cache.read(raw, reparse=self._history.in_doubt)
 
     def _fetch(self, query: Mapping[str, str]) -> Callable[[], Response]:
         rest, path, timeout = self._rest, self._resource.path(), self._options.list_timeout

@@ -193,6 +193,7 @@ class Resource(Generic[T]):
 def list_meta(kind: str, found: object, version: object, token: object) -> ListMeta:
     """The metadata of a list of that kind: its own kind, resourceVersion and continue. Raises
     DecodeError for what is no such list."""
+    # An empty object from a proxy must not pass for an empty list: everything would be deleted.
     if found not in (None, f"{kind}List"):
         raise DecodeError(f"expected a {kind}List, got {str(found)[:_EXCERPT]!r}")
     if not isinstance(version, str) or not version:
