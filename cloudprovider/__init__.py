@@ -39,9 +39,11 @@ if TYPE_CHECKING:
         InvalidService,
         LoadBalancerKept,
         NotImplementedByProvider,
+        Pending,
         ProviderFactoryError,
         ProviderLoadError,
         ProviderTypeError,
+        QuotaExceeded,
         RegistryError,
         RetryError,
         Throttled,
@@ -84,8 +86,8 @@ else:
                 "CallCancelled CallDeadlineExceeded CallInterrupted CloudProviderError "
                 "ConfigError ConfigMissing ConfigUnreadable DiskNotFound DuplicateProvider "
                 "ImplementedElsewhere InstanceNotFound InvalidAnnotations InvalidConfig "
-                "InvalidProviderName InvalidService LoadBalancerKept NotImplementedByProvider "
-                "ProviderFactoryError ProviderLoadError ProviderTypeError RegistryError "
+                "InvalidProviderName InvalidService LoadBalancerKept NotImplementedByProvider Pending "
+                "ProviderFactoryError ProviderLoadError ProviderTypeError QuotaExceeded RegistryError "
                 "RetryError Throttled UnknownProvider"
             ),
             "cloudprovider.host": "ClientBuilder InformerUser Lister Listers StopSignal",
@@ -155,7 +157,9 @@ __all__ = [
     "InvalidService",
     "InvalidAnnotations",
     "InvalidConfig",
+    "QuotaExceeded",
     "RetryError",
+    "Pending",
     "Throttled",
     "CallInterrupted",
     "CallCancelled",

@@ -13,7 +13,9 @@ decision. Always matched with `isinstance`, so that subclasses and chained error
         ├── InvalidService
         │   └── InvalidAnnotations
         ├── InvalidConfig
+        ├── QuotaExceeded
         ├── RetryError
+        │   └── Pending
         ├── Throttled
         ├── CallInterrupted
         │   ├── CallCancelled
@@ -31,7 +33,7 @@ decision. Always matched with `isinstance`, so that subclasses and chained error
 
 Only `InstanceNotFound` (or `instance_exists` answering False) says that an instance is gone.
 Everything else, exceptions from outside this tree included, means "unknown": nothing is deleted
-because of it.
+because of it. Each raises TypeError where it is built of something else than it asks for.
 
 A message may end up in a log or in an Event that every user of the cluster can read: leave secrets
 out.
@@ -55,7 +57,9 @@ __all__ = [
     "InvalidService",
     "InvalidAnnotations",
     "InvalidConfig",
+    "QuotaExceeded",
     "RetryError",
+    "Pending",
     "Throttled",
     "CallInterrupted",
     "CallCancelled",
@@ -73,12 +77,65 @@ __all__ = [
 ]
 
 
+_SHOWN: Final = 80  # characters of a wrong value
+
+
+def _wrong(error: BaseException, name: str, wanted: str, value: object) -> TypeError:
+    """An exception is built of something else than it asks for. It would be found out only where
+    the host reads it, far from the line that built it."""
+    shown = repr(value)
+    cut = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
+    return TypeError(f"{type(error).__name__}: {name} must be {wanted}; it is of type {type(value).__name__}: {cut}")
+
+
+def _text(error: BaseException, name: str, value: object, wanted: str = "a str") -> None:
+    if not isinstance(value, str):
+        raise _wrong(error, name, wanted, value)
+
+
+def _message(error: BaseException, value: object) -> None:
+    _text(error, "the message", value, f'a str, as in {type(error).__name__}("server web-1: HTTP 500")')
+
+
+def _texts(error: BaseException, name: str, values: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise _wrong(error, name, 'several str, as in ["...", "..."]', values)
+    found = tuple(values)
+    for one in found:
+        _text(error, f"each of {name}", one)
+    return found
+
+
+def _problems(error: BaseException, problems: tuple[str, ...]) -> tuple[str, ...]:
+    name = type(error).__name__
+    if not problems:
+        raise TypeError(f'{name}: say what is wrong, as in {name}("port 80 is reserved")')
+    for one in problems:
+        _text(error, "each problem", one, f"a str; for a list of them write {name}(*problems)")
+    return problems
+
+
+def _delay(error: BaseException, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        name = type(error).__name__
+        raise _wrong(error, "retry_after", f'a number of seconds, as in {name}("the cloud is busy", 5.0)', value)
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"retry_after must be a finite number of seconds >= 0, not {value!r}")
+    return float(value)
+
+
 class CloudProviderError(Exception):
     """Base of every error that this package defines. Raised as such, it means "failed, retry with
-    backoff".
+    backoff". `message` says what was asked and what the cloud answered.
 
     Follows: the error variables at the end of k8s.io/cloud-provider cloud.go.
     """
+
+    def __init__(self, message: str = "", *more: object) -> None:
+        # One with a constructor of its own, or of a client's library too, passes on what it likes.
+        if type(self).__init__ is CloudProviderError.__init__:
+            _message(self, message)
+        super().__init__(*((message,) if message or more else ()), *more)
 
 
 class InstanceNotFound(CloudProviderError):
@@ -132,7 +189,7 @@ class InvalidService(CloudProviderError):
     retry_after: Final = 3600.0
 
     def __init__(self, *problems: str) -> None:
-        self.problems = tuple(problems)
+        self.problems = _problems(self, problems)
         super().__init__(*problems)
 
     def __str__(self) -> str:
@@ -144,43 +201,65 @@ class InvalidAnnotations(InvalidService):
     `cloudprovider.helpers.ServiceAnnotations`."""
 
 
+class QuotaExceeded(CloudProviderError):
+    """A limit of the cloud is reached: asking again does not help until something else goes or the
+    limit is raised. For `create_route`, `ensure_load_balancer` and `update_load_balancer`.
+
+    The host tells the message in a Warning Event, and does not back off: a route is asked for again
+    when another route or a node goes, and everything after `retry_after` seconds: ten minutes.
+    """
+
+    retry_after: Final = 600.0
+
+
 class InvalidConfig(CloudProviderError):
     """The provider's configuration cannot be used. `problems` are all that is wrong, each a line
     for the operator, with file and line or variable; none quotes a value. Raised by
     `cloudprovider.config.ProviderConfig.load`."""
 
     def __init__(self, *problems: str) -> None:
-        self.problems = tuple(problems)
+        self.problems = _problems(self, problems)
         super().__init__(*problems)
 
     def __str__(self) -> str:
         return "\n".join(self.problems)
 
 
-def _checked_delay(retry_after: float) -> float:
-    delay = float(retry_after)
-    if not math.isfinite(delay) or delay < 0:
-        raise ValueError(f"retry_after must be a finite number of seconds >= 0, not {retry_after!r}")
-    return delay
-
-
 class RetryError(CloudProviderError):
-    """Not ready yet: ask again after this time instead of backing off.
+    """Nothing failed: ask again after `retry_after` seconds. See `Pending`, which says the same of
+    work that the cloud has begun.
 
-    `retry_after` is in seconds. For work that is on its way, such as a load balancer still being
-    built. The host waits that long, one second at least, and up to a tenth more, so that objects
-    that wait for the same time do not all come back at once. It never backs off, and does not count
-    this as a failure. Raises ValueError when the delay is negative or not finite.
+    The host waits one second at least, and later no less than a tenth of the time that it has
+    waited so far (a minute at most): a build of an hour is not asked about each second. Up to a
+    tenth is added by chance, so that objects that wait for the same time do not all come back at
+    once. It is no failure in the log, in Events, metrics and alerts. The message is told to the
+    object's owner in a Normal Event when its words change, and in a Warning after 15 minutes.
+
+    Raises ValueError when the delay is negative or not finite.
 
     Follows: k8s.io/cloud-provider api/retry_error.go.
     """
 
     def __init__(self, message: str, retry_after: float) -> None:
-        self.retry_after = _checked_delay(retry_after)
+        _message(self, message)
+        self.retry_after = _delay(self, retry_after)
         super().__init__(message, self.retry_after)
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class Pending(RetryError):
+    """The cloud has begun the work and is not done: it builds, changes or deletes. Call again after
+    `retry_after` seconds to see how far it is.
+
+    The method is called again with the same arguments, in this process or in a later one: it must
+    find what it began in the cloud, and begin nothing twice. What the host does meanwhile, see
+    `RetryError`.
+    """
+
+    def __init__(self, message: str, retry_after: float = 5.0) -> None:
+        super().__init__(message, retry_after)
 
 
 class Throttled(CloudProviderError):
@@ -192,8 +271,11 @@ class Throttled(CloudProviderError):
     """
 
     def __init__(self, message: str = "", retry_after: float | None = None, *, whole_account: bool = False) -> None:
+        _message(self, message)
+        if not isinstance(whole_account, bool):
+            raise _wrong(self, "whole_account", "True or False", whole_account)
         self.whole_account = whole_account
-        self.retry_after = None if retry_after is None else _checked_delay(retry_after)
+        self.retry_after = None if retry_after is None else _delay(self, retry_after)
         super().__init__(message, self.retry_after)
 
     def __str__(self) -> str:
@@ -234,12 +316,15 @@ class RegistryError(CloudProviderError):
         distribution: str = "",
         known: Iterable[str] = (),
     ) -> None:
+        _message(self, message)
+        for name, value in (("fix", fix), ("provider", provider), ("distribution", distribution)):
+            _text(self, name, value)
         self.what = message
-        self.details = tuple(details)
+        self.details = _texts(self, "details", details)
         self.fix = fix
         self.provider = provider
         self.distribution = distribution
-        self.known = tuple(sorted(known))
+        self.known = tuple(sorted(_texts(self, "known", known)))
         names = f" Known providers: {', '.join(self.known)}." if self.known else ""
         super().__init__(sentences(message, self.details, fix) + names)
 
@@ -283,6 +368,7 @@ class ConfigError(RegistryError):
 
     def __init__(self, message: str, *, fix: str = "", path: str = "", provider: str = "") -> None:
         super().__init__(message, fix=fix, provider=provider)
+        _text(self, "path", path)
         self.path = path
 
 

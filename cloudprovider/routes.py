@@ -23,8 +23,8 @@ __all__ = ["Route", "Routes"]
 @fields.documented
 @frozen
 class Route:
-    """One routing rule: traffic for `destination_cidr` goes to `target_node`. Raises TypeError for
-    a value of another type than its field's.
+    """One routing rule: traffic for `destination_cidr` goes to the machine of a node. Raises
+    TypeError for a value of another type than its field's.
 
     Follows: Route in k8s.io/cloud-provider cloud.go.
     """
@@ -34,8 +34,8 @@ class Route:
     hint."""
 
     target_node: str = field(validator=fields.text)
-    """The name of the node to go to; empty for a rule whose target the provider cannot match to a
-    node."""
+    """The name of the node to go to. From `list_routes`: empty where `target_provider_id` says
+    where the rule leads, and for a rule whose target the provider cannot match to a node."""
 
     destination_cidr: str = field(validator=fields.text)
     """The addresses that the rule is for, for example "10.244.3.0/24", without host bits."""
@@ -60,6 +60,14 @@ class Route:
     """What the cloud's own marks (a tag, a description) say. True: `create_route` made it for this
     cluster. False: another program made it; it is never touched. None: the provider cannot tell. A
     name is no such mark."""
+
+    target_provider_id: str = field(default="", validator=fields.text)
+    """The provider ID of the machine to go to. For `create_route`: the node's `spec.providerID`,
+    empty while it has none; find the machine by it, and by `target_node` only where it is empty.
+    From `list_routes`: as `instance_metadata` would give it. The host looks up the node by it, so a
+    machine that got another name in the cloud keeps its route. It counts before `target_node`,
+    which is then looked at only for a node that has no provider ID. A provider without provider IDs
+    leaves it empty and lists names."""
 
 
 class Routes(ABC):

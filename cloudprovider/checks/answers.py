@@ -101,18 +101,18 @@ def _without(answer: InstanceMetadata, faults: Mapping[str, Sequence[str]]) -> I
     return evolve(answer, **{name: getattr(nothing, name) for name, found in faults.items() if found})
 
 
-def _provider_id_problems(provider_id: str, prefixes: Sequence[str]) -> list[str]:
+def _provider_id_problems(provider_id: str, prefixes: Sequence[str], field: str = "provider_id") -> list[str]:
     if not provider_id:
         return ["it has no provider_id, and neither has the node"] if prefixes else []
     if not prefixes:  # once written it could not be changed, and the node would count as another cloud's
-        return [f"it has provider_id {_show(provider_id)}, while provider_id_prefixes() says that this cloud has none"]
+        return [f"it has {field} {_show(provider_id)}, while provider_id_prefixes() says that this cloud has none"]
     if _BLANKS.search(provider_id) or not provider_id.isprintable():
-        return [f"provider_id {_show(provider_id)} has blanks or control characters"]
+        return [f"{field} {_show(provider_id)} has blanks or control characters"]
     prefix = next((one for one in prefixes if provider_id.startswith(one)), None)
     if prefix is None:
-        return [f"provider_id {_show(provider_id)} does not begin with {' or '.join(map(repr, prefixes))}"]
+        return [f"{field} {_show(provider_id)} does not begin with {' or '.join(map(repr, prefixes))}"]
     if not provider_id[len(prefix) :].strip("/"):
-        return [f"provider_id {_show(provider_id)} names no instance"]
+        return [f"{field} {_show(provider_id)} names no instance"]
     return []
 
 
@@ -241,16 +241,21 @@ def owned_load_balancers(answer: object) -> tuple[OwnedLoadBalancer, ...]:
     return tuple(items)
 
 
-def routes(answer: object) -> tuple[Route, ...]:
+def routes(answer: object, *, prefixes: Sequence[str]) -> tuple[Route, ...]:
     """Routes to IP ranges. One that is none spoils the list, unless it is another's: left out, it
-    would be remade."""
+    would be remade. So does a target that no node can have; `prefixes` as for `metadata`."""
     items, problems = _items(answer, "Route"), []
     for index, one in enumerate(items):
         if not isinstance(one, Route):
             problems.append(f"item {index} is {kind_of(one)}, not Route")
-        elif one.owned is not False and (problem := destination_problem(one.destination_cidr)):
-            who = f"item {index}, the route {_show(one.name)} to node {_show(one.target_node)}"
-            problems.append(f"{who}: the destination_cidr {problem}")
+        elif one.owned is not False:
+            target = _show(one.target_node or one.target_provider_id)
+            who = f"item {index}, the route {_show(one.name)} to node {target}"
+            if problem := destination_problem(one.destination_cidr):
+                problems.append(f"{who}: the destination_cidr {problem}")
+            if one.target_provider_id:
+                faults = _provider_id_problems(one.target_provider_id, prefixes, "target_provider_id")
+                problems += [f"{who}: {fault}" for fault in faults]
     _raise_for(problems)
     return tuple(items)
 

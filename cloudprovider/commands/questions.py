@@ -83,7 +83,7 @@ class Question:
             return Problem(f"{self.call} gave a wrong answer", _CORRECT, wrong.problems), None
 
 
-def questions_for(capabilities: Mapping[str, Any]) -> Iterator[Question]:
+def questions_for(capabilities: Mapping[str, Any], prefixes: Sequence[str]) -> Iterator[Question]:
     """The questions for what a provider offers, by its accessors' names."""
     node = new_node(NODE)
     if (v2 := capabilities.get("instances_v2")) is not None:
@@ -112,7 +112,7 @@ def questions_for(capabilities: Mapping[str, Any]) -> Iterator[Question]:
             yield Question(what, lambda: owned(CLUSTER), answers.owned_load_balancers, _count)
     if (routes := capabilities.get("routes")) is not None:
         call = f"list_routes of cluster {CLUSTER}"
-        yield Question(call, lambda: routes.list_routes(CLUSTER), answers.routes, _count)
+        yield Question(call, lambda: routes.list_routes(CLUSTER), partial(answers.routes, prefixes=prefixes), _count)
     if (clusters := capabilities.get("clusters")) is not None:
         yield Question("list_clusters", clusters.list_clusters, answers.texts, _count)
 

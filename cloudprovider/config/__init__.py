@@ -24,7 +24,8 @@ them.
 from __future__ import annotations
 
 from cloudprovider.config.model import ProviderConfig, Seconds
+from cloudprovider.config.settings import CAFile, Endpoint, SecretWord
 from cloudprovider.config.watcher import ConfigWatcher
 from cloudprovider.errors import InvalidConfig
 
-__all__ = ["ConfigWatcher", "InvalidConfig", "ProviderConfig", "Seconds"]
+__all__ = ["CAFile", "ConfigWatcher", "Endpoint", "InvalidConfig", "ProviderConfig", "Seconds", "SecretWord"]

@@ -2,9 +2,9 @@
 flat names.
 
 Node addresses and taints (`addresses`, `taints`), labels and names, also a volume's zones
-(`labels`), provider IDs (`providerid`), Services (`service`) and their annotations (`annotations`),
-SSH keys (`sshkeys`), time limits of HTTP clients (`timelimits`), and what is read of every object
-(`objects`). The kinds of values and IP addresses are in `cloudprovider.kinds` and
+(`labels`), provider IDs (`providerid`), Services (`service`, `wanted`) and their annotations
+(`annotations`), SSH keys (`sshkeys`), time limits of HTTP clients (`timelimits`), and what is read
+of every object (`objects`). The kinds of values and IP addresses are in `cloudprovider.kinds` and
 `cloudprovider.ips`, which need nothing else. None of them changes an argument; all may be called
 from many threads.
 """
@@ -20,6 +20,7 @@ from cloudprovider.helpers import (
     sshkeys,
     taints,
     timelimits,
+    wanted,
 )
 from cloudprovider.helpers.addresses import *
 from cloudprovider.helpers.annotations import *
@@ -30,6 +31,7 @@ from cloudprovider.helpers.service import *
 from cloudprovider.helpers.sshkeys import *
 from cloudprovider.helpers.taints import *
 from cloudprovider.helpers.timelimits import *
+from cloudprovider.helpers.wanted import *
 from cloudprovider.ips import *
 from cloudprovider.kinds import *
 
@@ -45,3 +47,4 @@ __all__ += service.__all__
 __all__ += sshkeys.__all__
 __all__ += taints.__all__
 __all__ += timelimits.__all__
+__all__ += wanted.__all__

@@ -28,13 +28,12 @@ from controllers.cloudcalls.capabilities import (
     RouteCalls,
     SSHKeyCalls,
 )
-from controllers.cloudcalls.errors import CallFailed, InvalidAnswer
+from controllers.cloudcalls.errors import InvalidAnswer, failed
 from controllers.cloudcalls.metrics import CallHealth, CallMetrics, OverdueCall
 from controllers.cloudcalls.nodes import Deliver, Fetch, NodeQuery
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Batching
@@ -119,7 +118,7 @@ class CloudCalls:
     @property
     def routes(self) -> RouteCalls | None:
         """Routes."""
-        return self._calls("routes", RouteCalls)
+        return self._calls("routes", partial(RouteCalls, prefixes=lambda: self.provider_id_prefixes))
 
     @property
     def pv_labeler(self) -> PVLabelerCalls | None:
@@ -310,7 +309,7 @@ class CloudCalls:
         try:
             return judged(answers.flag, "same_provider_id")(self._provider.same_provider_id(one, other))
         except Exception as error:
-            raise CallFailed(f"the provider's same_provider_id failed: {text_of(error)}") from error
+            raise failed(error, "same_provider_id") from error
 
     def _ask_max_batch(self) -> int:
         batch = self._capability("instances_batch")

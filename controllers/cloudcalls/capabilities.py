@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -23,6 +24,7 @@ from cloudprovider import (
     LoadBalancerKept,
     OwnedLoadBalancer,
     OwnedLoadBalancers,
+    QuotaExceeded,
     Route,
     StopSignal,
 )
@@ -30,7 +32,7 @@ from cloudprovider.checks import answers
 from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls.answers import judged
 from controllers.cloudcalls.call import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CloudCall
-from controllers.cloudcalls.errors import CallFailed
+from controllers.cloudcalls.errors import CallFailed, failed
 from controllers.cloudcalls.metrics import STRANGER
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
@@ -141,7 +143,7 @@ class LoadBalancerCalls(_Calls):
         try:
             return judged(answers.revision, "target_traits")(self._capability.target_traits(node))
         except Exception as error:  # noqa: BLE001 - vendor boundary: one node's failure is no other's
-            return CallFailed(f"the provider's target_traits failed: {text_of(error)}")
+            return failed(error, "target_traits")
 
     def has_hook(self, name: str) -> bool:
         """Whether the provider has its own word for `depends_on` or `target_traits`."""
@@ -159,11 +161,18 @@ class LoadBalancerCalls(_Calls):
         return self._call("owned_load_balancers", check, "load-balancers", cluster_name, priority=PRIORITY_SWEEP)
 
     def ensure(
-        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = PRIORITY_NORMAL
+        self,
+        cluster_name: str,
+        service: V1Service,
+        nodes: Sequence[V1Node],
+        *,
+        priority: int = PRIORITY_NORMAL,
+        began: float | None = None,
     ) -> V1LoadBalancerStatus:
-        """Create or repair it. Use PRIORITY_NEW where there is none: it is logged as built then."""
+        """Create or repair it. Use PRIORITY_NEW where there is none: it is logged as built then.
+        `began`: when it was first called for the same (`clock.monotonic`), here and below."""
         key, check = _service_key(service), answers.load_balancer_status
-        began = self._pool.clock.monotonic()
+        began = self._pool.clock.monotonic() if began is None else began
         names: list[str] = []
         fn = self._and_name(self._capability.ensure_load_balancer, names)
         status = self._call(
@@ -177,23 +186,25 @@ class LoadBalancerCalls(_Calls):
             self._tell(done, service, began, _addresses(status), names)
         return status
 
-    def update(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+    def update(
+        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, began: float | None = None
+    ) -> None:
         """Set its targets."""
         key, check = _service_key(service), answers.nothing
-        began = self._pool.clock.monotonic()
+        began = self._pool.clock.monotonic() if began is None else began
         self._call("update_load_balancer", check, key, cluster_name, service, nodes, mutating=True)
         self._tell("changed", service, began, f"{len(nodes)} nodes")
 
-    def ensure_deleted(self, cluster_name: str, service: V1Service) -> None:
+    def ensure_deleted(self, cluster_name: str, service: V1Service, *, began: float | None = None) -> None:
         """Delete it. Returning means that the cloud confirmed; LoadBalancerKept, that it stays."""
         key, check = _service_key(service), answers.nothing
-        began = self._pool.clock.monotonic()
+        began = self._pool.clock.monotonic() if began is None else began
         method = "ensure_load_balancer_deleted"
         names: list[str] = []
         try:
             fn = self._and_name(self._capability.ensure_load_balancer_deleted, names)
             self._call(method, check, key, cluster_name, service, mutating=True, priority=PRIORITY_DELETE, fn=fn)
-        except InvalidService as error:  # a deletion never waits for the Service's owner
+        except (InvalidService, QuotaExceeded) as error:  # a deletion never waits for the Service's owner
             raise CallFailed(f"the provider's {method} failed: {error}") from error
         except LoadBalancerKept as kept:
             self._tell("kept", service, began, str(kept), names)
@@ -230,9 +241,14 @@ class LoadBalancerCalls(_Calls):
 class RouteCalls(_Calls):
     """Routes. A destination is a key, and so is the list."""
 
+    def __init__(self, pool: CallPool, capability: Any, prefixes: Callable[[], Sequence[str]]) -> None:
+        super().__init__(pool, capability)
+        self._prefixes = prefixes
+
     def list(self, cluster_name: str, *, priority: int = PRIORITY_NORMAL) -> tuple[Route, ...]:
         """Every route of the cluster. Never a part: a junk item fails the whole."""
-        return self._call("list_routes", answers.routes, f"routes/{cluster_name}", cluster_name, priority=priority)
+        check = partial(answers.routes, prefixes=self._prefixes())
+        return self._call("list_routes", check, f"routes/{cluster_name}", cluster_name, priority=priority)
 
     def create(self, cluster_name: str, name_hint: str, route: Route, *, priority: int = PRIORITY_NORMAL) -> None:
         """Create a route."""

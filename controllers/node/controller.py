@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cloudprovider import InstanceNotFound
+from cloudprovider import InstanceNotFound, RetryError
 from cloudprovider.helpers.addresses import NodeIPError
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import is_ready, needs_initialization
@@ -25,7 +25,7 @@ from controllers.node.triggers import NodeTriggers
 from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.queue import FailureHandling, Parked
+from controllers.runtime.queue import FailureHandling, Parked, pending
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -84,6 +84,7 @@ class CloudNodeController(ControllerBase):
         batching = cloud.batching(_BATCH_FETCHERS)
         failures = FailureHandling(
             on_error=self._failed,
+            on_wait=self._waits,
             expected=(CloudCallError, NodeIPError, InstanceReplaced, NoIPAddress),
             noun="node",
             controller=self.NAME,
@@ -124,6 +125,14 @@ class CloudNodeController(ControllerBase):
             "name of the machine was changed, delete the Node of the former name: it is not Ready any more, and "
             "stays as long as the machine exists",
         )
+
+    def _waits(self, key: str, error: RetryError, long: bool) -> None:
+        """Report what the cloud is at work on."""
+        node = self._lister.get(key)
+        if node is not None:
+            kind, message = pending("this node's instance", error, long)
+            taint = " (the node stays tainted meanwhile)" if needs_initialization(node) else ""
+            self._recorder.event(node, kind, "InstancePending", f"{message}{taint}")
 
     def _failed(self, key: str, error: Exception) -> None:
         """Report why the node is not ready. The worker retries by itself."""

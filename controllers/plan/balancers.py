@@ -79,7 +79,13 @@ class PlannedLoadBalancers(LoadBalancerCalls):
             return tuple(one for one in there if self._balancers.get(one.service, _KEPT))
 
     def ensure(
-        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = PRIORITY_NORMAL
+        self,
+        cluster_name: str,
+        service: V1Service,
+        nodes: Sequence[V1Node],
+        *,
+        priority: int = PRIORITY_NORMAL,
+        began: float | None = None,
     ) -> V1LoadBalancerStatus:
         """Plan to create or repair it."""
         key, present = key_of(service), self._present(cluster_name, service)
@@ -101,13 +107,15 @@ class PlannedLoadBalancers(LoadBalancerCalls):
         self._retarget(action, service, nodes, note, None if present is None else self._recorded(service))
         return answer
 
-    def update(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+    def update(
+        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, began: float | None = None
+    ) -> None:
         """Plan its targets."""
         with self._lock:
             action = self._actions.setdefault(key_of(service), "retarget load balancer")
         self._retarget(action, service, nodes, "", self._recorded(service))
 
-    def ensure_deleted(self, cluster_name: str, service: V1Service) -> None:
+    def ensure_deleted(self, cluster_name: str, service: V1Service, *, began: float | None = None) -> None:
         """Plan to delete it."""
         note = "the cloud shows none" if self._present(cluster_name, service) is None else ""
         with self._lock:

@@ -83,7 +83,7 @@ class PlannedCalls(CloudCalls):
     @property
     def routes(self) -> PlannedRoutes | None:
         """Routes."""
-        return self._calls("routes", partial(PlannedRoutes, self._plan))
+        return self._calls("routes", partial(PlannedRoutes, self._plan, prefixes=lambda: self.provider_id_prefixes))
 
     @property
     def ssh_keys(self) -> SSHKeyCalls | None:
@@ -119,8 +119,8 @@ class PlannedCalls(CloudCalls):
 class PlannedRoutes(RouteCalls):
     """Routes, with what was planned. Thread-safe."""
 
-    def __init__(self, plan: Plan, pool: CallPool, capability: Any) -> None:
-        super().__init__(pool, capability)
+    def __init__(self, plan: Plan, pool: CallPool, capability: Any, prefixes: Callable[[], Sequence[str]]) -> None:
+        super().__init__(pool, capability, prefixes)
         self._plan = plan
         self._lock = threading.Lock()
         self._created: list[Route] = []
@@ -143,7 +143,7 @@ class PlannedRoutes(RouteCalls):
         with self._lock:
             ours = route in self._created
             (self._created.remove if ours else self._deleted.append)(route)
-        target = "(none: a blackhole)" if route.blackhole else route.target_node
+        target = "(none: a blackhole)" if route.blackhole else route.target_node or route.target_provider_id
         action = "create route" if ours else "delete route"  # what this plan creates and deletes is never there
         self._record(action, route, Change("target", target, None))
 

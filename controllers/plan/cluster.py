@@ -85,9 +85,11 @@ class ClusterStandIn:
                 self._version = max(self._version, int(watch.version))
 
     def busy(self) -> bool:
-        """Whether something that would be written is not in its cache yet."""
+        """Whether something that would be written is not in its cache yet, or not with all
+        handlers."""
         with self._lock:
-            return any(watch.busy for watch in self._watches.values())
+            coming = any(watch.busy for watch in self._watches.values())
+        return coming or (self._informers is not None and self._informers.busy())
 
     def original(self, prefix: str, plural: str, key: str) -> JSON | None:
         """An object that was written to, as it was before; None where none was."""

@@ -66,6 +66,36 @@ class Row:
     """False: the call is made, and may change nothing; then nothing is said to be done."""
 
 
+NOTHING: Final = 0
+FAILED: Final = 1
+SOMETHING: Final = 3
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """What a plan run found."""
+
+    provider: str
+    cluster: str
+    controllers: tuple[str, ...]
+    rows: tuple[Row, ...]
+    left: tuple[str, ...] = ()
+    """What was not done when the time was over; empty when the first pass ended."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was asked that there was to ask."""
+        return not self.left and not any(row.kind == Kind.UNKNOWN for row in self.rows)
+
+    @property
+    def code(self) -> int:
+        """The exit code: 0 nothing to do, 3 something (or held back), 1 the plan is incomplete."""
+        if not self.complete:
+            return FAILED
+        due = any(row.certain and row.kind in (Kind.CHANGE, Kind.HELD_BACK) for row in self.rows)
+        return SOMETHING if due else NOTHING
+
+
 class Plan:
     """Rows as they are recorded. Thread-safe."""
 

@@ -23,10 +23,11 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from cloudprovider.helpers.objects import pod_cidrs_of
 from cloudprovider.ips import IPAddress, IPNetwork, is_inside, parse_ip, parse_network
+from controllers.route.targets import is_machine
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -55,11 +56,13 @@ class Entry:
     state: State = State.LISTED
     since: float = field(default=-math.inf, eq=False)
     """When the first of the listings began that have shown it without a break."""
+    target: str = field(default=Factory(lambda self: self.route.target_node, takes_self=True))
+    """The node that it leads to, as `Targets.name_of` has it."""
 
     @property
     def identity(self) -> tuple[str, str, bool]:
-        """Which of the routes to its destination it is."""
-        return self.route.name, self.route.target_node, self.route.blackhole
+        """Which of the routes to its destination it is. The name of a machine may change."""
+        return self.route.name, self.route.target_provider_id or self.route.target_node, self.route.blackhole
 
 
 @frozen
@@ -121,19 +124,20 @@ class Scope:
             )
         return ""
 
-    def removable(self, net: IPNetwork, route: Route) -> bool:
+    def removable(self, net: IPNetwork, entry: Entry) -> bool:
         """Whether we may delete it, should nothing need it."""
-        return not self.why_kept(net, route)
+        return not self.why_kept(net, entry)
 
-    def why_kept(self, net: IPNetwork, route: Route) -> str:
+    def why_kept(self, net: IPNetwork, entry: Entry) -> str:
         """Why we may not delete it, for people; "" if we may."""
+        route = entry.route
         if route.owned is False:
             return "another program made it, the provider says"
         if not self.inside(net):
             return "outside --cluster-cidr"
-        if (net, route.target_node) in self.contested:
+        if (net, entry.target) in self.contested:
             return "it came back after it was deleted"
-        if not (route.blackhole or could_be_node(route.target_node)):
+        if not (route.blackhole or could_be_node(entry.target)):
             return "what it leads to cannot be a node"
         if net in self.own or net.prefixlen == self.usual_sizes.get(net.version):
             return ""
@@ -145,9 +149,9 @@ class Scope:
         given = net.version in self.mask_sizes
         return f"not of {of_nodes}{'' if given else f' (--node-cidr-mask-size-ipv{net.version} is not given)'}"
 
-    def proven(self, route: Route) -> bool:
+    def proven(self, entry: Entry) -> bool:
         """Whether more than its destination says that it was made for this cluster."""
-        return route.owned is True or route.blackhole or route.target_node in self.known
+        return entry.route.owned is True or entry.route.blackhole or entry.target in self.known
 
 
 @frozen
@@ -194,9 +198,9 @@ def step(
     no node claims and whose destination alone says that it is ours goes only if it has been listed
     since then at least. A node that has the range as pod CIDR need not wait: the allocation says
     whose it is."""
-    blackholes = [entry for entry in entries if entry.route.blackhole and scope.removable(net, entry.route)]
+    blackholes = [entry for entry in entries if entry.route.blackhole and scope.removable(net, entry)]
     alive = [entry for entry in entries if not entry.route.blackhole]
-    mine = [entry for entry in alive if name and entry.route.target_node == name]
+    mine = [entry for entry in alive if name and entry.target == name]
     if not cidr or node is None:
         unwanted = [entry for entry in mine if is_leftover(net, entry, scope, long_since)]
         return Step(net, delete=(*blackholes, *unwanted))
@@ -220,20 +224,20 @@ def step(
         return Step(net, cidr, tuple(blackholes), outdated=told)
     if objection:
         return Step(net, cidr, refused=objection)
-    others = [entry for entry in alive if entry.route.target_node not in ("", name)]
-    rivals = (other for other in (*(entry.route.target_node for entry in others), holder) if claimed_by(other))
+    others = [entry for entry in alive if entry.target not in ("", name)]
+    rivals = (other for other in (*(entry.target for entry in others), holder) if claimed_by(other))
     rival = next((other for other in (*rivals, *overlapping()) if other not in ("", name)), "")
     if rival:
         return Step(net, cidr, rival=rival)
     if blackholes and kept_for_now:
         return Step(net, cidr, refused=kept_for_now)
-    stale = [entry for entry in others if scope.removable(net, entry.route)]
+    stale = [entry for entry in others if scope.removable(net, entry)]
     return Step(net, cidr, (*blackholes, *former, *stale), create=True, outdated=why)
 
 
 def is_leftover(net: IPNetwork, entry: Entry, scope: Scope, long_since: float) -> bool:
     """Whether a route may go that no node has as pod CIDR."""
-    return scope.removable(net, entry.route) and (scope.proven(entry.route) or entry.since <= long_since)
+    return scope.removable(net, entry) and (scope.proven(entry) or entry.since <= long_since)
 
 
 def pod_cidrs(node: V1Node) -> dict[IPNetwork, str]:
@@ -281,9 +285,9 @@ def common_sizes(claims: Iterable[Iterable[IPNetwork]]) -> dict[int, int]:
     return found
 
 
-def could_be_node(name: str) -> bool:
-    """Whether a Node could have this name."""
-    return _NODE_NAME.fullmatch(name) is not None
+def could_be_node(target: str) -> bool:
+    """Whether a Node could have this name, or it is a machine's provider ID."""
+    return is_machine(target) or _NODE_NAME.fullmatch(target) is not None
 
 
 def node_addresses(node: V1Node) -> tuple[V1NodeAddress, ...]:

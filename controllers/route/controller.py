@@ -65,13 +65,27 @@ class RouteController(ControllerBase):
         planner = Planner(nodes.lister, RouteTable(clock), options, clock)
         self._listing = RouteListing(routes, planner, queue, options, own_metrics, clock)
         condition = NetworkCondition(self._rest, clock)
-        reconciler = RouteReconciler(self._rest, routes, planner, self._listing, condition, self._recorder, own_metrics)
+        reconciler = RouteReconciler(
+            self._rest,
+            routes,
+            planner,
+            self._listing,
+            condition,
+            self._recorder,
+            own_metrics,
+            cloud.same_provider_id,
+        )
         self._watch(nodes, RouteTriggers(queue))
         self._add_worker(
             queue,
             reconciler.reconcile,
             threads=options.concurrent_route_syncs,
-            failures=FailureHandling(expected=(CloudCallError, RouteConflict), noun="route", controller=self.NAME),
+            failures=FailureHandling(
+                on_wait=reconciler.waits,
+                expected=(CloudCallError, RouteConflict),
+                noun="route",
+                controller=self.NAME,
+            ),
         )
 
     def _begin(self) -> None:

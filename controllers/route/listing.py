@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from controllers.cloudcalls import PRIORITY_NEW, CallsClosed, InvalidAnswer
 from controllers.route.changes import Entry, State
 from controllers.route.metrics import NODE_CHANGE, PERIODIC, RouteMetrics
-from controllers.route.triggers import LIST, LISTING
+from controllers.route.triggers import LIST, LISTING, NODE
 from controllers.runtime.queue import Result, WorkQueue
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class RouteListing:
         self._trigger = PERIODIC
         self._left_alone: frozenset[str] = frozenset()
         self._advice = ""
+        self._full: dict[str, None] = {}
         self.refused = ""
         """What is wrong with the provider's last listing; "" when nothing is. While there is
         something, nothing is created or deleted beside it: it may be any node's route."""
@@ -85,7 +86,8 @@ class RouteListing:
         found = self._planner.compare()
         for key, priority in found.keys.items():
             self._metrics.queued(key, trigger)
-            if not self._queue.num_requeues(key):  # else it comes by itself, after its back-off
+            # Else it comes by itself: after its back-off, or when there is room.
+            if not self._queue.num_requeues(key) and key not in self._full:
                 self._queue.add(key, priority)
         self._report_left_alone(found.left_alone)
         if found.advice and found.advice != self._advice:
@@ -106,6 +108,25 @@ class RouteListing:
             return True
         self._ask(version)
         return False
+
+    def wait_for_room(self, name: str) -> None:
+        """The cloud takes no more routes: this node asks again when one goes, and after long."""
+        with self._lock:
+            self._full[name] = None
+
+    def takes_its_turn(self, name: str) -> None:
+        """This node is looked at now, whatever it waited for."""
+        if name in self._full:
+            with self._lock:
+                self._full.pop(name, None)
+
+    def room(self) -> None:
+        """A route or a node is gone: the node that has waited longest may get its place."""
+        with self._lock:
+            name = next(iter(self._full), "")
+            self._full.pop(name, None)
+        if name:
+            self._queue.add(name, NODE)
 
     def refresh(self) -> None:
         """Have the routes listed again soon, by a listing that begins after this call."""

@@ -18,6 +18,7 @@ from controllers.route import changes
 from controllers.route.changes import Entry, Held, Scope, State, Step, valid_pod_cidrs
 from controllers.route.condition import CREATED, status_of
 from controllers.route.table import Holders, RouteTable
+from controllers.route.targets import Targets, is_machine
 from controllers.route.triggers import BLACKHOLE, NODE
 from controllers.runtime.cache import Lister, key_of, uid_of
 from controllers.runtime.queue import seconds_text
@@ -76,8 +77,8 @@ def compare(
     left_alone = []
     waits = False
     for net, entry in routes:
-        route, target = entry.route, entry.route.target_node
-        why = scope.why_kept(net, route)
+        route, target = entry.route, entry.target
+        why = scope.why_kept(net, entry)
         if not route.blackhole and net in claims.get(target, ()):
             if not scope.has_pod_cidr_size(net):
                 why = "not of the size that the flags say" if scope.inside(net) else "outside --cluster-cidr"
@@ -98,13 +99,13 @@ def compare(
 def _was_ours(entry: Entry, nodes: Container[str]) -> bool:
     """Whether an earlier version may have made it for whatever a Node said: such lie outside."""
     route = entry.route
-    if route.blackhole or route.owned is False or route.target_node in nodes:
+    if route.blackhole or route.owned is False or entry.target in nodes:
         return False
-    return changes.could_be_node(route.target_node)
+    return changes.could_be_node(entry.target)
 
 
 def _shown(net: IPNetwork, entry: Entry, why: str) -> str:
-    target = "nowhere (a blackhole)" if entry.route.blackhole else entry.route.target_node or "no node"
+    target = "nowhere (a blackhole)" if entry.route.blackhole else entry.target or "no node"
     return f"{entry.route.name or '(no name)'} ({net} to {target}, {why})"
 
 
@@ -123,6 +124,7 @@ class Planner:
         self._clock = clock
         self._period = options.route_reconciliation_period
         self._known: dict[str, str] = {}  # UID by name
+        self._targets = Targets()
         self._own: set[IPNetwork] = set()  # until no route leads there, and no node has it
         self._common: Mapping[int, int] = {}  # of the nodes' ranges, at the last comparison
         self._contested: dict[tuple[IPNetwork, str], float] = {}
@@ -139,7 +141,7 @@ class Planner:
             cidr,
             name,
             node,
-            self.table.at(net),
+            self._at(net, name if cidr else ""),
             self._scope,
             claimed_by=lambda other: self._claims(other, net),
             held=self._holders.get(net),
@@ -147,6 +149,19 @@ class Planner:
             kept_for_now=self._kept_for_now(net, node),
             long_since=self._long_since(),
         )
+
+    def destinations_of(self, name: str) -> list[IPNetwork]:
+        """The destinations whose routes lead to this node, or to the machine with this ID; perhaps
+        some more."""
+        return self.table.destinations_of(name, name if is_machine(name) else self._targets.machine_of(name))
+
+    def _at(self, net: IPNetwork, claimant: str) -> list[Entry]:
+        """The routes to this destination; `claimant` as for `Targets.name_of`."""
+        return [self._aimed(net, entry, claimant) for entry in self.table.at(net)]
+
+    def _aimed(self, net: IPNetwork, entry: Entry, claimant: str) -> Entry:
+        target = self._targets.name_of(entry.route, claimant, lambda name: self._claims(name, net))
+        return entry if target == entry.target else evolve(entry, target=target)
 
     def _claims(self, name: str, net: IPNetwork) -> bool:
         node = self.lister.get(name)
@@ -163,12 +178,12 @@ class Planner:
         self._common = changes.common_sizes(claims.values())
         for name, node in nodes.items():
             self.note_node(name, node)
-        self._forget(claims)
-        routes = self.table.all()
+        claimants = {net: name for name, nets in claims.items() for net in nets}
+        routes = [(net, self._aimed(net, entry, claimants.get(net, ""))) for net, entry in self.table.all()]
+        self._forget(claims, {entry.target for _, entry in routes})
         for net, entry in routes:
-            target = entry.route.target_node
-            if not entry.route.blackhole and net in claims.get(target, ()):
-                self._listed(net, entry, nodes[target])
+            if not entry.route.blackhole and net in claims.get(entry.target, ()):
+                self._listed(net, entry, nodes[entry.target])
         found = compare(claims, routes, self._scope, self._long_since(), lambda name: self._needs_work(nodes[name]))
         return evolve(found, advice=self._advice())
 
@@ -192,8 +207,8 @@ class Planner:
         with self._lock:
             held = self._holders.get(net)
             if held is None or not self._claims(held.name, net):
-                held = Held(entry.route.target_node)
-            if held.name == entry.route.target_node:
+                held = Held(entry.target)
+            if held.name == entry.target:
                 if not held.made_for:
                     held = evolve(held, made_for=changes.next_hops(net, node))
                 # A listing shows the route right: what was wrong is over.
@@ -205,7 +220,7 @@ class Planner:
     def _hold(self, net: IPNetwork, held: Held) -> None:
         self._holders.put(net, held)
         # The only route there: more than a kubelet's word says that the destination is a node's.
-        others = (entry.route for entry in self.table.at(net) if entry.route.target_node != held.name)
+        others = (entry.route for entry in self._at(net, held.name) if entry.target != held.name)
         if self._is_odd(net) and all(route.owned is False for route in others):
             self._own.add(net)
 
@@ -213,9 +228,11 @@ class Planner:
         """Whether the size alone does not say that it is a node's."""
         return net.prefixlen != self._scope.usual_sizes.get(net.version) and self._scope.inside(net)
 
-    def _forget(self, claims: Mapping[str, Collection[IPNetwork]]) -> None:
+    def _forget(self, claims: Mapping[str, Collection[IPNetwork]], targets: Collection[str]) -> None:
         """Keep nothing about nodes that are gone and have no route."""
-        for name in self._known.keys() - claims.keys() - set(self.table.targets()):
+        gone = self._known.keys() - claims.keys() - set(targets)
+        self._targets.forget(gone)
+        for name in gone:
             self._known.pop(name, None)
         claimed = {net for nets in claims.values() for net in nets}
         for net in [net for net in list(self._own) if net not in claimed and not self.table.at(net)]:
@@ -232,7 +249,7 @@ class Planner:
             return True
         if wanted and status_of(node) != CREATED[0]:
             return True
-        return any(self.step(net, "", name, node) for net in self.table.destinations_of(name) if net not in wanted)
+        return any(self.step(net, "", name, node) for net in self.destinations_of(name) if net not in wanted)
 
     def _long_since(self) -> float:
         """A route that has been listed since then was seen by two comparisons, a while apart."""
@@ -241,6 +258,7 @@ class Planner:
     def note_node(self, name: str, node: V1Node) -> None:
         """Remember that there is such a node, with these pod CIDRs."""
         self._known.setdefault(name, uid_of(node))
+        self._targets.note(node)
         for net in valid_pod_cidrs(node):
             # Its size is most nodes': one kubelet's word alone must not make other people's routes
             # deletable.
@@ -291,8 +309,8 @@ class Planner:
 
     def in_the_way(self, net: IPNetwork, name: str) -> str:
         """The routes at a node's destination that are not its own and stay, for people."""
-        entries = [entry for entry in self.table.at(net) if entry.route.blackhole or entry.route.target_node != name]
-        kept = [(entry, self._scope.why_kept(net, entry.route)) for entry in entries]
+        entries = [entry for entry in self._at(net, name) if entry.route.blackhole or entry.target != name]
+        kept = [(entry, self._scope.why_kept(net, entry)) for entry in entries]
         return ", ".join(_shown(net, entry, why) for entry, why in kept if why)
 
     def deleted(self, net: IPNetwork, target: str) -> None:

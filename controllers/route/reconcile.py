@@ -8,19 +8,25 @@ quorum read proved that its target is no node of this cluster, or one without th
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from cloudprovider import CloudProviderError, Route
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_spec import V1NodeSpec
+
+from cloudprovider import CloudProviderError, QuotaExceeded, RetryError, Route
+from cloudprovider.checks.answers import SameID
+from cloudprovider.helpers import provider_id_of, same_provider_id
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed, CloudCallError
 from controllers.route import changes
+from controllers.route.targets import is_machine
 from controllers.route.triggers import BLACKHOLE, LIST
 from controllers.runtime.api import ApiError, ObjectNotFound, RestClient
-from controllers.runtime.cache import NODES, MalformedObject, key_of, uid_of
-from controllers.runtime.queue import DONE, Parked, Result, TerminalError
+from controllers.runtime.cache import NODES, MalformedObject, key_of, quorum_list, uid_of
+from controllers.runtime.queue import DONE, Parked, Result, TerminalError, pending
 
 if TYPE_CHECKING:
-    from kubernetes.client.models.v1_node import V1Node
-
     from cloudprovider.ips import IPNetwork
     from controllers.cloudcalls.capabilities import RouteCalls
     from controllers.route.changes import Entry, Step
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from controllers.route.listing import RouteListing
     from controllers.route.metrics import RouteMetrics
     from controllers.route.planning import Planner
+    from controllers.runtime.cache.resources import Raw
     from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
@@ -55,6 +62,7 @@ class RouteReconciler:
         condition: NetworkCondition,
         recorder: EventRecorder,
         metrics: RouteMetrics,
+        same_id: SameID = same_provider_id,
     ) -> None:
         self._rest = rest
         self._lister = planner.lister
@@ -66,6 +74,10 @@ class RouteReconciler:
         self._metrics = metrics
         self._planner = planner
         self._listing = listing
+        self._same_id = same_id
+        self._lock = threading.Lock()
+        self._read: dict[IPNetwork, list[tuple[str, str]]] = {}
+        self._read_for = 0  # the version of the table for which the nodes were read
 
     def reconcile(self, key: str) -> Result:
         """Do what the key asks for. Raises their errors, or RouteConflict."""
@@ -77,7 +89,7 @@ class RouteReconciler:
         try:
             blackhole = key.startswith(BLACKHOLE)
             result = self._clear(changes.network(key.removeprefix(BLACKHOLE)), key) if blackhole else self._node(key)
-        except CallsClosed:
+        except (CallsClosed, RetryError):
             raise
         except Exception:
             self._metrics.failed(key, trigger)
@@ -88,6 +100,7 @@ class RouteReconciler:
 
     def _node(self, name: str) -> Result:
         node = self._lister.get(name)
+        self._listing.takes_its_turn(name)
         wanted = {}
         if node is None:
             self._condition.forget(name)
@@ -101,7 +114,9 @@ class RouteReconciler:
                 wanted = changes.pod_cidrs(node)
             except ValueError as error:
                 raise TerminalError(f"node {name} has a pod CIDR that is none: {error}") from error
-        had = self._table.destinations_of(name)
+        had = self._planner.destinations_of(name)
+        if node is None and not had:
+            self._listing.room()  # the cloud may have taken its route with the machine
         errors: list[Exception] = []
         missing = unsure = busy = False
         for net in [*wanted, *(net for net in had if net not in wanted)]:
@@ -118,7 +133,10 @@ class RouteReconciler:
                     errors.append(error)
                     if node is not None and net in wanted:
                         missing = True
-                        self._report(node, net, wanted[net], error)
+                        if isinstance(error, QuotaExceeded):
+                            self._listing.wait_for_room(name)
+                        if not isinstance(error, RetryError):
+                            self._report(node, net, wanted[net], error)
         if node is not None and (missing or (not unsure and (wanted or had))):
             try:
                 self._condition.report(node, bool(wanted) and not missing)
@@ -162,9 +180,8 @@ class RouteReconciler:
         if step.delete and not self._listing.serves(key, step.delete):
             return False
         for entry in step.delete:
-            owner = entry.route.target_node
-            replaces_own = step.create and owner == key
-            if not entry.route.blackhole and not replaces_own and not self._is_free(owner, net):
+            replaces_own = step.create and entry.target == key
+            if not entry.route.blackhole and not replaces_own and (owner := self._owner(net, entry)):
                 if step.create:
                     raise RouteConflict(f"it leads to node {owner}, which the API server still has with this pod CIDR")
                 continue  # our cache is behind; the node's event comes
@@ -177,17 +194,32 @@ class RouteReconciler:
                 self._planner.revived(net, node)
         return True
 
-    def _is_free(self, owner: str, net: IPNetwork) -> bool:
-        """Whether the API server, by quorum read, has no node of that name, or one without this pod
-        CIDR."""
+    def _owner(self, net: IPNetwork, entry: Entry) -> str:
+        """The node that a route leads to and that the API server, by quorum read, has with this pod
+        CIDR; "" if there is none."""
+        name = entry.target
+        if is_machine(name):
+            return next((one for one, machine in self._claimants(net) if self._same_id(machine, name)), "")
         try:
-            node = NODES.parse(self._rest.get(NODES.path(name=owner)))
-            return net not in changes.pod_cidrs(node)
+            return name if net in changes.pod_cidrs(NODES.parse(self._rest.get(NODES.path(name=name)))) else ""
         except ObjectNotFound:
-            return True
+            return ""
         except (MalformedObject, ValueError) as error:
-            log.warning("node %s cannot be read, so its routes are kept: %s", owner, error)
-            return False
+            log.warning("node %s cannot be read, so its routes are kept: %s", name, error)
+            return name
+
+    def _claimants(self, net: IPNetwork) -> Sequence[tuple[str, str]]:
+        """Name and provider ID of the nodes with this pod CIDR, by quorum read: one list of nodes
+        serves all routes of a listing whose machines no known node has."""
+        with self._lock:
+            if self._read_for != self._table.version:
+                version = self._table.version
+                claimants: dict[IPNetwork, list[tuple[str, str]]] = {}
+                for name, machine, nets in quorum_list(self._rest, NODES, _claims_of):
+                    for one in nets:
+                        claimants.setdefault(one, []).append((name, machine))
+                self._read_for, self._read = version, claimants
+            return self._read.get(net, ())
 
     def _delete(self, net: IPNetwork, entry: Entry, key: str) -> None:
         self._table.writing(net)
@@ -197,9 +229,11 @@ class RouteReconciler:
             self._table.doubt(net, entry)
             raise
         self._table.deleted(net, entry)
-        self._planner.deleted(net, entry.route.target_node)
+        self._planner.deleted(net, entry.target)
+        self._listing.room()
         self._metrics.changed(key)
-        target = "nowhere (a blackhole)" if entry.route.blackhole else f"node {entry.route.target_node}"
+        kind = "machine" if is_machine(entry.target) else "node"
+        target = "nowhere (a blackhole)" if entry.route.blackhole else f"{kind} {entry.target}"
         log.info("deleted route: %s to %s, named %r", net, target, entry.route.name)
 
     def _create(self, net: IPNetwork, name: str, node: V1Node) -> None:
@@ -208,6 +242,7 @@ class RouteReconciler:
             target_node=name,
             destination_cidr=str(net),  # without the host bits that the API server takes in a pod CIDR
             target_node_addresses=changes.node_addresses(node),
+            target_provider_id=provider_id_of(node),
         )
         self._table.writing(net)
         self._routes.create(self._cluster_name, uid_of(node), route, priority=PRIORITY_NEW)
@@ -215,6 +250,13 @@ class RouteReconciler:
         self._planner.created(net, name, node)
         self._metrics.changed(name)
         log.info("created route: %s to node %s", net, name)
+
+    def waits(self, key: str, error: RetryError, long: bool) -> None:
+        """Report what the cloud is at work on, where the key is a node's."""
+        node = self._lister.get(key)
+        if node is not None:
+            kind, message = pending("this node's route", error, long)
+            self._recorder.event(node, kind, "RoutePending", message)
 
     def _report(self, node: V1Node, net: IPNetwork, cidr: str, error: Exception) -> None:
         message = f"Could not create route {uid_of(node)} {cidr} for node {key_of(node)}: {error}"
@@ -224,7 +266,16 @@ class RouteReconciler:
         self._recorder.event(node, "Warning", "FailedToCreateRoute", message)
 
 
+def _claims_of(raw: Raw) -> tuple[str, str, Collection[IPNetwork]]:
+    """A node's name, provider ID and pod CIDRs, whatever else in it may be malformed."""
+    spec = raw.get("spec") or {}
+    node = V1Node(spec=V1NodeSpec(pod_cidr=spec.get("podCIDR"), pod_cidrs=spec.get("podCIDRs")))
+    return str(raw["metadata"]["name"]), str(spec.get("providerID") or ""), changes.valid_pod_cidrs(node)
+
+
 def _order(error: Exception) -> int:
     """Which of a node's errors says when its key comes back: the one that must not come before a
-    call has ended; then those that are tried again; then what waits for the next comparison."""
-    return 0 if isinstance(error, Parked) else 2 if isinstance(error, TerminalError) else 1
+    call has ended; then those that are tried again; then what waits for another route to go, and
+    for the next comparison."""
+    last = 2 if isinstance(error, QuotaExceeded) else 3 if isinstance(error, TerminalError) else 1
+    return 0 if isinstance(error, Parked) else last

@@ -19,8 +19,6 @@ from controllers.route.options import RouteOptions
 
 log = logging.getLogger(__name__)
 
-_PLANNED = 1.0  # seconds between two comparisons of all routes in a dry run
-
 
 def _off(values: Mapping[str, Any]) -> str:
     missing = [f"--{name}" for name in ("allocate-node-cidrs", "configure-cloud-routes") if not values[name]]
@@ -49,10 +47,7 @@ def _construct(context: Context) -> Controller | None:
         return None
     from controllers.route.controller import RouteController
 
-    period = context.options.of(RouteOptions).route_reconciliation_period
-    if context.options.manager.plan.enabled:  # what only a second comparison would delete is a row of the plan, too
-        period = min(period, _PLANNED)
-    return context.build(RouteController, RouteOptions, route_reconciliation_period=period)
+    return context.build(RouteController, RouteOptions)
 
 
 def _stand_in(context: Context, enabled: bool) -> Controller | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from controllers.route.changes import Entry, Held, State, destination
+from controllers.route.targets import index_of
 
 if TYPE_CHECKING:
     from cloudprovider import Route
@@ -46,15 +47,12 @@ class RouteTable:
         with self._lock:
             return tuple(self._entries.get(net, ()))
 
-    def destinations_of(self, target: str) -> list[IPNetwork]:
-        """The destinations whose routes lead to this node."""
+    def destinations_of(self, name: str, machine: str = "") -> list[IPNetwork]:
+        """The destinations of routes listed with this name, or with this provider ID, and perhaps
+        with one that resembles it."""
         with self._lock:
-            return list(self._targets.get(target, ()))
-
-    def targets(self) -> list[str]:
-        """The names of all nodes that routes lead to."""
-        with self._lock:
-            return list(self._targets)
+            named = self._targets.get(name, set())
+            return list(named | self._targets.get(index_of(machine), set()) if machine else named)
 
     def all(self) -> list[tuple[IPNetwork, Entry]]:
         """Everything."""
@@ -148,16 +146,22 @@ class RouteTable:
                 self._entries[net] = left
             else:
                 self._entries.pop(net, None)
-            target = entry.route.target_node
-            if target and all(known.route.target_node != target for known in left):
+            target = _index(entry)
+            if target and all(_index(known) != target for known in left):
                 nets = self._targets.get(target, set())
                 nets.discard(net)
                 if not nets:
                     self._targets.pop(target, None)
 
     def _index(self, net: IPNetwork, entry: Entry) -> None:
-        if entry.route.target_node:
-            self._targets.setdefault(entry.route.target_node, set()).add(net)
+        if target := _index(entry):
+            self._targets.setdefault(target, set()).add(net)
+
+
+def _index(entry: Entry) -> str:
+    """What its destination is found by."""
+    machine = entry.route.target_provider_id
+    return index_of(machine) if machine else entry.route.target_node
 
 
 class Holders:

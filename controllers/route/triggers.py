@@ -1,12 +1,14 @@
 """Stage 3: TRIGGER. Turns node events into keys of the queue `Routes`.
 
-A key is a node's name, `LIST` (list the cloud's routes and compare them with all nodes), or a
-destination where a blackhole is to go, "blackhole/<cidr>"; no node has such a name."""
+A key is a node's name, the provider ID of a machine that routes lead to and no node is known to
+have, `LIST` (list the cloud's routes and compare them with all nodes), or a destination where a
+blackhole is to go, "blackhole/<cidr>"; no node has such a name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import get_node_condition
 from controllers.route.changes import node_addresses
 from controllers.route.condition import CREATED, MISSING, condition_of, status_of
@@ -57,6 +59,7 @@ def _relevant(node: V1Node) -> tuple[object, ...]:
     spec = node.spec
     return (
         uid_of(node),
+        provider_id_of(node),
         spec.pod_cidrs if spec else None,
         spec.pod_cidr if spec else None,
         sorted((address.type, address.address) for address in node_addresses(node)),

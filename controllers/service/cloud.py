@@ -15,7 +15,6 @@ from attrs import evolve
 from cloudprovider import (
     CloudProviderError,
     ImplementedElsewhere,
-    InvalidService,
     NotImplementedByProvider,
     RetryError,
     Throttled,
@@ -23,7 +22,7 @@ from cloudprovider import (
 from controllers.cloudcalls import PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed, CloudCallError
 from controllers.runtime.api import ApiError
 from controllers.runtime.cache import key_of, uid_of
-from controllers.runtime.queue import Parked, retry_after_of
+from controllers.runtime.queue import Parked, pending, retry_after_of
 from controllers.service import changes
 from controllers.service.decide import ObservedLoadBalancer
 from controllers.service.targets import traits_of
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from controllers.cloudcalls.capabilities import LoadBalancerCalls
     from controllers.runtime.clock import Clock
     from controllers.runtime.write import EventRecorder
-    from controllers.service.records import Record, Records
+    from controllers.service.records import Asked, Record, Records
 
 log = logging.getLogger(__name__)
 
@@ -82,14 +81,19 @@ class ServiceCloud:
 
     @contextmanager
     def delays(self, key: str, record: Record, way: str) -> Iterator[None]:
-        """Around a call that changes the cloud: remember when to ask the same again."""
+        """Around a call that changes the cloud: remember that it failed, and when to ask the same
+        again."""
         try:
             yield
-        except (RetryError, Throttled, InvalidService) as error:
+        except CLOUD_ERRORS as error:
             not_before = self._clock.monotonic() + (retry_after_of(error) or 0.0)
-            asked = {**record.asked, way: evolve(record.asked[way], not_before=not_before)}
+            asked = {**record.asked, way: evolve(record.asked[way], not_before=not_before, failed=True)}
             self.records.put(key, evolve(record, asked=asked))
             raise
+
+    def asking(self, record: Record, way: str) -> Asked:
+        """What is about to be asked of the cloud, and since when."""
+        return record.asking(way, self._clock.monotonic())[way]
 
     def look(self, service: V1Service, *, sweep: bool = False) -> V1LoadBalancerStatus | ObservedLoadBalancer:
         """What the cloud has. When the look fails, tells the Service's owner and raises."""
@@ -169,13 +173,21 @@ class ServiceCloud:
             raise
 
     def failed(self, service: V1Service, reason: str, what: str, error: Exception) -> None:
-        """Tell the Service's owner; a cloud that is still at work has not failed."""
+        """Tell the Service's owner; a cloud that is still at work has not failed (`waiting`)."""
         if isinstance(error, CallsClosed):
             return  # the manager stops, which is no failure of this Service
         if isinstance(error, RetryError):
             log.debug("Service %s: %s: %s", uid_of(service), what, error)
             return
         self.recorder.event(service, "Warning", reason, f"{what}: {error}")
+
+    def waiting(self, key: str, service: V1Service | None, error: RetryError, long: bool) -> None:
+        """Tell the Service's owner what the cloud is at work on, and that it takes long."""
+        record = self.records.get(key)
+        about = service if service is not None or record is None else record.service
+        if about is not None:
+            kind, message = pending("the load balancer", error, long)
+            self.recorder.event(about, kind, "LoadBalancerPending", message)
 
 
 class NodeTraits:

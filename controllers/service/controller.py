@@ -111,7 +111,10 @@ class ServiceController(ControllerBase):
             clock,
         )
         failures: FailureHandling[str] = FailureHandling(
-            expected=(CloudCallError, CacheBehind), noun="service", controller=self.NAME
+            on_wait=lambda key, error, long: service_cloud.waiting(key, self._lister.get(key), error, long),
+            expected=(CloudCallError, CacheBehind),
+            noun="service",
+            controller=self.NAME,
         )
         self._add_worker(queue, reconciler.reconcile, threads=syncs, failures=failures)
         self._add_worker(node_queue, sync.sync, threads=1)

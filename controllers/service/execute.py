@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from cloudprovider import ImplementedElsewhere, NotImplementedByProvider
+from cloudprovider import ImplementedElsewhere, NotImplementedByProvider, RetryError
 from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
 from controllers.runtime.cache import version_of
@@ -140,7 +140,7 @@ class Executor:
         former = evolve(former, built=None if missing else former.built)
         # Remembered before the call: whatever comes of it, the cloud may have begun to build.
         record = self._records.put(key, self._begun(service, former, wanted(view), targets.digest))
-        if not step.sweep:
+        if not (step.sweep or former.asks_again("ensure", wanted(view))):
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if not targets.nodes:
             self._warn_no_targets(service, targets)
@@ -148,7 +148,13 @@ class Executor:
         priority = PRIORITY_SWEEP if step.sweep else PRIORITY_NEW if new else PRIORITY_NORMAL
         try:
             with self._cloud.delays(key, record, "ensure"):
-                status = self._cloud.balancers.ensure(self._cloud.cluster, service, targets.nodes, priority=priority)
+                status = self._cloud.balancers.ensure(
+                    self._cloud.cluster,
+                    service,
+                    targets.nodes,
+                    priority=priority,
+                    began=record.asked["ensure"].since,
+                )
         except ImplementedElsewhere:
             return self._elsewhere(key, view, evolve(record, spec=record.tried, nodes=targets.digest))
         except CLOUD_ERRORS as error:
@@ -198,6 +204,7 @@ class Executor:
     def _begun(self, service: V1Service, former: Record, fingerprint: str, targets: str) -> Record:
         """Before the cloud is called: nothing is certain any more, as it may begin to build."""
         changed = former.tried not in ("", fingerprint)
+        now = self._clock.monotonic()
         return evolve(
             Record.blank(service),
             nodes=former.nodes if former.nodes == targets else "",  # the same targets make no difference
@@ -210,9 +217,9 @@ class Executor:
             empty=former.empty if former.tried == fingerprint else 0,
             version=version_of(service),
             written=service,
-            asked=former.asking("ensure", fingerprint),
+            asked=former.asking("ensure", now, fingerprint),
             tried=fingerprint,
-            changes=CHANGES.next(former.changes, self._clock.monotonic()) if changed else former.changes,
+            changes=CHANGES.next(former.changes, now) if changed else former.changes,
             warned=former.warned and not changed,
             restores=former.restores,
         )
@@ -222,24 +229,26 @@ class Executor:
         targets = self._api.confirmed(self._targets(), may_be_empty=False)
         self._cloud.not_too_early(record, "update", targets.digest)
         certain = record.state is not State.UNSURE
+        began = self._clock.monotonic()
         record = evolve(
             record,
             state=State.RETARGETING if certain else State.UNSURE,
             nodes="",
-            asked=record.asking("update", targets.digest),
+            asked=record.asking("update", began, targets.digest),
         )
         view = evolve(view, record=self._records.put(key, record))
         self._metrics.syncs.inc()
-        began = self._clock.monotonic()
         try:
             with self._cloud.delays(key, record, "update"):
-                self._cloud.balancers.update(self._cloud.cluster, _as_built(view), targets.nodes)
+                since = record.asked["update"].since
+                self._cloud.balancers.update(self._cloud.cluster, _as_built(view), targets.nodes, began=since)
         except ImplementedElsewhere:
             log.debug("Service %s: the targets of its load balancer are another controller's", key)
         except NotImplementedByProvider:
             return evolve(view, updates=False)
         except CLOUD_ERRORS as error:
-            self._metrics.update_errors.inc()
+            if not isinstance(error, RetryError):
+                self._metrics.update_errors.inc()
             self._cloud.failed(
                 service, "UpdateLoadBalancerFailed", "Error updating load balancer with new hosts", error
             )

@@ -66,7 +66,11 @@ class Asked:
     same again. Anything else need not wait for that."""
 
     what: str
+    since: float
+    """When it was first asked, until it was answered."""
     not_before: float = 0.0
+    failed: bool = False
+    """It was not answered: asked again, it is the same question still."""
 
 
 @frozen(kw_only=True)
@@ -111,7 +115,7 @@ class Record:
     written: V1Service | None = None
     """The Service as that write's answer showed it, for as long as the cache is behind."""
     asked: Mapping[str, Asked] = field(factory=dict)
-    """By "ensure", "update" and "delete". Empty: this process has changed nothing."""
+    """By "ensure", "update", "delete", "delete others". Empty: this process has changed nothing."""
     looking: float | None = None
     """Since when (`clock.monotonic`) it cannot be checked whether a former process's note holds."""
     tried: str = ""
@@ -185,9 +189,15 @@ class Record:
         """Whether a change of the nodes changes nothing for it."""
         return self.removing or self.state is State.ELSEWHERE or self.state.deleted
 
-    def asking(self, way: str, what: str = "") -> Mapping[str, Asked]:
+    def asks_again(self, way: str, what: str = "") -> bool:
+        """Whether the cloud was asked for the same before, and it is not done."""
+        last = self.asked.get(way)
+        return last is not None and last.failed and last.what == what
+
+    def asking(self, way: str, now: float, what: str = "") -> Mapping[str, Asked]:
         """`asked`, as the cloud is asked for this now."""
-        return {**self.asked, way: Asked(what)}
+        since = self.asked[way].since if self.asks_again(way, what) else now
+        return {**self.asked, way: Asked(what, since)}
 
 
 @frozen

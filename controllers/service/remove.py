@@ -21,7 +21,7 @@ from controllers.service.changes import as_built
 from controllers.service.cloud import CLOUD_ERRORS, SAYS_LATER, ServiceCloud
 from controllers.service.decide import Action, ServiceView, Step
 from controllers.service.kube import CacheBehind
-from controllers.service.records import Asked, Record, State
+from controllers.service.records import Record, State
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
@@ -55,13 +55,15 @@ class Remover:
             # Our cache may be behind: its owner may have taken the former name back.
             if changes.provider_annotations(newest) != changes.provider_annotations(service):
                 raise CacheBehind(f"Service {key} has other annotations than our cache shows")
-            record = self._records.put(key, evolve(record, asked=record.asking("delete others")))
+            asked = {**record.asked, "delete others": self._cloud.asking(record, "delete others")}
+            record = self._records.put(key, evolve(record, asked=asked))
         left: list[V1Service] = []
         errors: list[Exception] = []
         for name, other in names.items():
             try:
                 with self._cloud.delays(key, record, "delete others"):
-                    self._cloud.balancers.ensure_deleted(cluster, other)
+                    began = record.asked["delete others"].since
+                    self._cloud.balancers.ensure_deleted(cluster, other, began=began)
             except ImplementedElsewhere:
                 log.debug("Service %s: load balancer %s is another controller's", key, name)
             except LoadBalancerKept as kept:
@@ -100,7 +102,8 @@ class Remover:
         if record.status is not None and not changes.ingress(changes.status_of(service)):
             # The API server took it off with the type, and some providers find it by its address.
             service = changes.with_status(service, record.status)
-        absent = record.state is State.ABSENT
+        absent, again = record.state is State.ABSENT, record.asks_again("delete")
+        asked = self._cloud.asking(record, "delete")
         record = evolve(
             record,
             service=service,
@@ -112,10 +115,11 @@ class Remover:
             found=None,
             removing=True,
             looking=None,
-            asked={"delete": Asked("")},  # should it be wanted again, that is another thing than before
+            asked={"delete": asked},  # should it be wanted again, that is another thing than before
         )
         self._records.put(key, record)
-        self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
+        if not again:
+            self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         errors: list[Exception] = []
         kept, none = False, True
         kept_as: str | None = None
@@ -124,7 +128,7 @@ class Remover:
                 continue  # its owner wrote last that it stays, which the Service as built may lack
             try:
                 with self._cloud.delays(key, record, "delete"):
-                    self._cloud.balancers.ensure_deleted(self._cloud.cluster, one)
+                    self._cloud.balancers.ensure_deleted(self._cloud.cluster, one, began=asked.since)
             except ImplementedElsewhere:
                 log.debug("Service %s: its load balancer is another controller's", key)
             except LoadBalancerKept as word:

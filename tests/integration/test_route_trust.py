@@ -156,6 +156,37 @@ def test_a_listing_during_a_deletion_costs_the_new_route_nothing(api: Cluster) -
             assert _reason(api, "n1") == CREATED
 
 
+# ---- P5
+
+
+@pytest.mark.row("P5")
+def test_a_machine_with_another_name_keeps_its_nodes_routes(api: Cluster) -> None:
+    """Two machines swap their names, and a third gets one that no node has."""
+    options = _options(route_reconciliation_period=PERIOD, list_interval=0.1)
+    cidrs = {f"n{i}": f"10.244.{i}.0/24" for i in range(3)}
+    with _cloud(routes={"strict_targets": True}) as cloud:
+        for name, cidr in cidrs.items():
+            machine = cloud.console.add_instance(name)
+            api.create(NODES, small_node(name, taints=[], cidrs=[cidr], provider_id=f"fake://{machine.id}"))
+        with _running(api.kubeconfig, cloud, options):
+            eventually(lambda: all(_reason(api, name) == CREATED for name in cidrs))
+            for name, new in (("n0", "swap"), ("n1", "n0"), ("swap", "n1"), ("n2", "Shop window")):
+                cloud.console.rename_instance(name, new)
+            _periods(cloud)
+        renamed = {"10.244.0.0/24": "n1", "10.244.1.0/24": "n0", "10.244.2.0/24": "Shop window"}
+        with _running(api.kubeconfig, cloud, options):  # another process
+            _periods(cloud)
+            assert _table(cloud) == renamed
+            assert "delete_route" not in cloud.calls.counts()
+            assert cloud.calls.counts()["create_route"] == 3
+            for name in ("n0", "n2"):
+                api.delete(f"{NODES}/{name}")
+            api.create(NODES, small_node("n3", taints=[], cidrs=["10.244.3.0/24"], provider_id="fake://i-n2"))
+            eventually(lambda: _table(cloud) == {"10.244.1.0/24": "n0", "10.244.3.0/24": "Shop window"})
+            eventually(lambda: _reason(api, "n3") == CREATED)
+            assert _reason(api, "n1") == CREATED
+
+
 # ---- R10, R11
 
 

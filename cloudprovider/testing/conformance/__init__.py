@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cloudprovider.testing.conformance.endtoend import EndToEndConformance
     from cloudprovider.testing.conformance.features import Feature
     from cloudprovider.testing.conformance.httplab import HTTPLab
-    from cloudprovider.testing.conformance.lab import BalancerFacts, Lab, new_node, new_service
+    from cloudprovider.testing.conformance.lab import BadAnswer, BalancerFacts, Lab, new_node, new_service
     from cloudprovider.testing.conformance.registry import SCENARIOS, Scenario, scenario
     from cloudprovider.testing.conformance.suite import ProviderConformance
     from cloudprovider.testing.conformance.trial import Trial
@@ -36,7 +36,7 @@ else:
             "cloudprovider.testing.conformance.endtoend": "EndToEndConformance",
             "cloudprovider.testing.conformance.features": "Feature",
             "cloudprovider.testing.conformance.httplab": "HTTPLab",
-            "cloudprovider.testing.conformance.lab": "BalancerFacts Lab new_node new_service",
+            "cloudprovider.testing.conformance.lab": "BadAnswer BalancerFacts Lab new_node new_service",
             "cloudprovider.testing.conformance.registry": "SCENARIOS Scenario scenario",
             "cloudprovider.testing.conformance.suite": "ProviderConformance",
             "cloudprovider.testing.conformance.trial": "Trial",
@@ -60,6 +60,7 @@ __all__ = [
     "Lab",
     "HTTPLab",
     "BalancerFacts",
+    "BadAnswer",
     "new_node",
     "new_service",
     # what scenarios are written with

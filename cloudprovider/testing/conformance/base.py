@@ -17,13 +17,12 @@ from cloudprovider.interface import Interface
 from cloudprovider.loading.diagnostics import error_text, raised_at
 from cloudprovider.loading.registry import get_cloud_provider
 from cloudprovider.testing.conformance.bench import Bench
-from cloudprovider.testing.conformance.features import Feature
+from cloudprovider.testing.conformance.features import INSTANCES, Feature
 from cloudprovider.testing.conformance.lab import Lab
-from cloudprovider.testing.conformance.registry import missing, scenario_of
+from cloudprovider.testing.conformance.registry import Scenario, missing, scenario_of
+from cloudprovider.testing.conformance.stash import BENCH, FAILED, OUTLIVED, teller
 from cloudprovider.testing.conformance.trial import Trial
 
-BENCH: pytest.StashKey[Bench] = pytest.StashKey()
-"""Where the bench of a test class is kept, on its pytest node."""
 UNMADE: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the class's provider could not be made."""
 
@@ -52,8 +51,22 @@ class ConformanceBase:
         reason = missing(found, self.features, lab) if found is not None else ""
         if reason:
             pytest.skip(reason)
-        with Trial(self._bench(request, lab)) as trial:
+        bench = self._bench(request, lab)
+        if found is not None:
+            self._go_on(request, found)
+            bench.patience.scenario = found.id
+        with Trial(bench) as trial:
             yield trial
+
+    def _go_on(self, request: pytest.FixtureRequest, found: Scenario) -> None:
+        """Skip an end-to-end scenario whose parts failed alone: it would wait, and say less."""
+        module = request.node.getparent(pytest.Module)
+        failed = module.stash.get(FAILED, {}).get(self.provider_name, {}) if module is not None else {}
+        needs = found.features | (INSTANCES if "create_machine" in found.hooks else Feature.NONE)
+        needs |= INSTANCES if needs & INSTANCES else Feature.NONE
+        causes = [id for id, features in failed.items() if not features or features & needs]
+        if found.level == "end to end" and causes:
+            pytest.skip(f"not run: {', '.join(causes)} failed, which this needs")
 
     def _bench(self, request: pytest.FixtureRequest, lab: Lab) -> Bench:
         node = request.node.getparent(pytest.Class)
@@ -66,8 +79,11 @@ class ConformanceBase:
             except Exception as error:  # noqa: BLE001 - vendor boundary: reported once, for the whole class
                 node.stash[UNMADE] = True
                 pytest.fail(f"the provider cannot be made: {_text(error)}", pytrace=False)
+            bench.patience.tell = teller(request.config)
             node.stash[BENCH] = bench
-            node.addfinalizer(bench.close)
+            outlived = request.config.stash.setdefault(OUTLIVED, [])
+            node.addfinalizer(lambda: outlived.extend(bench.outlived))
+            node.addfinalizer(bench.close)  # the last one is called first
         assert bench.lab is lab, 'the fixture lab was made twice for one class: give it scope="module"'
         return bench
 

@@ -7,10 +7,14 @@ money. What cannot be removed is named in the report.
 from __future__ import annotations
 
 import itertools
+import signal
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from ipaddress import ip_network
+from pathlib import Path
 from secrets import token_hex
 from typing import Any, NoReturn
 
@@ -24,6 +28,7 @@ from cloudprovider.interface import Interface
 from cloudprovider.testing.conformance.calls import attempt, shown
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import Lab, can, new_node
+from cloudprovider.testing.conformance.patience import Patience
 
 
 def name_of(node: V1Node) -> str:
@@ -44,9 +49,28 @@ class NoCluster:
         made.user_agent = name
         return made
 
+    def cluster_name(self) -> str:
+        """Nobody said it."""
+        return ""
+
     def cluster_identity(self) -> str:
         """The UID of kube-system, the same every time."""
         return "c0f0a1ce-0000-4000-8000-000000000001"
+
+
+def outliving(before: set[threading.Thread], grace: float) -> list[threading.Thread]:
+    """The threads that began since, are no daemons, and have not ended after the grace."""
+    began = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
+    end = time.monotonic() + grace
+    for thread in began:
+        thread.join(max(0.0, end - time.monotonic()))
+    return [thread for thread in began if thread.is_alive()]
+
+
+def process_state() -> dict[str, object]:
+    """What belongs to the process, and is none of a provider's affair, by how it is changed."""
+    signals = {f"signal.signal({one.name})": signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+    return {"socket.setdefaulttimeout": socket.getdefaulttimeout(), "os.chdir": str(Path.cwd()), **signals}
 
 
 class Bench:
@@ -61,6 +85,13 @@ class Bench:
         self.provider_name = provider_name
         self.left_behind: list[str] = []
         """What could not be removed, for the report."""
+        self.patience = Patience(lab)
+        self.outlived: list[threading.Thread] = []
+        """The provider's threads that keep the process from ending, once the bench is closed."""
+        self._threads = set(threading.enumerate())
+        self.process = process_state()
+        """As it was before the provider was made."""
+        self._socket_timeout = socket.getdefaulttimeout()
         self._make_provider = make_provider
         self._stop = threading.Event()
         self._made: list[V1Node] = []
@@ -97,9 +128,9 @@ class Bench:
         self._destinations = self._destinations or ip_network(self.lab.pod_network).subnets(new_prefix=24)
         return str(next(self._destinations))
 
-    def new_machine(self) -> V1Node:
+    def new_machine(self, name: str = "") -> V1Node:
         """A machine of its own for a scenario that stops or deletes it: its Node, as registered."""
-        name = self.name("node")
+        name = name or self.name("node")
         if can(self.lab, "create_machine"):
             node = self.lab.create_machine(name)
             self._made.append(node)
@@ -152,3 +183,5 @@ class Bench:
             if deleted.error is not None:
                 self.left_behind.append(f"machine {name_of(node)}: {shown(deleted.error)}")
         self._stop.set()
+        self.outlived = outliving(self._threads, self.lab.grace)
+        socket.setdefaulttimeout(self._socket_timeout)  # for whatever is tested next

@@ -136,17 +136,15 @@ def limited(
     )
 
 
-def unwell(question: str, call: Callable[[], R]) -> BaseException:
+def unwell(question: str, call: Callable[[], R], why: str = "the cloud could not answer") -> BaseException:
     """Ask something that cannot be answered now. Returns what was raised.
 
     Raises AssertionError when it answered, or said that the instance is gone.
     """
     outcome = attempt(call)
-    assert outcome.error is not None, (
-        f"{question} answered {outcome.value!r} while the cloud could not answer: it must raise"
-    )
+    assert outcome.error is not None, f"{question} answered {outcome.value!r} while {why}: it must raise"
     assert not isinstance(outcome.error, InstanceNotFound), (
-        f"{question} raised InstanceNotFound while the cloud could not answer: {_gone_means(question)}"
+        f"{question} raised InstanceNotFound while {why}: {_gone_means(question)}"
     )
     return outcome.error
 

@@ -20,7 +20,7 @@ from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.interface import Interface
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.bench import name_of
-from cloudprovider.testing.conformance.features import Feature
+from cloudprovider.testing.conformance.features import INSTANCES, Feature
 from cloudprovider.testing.conformance.lab import BalancerFacts, Lab
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared
@@ -30,8 +30,6 @@ from cloudprovider.wellknown import (
     LABEL_TOPOLOGY_ZONE,
     TAINT_NODE_SHUTDOWN,
 )
-
-_INSTANCES = Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH | Feature.INSTANCES
 
 R = TypeVar("R")
 _FINAL = frozenset({"InvalidInstanceMetadata", "InvalidPodCIDR"})
@@ -224,7 +222,7 @@ class EndToEndConformance(ConformanceBase):
             return len(self._facts(trial, name).targets)
 
         first, second = (cluster.join(name_of(one), provider_id=provider_id_of(one)) for one in trial.machines(2))
-        if trial.features & _INSTANCES:
+        if trial.features & INSTANCES:
             both = (first, second)
             self._wait(trial, cluster, lambda: all(node.is_initialized for node in both), "the nodes are initialised")
         self._wait(trial, cluster, lambda: targets() == 2, "both nodes are targets", building=True)
@@ -262,9 +260,12 @@ class EndToEndConformance(ConformanceBase):
 
         def targets() -> list[str]:
             listed = declared(trial.provider.routes(), "routes").list_routes(trial.cluster_name)
-            return [route.target_node for route in listed if route.destination_cidr == wanted]
+            return [one.target_provider_id or one.target_node for one in listed if one.destination_cidr == wanted]
 
-        self._wait(trial, cluster, lambda: targets() == [name_of(node.object)], f"there is a route for {wanted}")
+        def leads_there() -> bool:
+            return targets() in ([name_of(node.object)], [provider_id_of(node.object)])
+
+        self._wait(trial, cluster, leads_there, f"there is a route for {wanted} to the node")
         node.delete()
         self._wait(trial, cluster, lambda: not targets(), f"the route for {wanted} is gone")
 
@@ -326,23 +327,30 @@ class EndToEndConformance(ConformanceBase):
         """Wait for the condition. An Event on `about` that says that the answer cannot be used ends
         it at once."""
         __tracebackhide__ = True
-        cloud = trial.lab.settle + (trial.lab.patience if building else 0.0)
+        patience = trial.bench.patience
+        limit = self.time_limit + trial.lab.settle + (patience.seconds if building else 0.0)
+        wait = patience.wait(what)
 
         def look() -> R:
             found = condition()
+            wait.tell(0.0, limit)
             for event in cluster.events(about) if about is not None and not found else ():
                 if event.type == "Warning" and (event.reason in _FINAL or _UNUSABLE in event.message):
                     pytest.fail(f"{what}: no longer waited for, as {event.reason} says: {event.message}", pytrace=False)
             return found
 
-        return cluster.wait_until(look, self.time_limit + cloud, what)
+        try:
+            return cluster.wait_until(look, limit, what)
+        except AssertionError:
+            patience.run_out()
+            raise
 
     def _joined(self, trial: Trial, cluster: ClusterUnderTest, machine: V1Node) -> NodeUnderTest:
         """The machine's node; initialised, if the provider has instances to initialise it from."""
         __tracebackhide__ = True
         labels = machine.metadata.labels if machine.metadata is not None else None
         node = cluster.join(name_of(machine), provider_id=provider_id_of(machine), labels=labels)
-        if trial.features & _INSTANCES:
+        if trial.features & INSTANCES:
             self._wait(trial, cluster, lambda: node.is_initialized, "the node is initialised", about=node)
         return node
 

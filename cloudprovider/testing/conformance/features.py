@@ -19,7 +19,7 @@ from cloudprovider.sshkeys import SSHKeys
 
 class Feature(enum.Flag):
     """What a provider can do. Join several with `|`. The capabilities of the contract,
-    `SOURCE_RANGES` and `KEPT_LOAD_BALANCERS`."""
+    and what a load balancer can do."""
 
     NONE = 0
     INSTANCES_V2 = enum.auto()
@@ -34,6 +34,10 @@ class Feature(enum.Flag):
     """The class of the load balancers is an `OwnedLoadBalancers` too."""
     SOURCE_RANGES = enum.auto()
     """`spec.loadBalancerSourceRanges` limits who may connect."""
+    UDP = enum.auto()
+    """Load balancers have ports over UDP, also one port number over TCP and UDP."""
+    HEALTH_CHECKS = enum.auto()
+    """With `externalTrafficPolicy: Local`, the health check asks the Service's own node port."""
     KEPT_LOAD_BALANCERS = enum.auto()
     """A Service can ask that its load balancer stays when it is deleted (`LoadBalancerKept`)."""
     ROUTES = enum.auto()
@@ -43,6 +47,9 @@ class Feature(enum.Flag):
     """The metadata service of the machine that the program runs on."""
     POD_CIDRS = enum.auto()
 
+
+INSTANCES = Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH | Feature.INSTANCES
+"""What nodes are initialised from."""
 
 CAPABILITIES: Mapping[Feature, tuple[str, type[Any]]] = {
     Feature[accessor.upper()]: (accessor, kind) for accessor, kind in ACCESSORS.items()
@@ -59,8 +66,8 @@ subclasses besides."""
 
 
 def offered(provider: Interface) -> Feature:
-    """The features that the provider's accessors offer; `SOURCE_RANGES` and `KEPT_LOAD_BALANCERS`,
-    which none shows, are never among them."""
+    """The features that the provider's accessors offer; what a load balancer can do, which none
+    shows, is never among them."""
     found = Feature.NONE
     for feature, (accessor, _) in CAPABILITIES.items():
         ask: Callable[[], object] = getattr(provider, accessor)

@@ -9,19 +9,39 @@ not, and pass untouched.
 from __future__ import annotations
 
 import http.client
+import io
 import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from cloudprovider.testing.conformance.lab import Lab
+from cloudprovider.testing.conformance.lab import BadAnswer, Lab
+
+_REASONS = http.client.responses
+
+
+class _Answered:
+    """A socket from which the answer is read."""
+
+    def __init__(self, answer: BadAnswer) -> None:
+        kind = "text/html" if answer.body.startswith(b"<") else "application/json"
+        headers = {"Content-Type": kind, "Content-Length": str(len(answer.body)), **answer.headers}
+        lines = [f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, '')}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        self._bytes = "\r\n".join([*lines, "", ""]).encode() + answer.body
+
+    def makefile(self, mode: str) -> io.BytesIO:
+        """As a socket's."""
+        return io.BytesIO(self._bytes)
+
 
 Connection = http.client.HTTPConnection
 
 
 class HTTPLab(Lab):
-    """A lab whose `outage` and `hang` work on every cloud that is reached by `http.client`."""
+    """A lab whose `outage`, `hang` and `bad_answers` work on every cloud that is reached by
+    `http.client`."""
 
     cloud_hosts: tuple[str, ...] = ()
     """Only requests to hosts whose names or addresses end so are broken: `("api.acme.example",
@@ -58,6 +78,23 @@ class HTTPLab(Lab):
                 yield
             finally:
                 over.set()
+
+    @contextmanager
+    def bad_answers(self, answer: BadAnswer) -> Iterator[None]:
+        """Requests reach the cloud's address and no further: each is answered so."""
+
+        def drop(connection: Connection, send: Callable[[], Any]) -> None:
+            if connection.sock is None:  # as the original: the client may look at it
+                connection.connect()
+
+        def read(connection: Connection, original: Callable[[], Any]) -> http.client.HTTPResponse:
+            made = http.client.HTTPResponse(_Answered(answer), method=connection._method)  # type: ignore[attr-defined, arg-type]
+            made.begin()
+            connection.close()  # what it was sent is not whole
+            return made
+
+        with self._patched("send", drop), self._patched("getresponse", read):
+            yield
 
     @contextmanager
     def _patched(self, method: str, instead: Callable[[Connection, Callable[[], Any]], Any]) -> Iterator[None]:

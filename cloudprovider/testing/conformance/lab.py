@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
+from typing import Final
 
 from attrs import field, frozen
 from kubernetes.client.models.v1_node import V1Node
@@ -40,7 +41,28 @@ class BalancerFacts:
     targets: frozenset[str] = field(default=(), converter=_texts)
     """The provider IDs of the nodes that get the traffic."""
     source_ranges: frozenset[str] = field(default=(), converter=_texts)
-    """CIDRs that may connect."""
+    """CIDRs that may connect. Everyone is "0.0.0.0/0", also where the cloud shows that as
+    nothing."""
+    health_check: tuple[str, int] | None = None
+    """(HTTP path, port) by which the cloud tells which nodes get traffic. None: it asks for no
+    path."""
+
+
+@frozen
+class BadAnswer:
+    """An answer that says nothing about what was asked."""
+
+    what: str
+    """In words, for a message."""
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(factory=dict)
+
+
+THROTTLED: Final = (
+    BadAnswer("429 (too many requests)", 429, b"{}"),
+    BadAnswer("429 with Retry-After", 429, b"{}", {"Retry-After": "7"}),
+)
 
 
 class Lab:
@@ -60,11 +82,20 @@ class Lab:
     settle: float = 0.0
     """Seconds after a change until the cloud's answers show it. 0: at once, and nothing is ever
     asked twice."""
+    states: tuple[str, ...] = ()
+    """The states, besides running and stopped, in which a machine of this cloud still exists: what
+    `set_state` takes. For example ("building", "error", "deleting")."""
+    throttled: tuple[BadAnswer, ...] = THROTTLED
+    """How the cloud says that it is asked too often."""
+    empty_listing: bytes = b""
+    """The body of the cloud's empty listing, where it answers the question for one machine
+    otherwise."""
     poll: float = 1.0
     """Seconds between two looks at a cloud that settles or builds."""
     patience: float = 300.0
-    """Seconds that building or deleting a load balancer may take: `RetryError` is obeyed for so
-    long."""
+    """Seconds that building or deleting a load balancer may take. After `RetryError` the suite asks
+    again for so long: when the error says so, and at least once in `poll`. After the first wait
+    that ran out it is 10 s at most."""
     deadline: float = 2.0
     """Seconds that the host waits for a call while the cloud hangs. Longer than the margin and the
     least that `cloudprovider.helpers.time_limit` leaves, or no request would be sent and nothing
@@ -86,6 +117,11 @@ class Lab:
         """
         raise NotImplementedError
 
+    def rename_machine(self, node: V1Node, name: str) -> None:
+        """Give the node's machine another name in the cloud; the node's name stays. Called only
+        where machines have provider IDs, and once more with the former name."""
+        raise NotImplementedError
+
     def stop_machine(self, node: V1Node) -> None:
         """Switch the node's machine off; it goes on existing. Return when the cloud has done it."""
         raise NotImplementedError
@@ -93,6 +129,19 @@ class Lab:
     def delete_machine(self, node: V1Node) -> None:
         """Delete the node's machine for good. Also called in the end for every machine that was
         made."""
+        raise NotImplementedError
+
+    def set_state(self, node: V1Node, state: str) -> None:
+        """Bring the node's machine into one of `states`."""
+        raise NotImplementedError
+
+    def create_twin(self, node: V1Node) -> V1Node:
+        """Start another machine that the cloud knows by the name, or the tag, of the node's. Return
+        its Node, with its provider ID."""
+        raise NotImplementedError
+
+    def placement(self, node: V1Node) -> tuple[str, str]:
+        """The zone and the region of the node's machine, as the cloud has them."""
         raise NotImplementedError
 
     def ssh_keys(self, node: V1Node, user: str) -> Collection[bytes]:
@@ -108,6 +157,25 @@ class Lab:
     def hang(self) -> AbstractContextManager[object]:
         """Let the cloud answer nothing for the body of a with statement; its end lets go of what
         hangs."""
+        raise NotImplementedError
+
+    def bad_answers(self, answer: BadAnswer) -> AbstractContextManager[object]:
+        """Let the cloud answer every request so for the body of a with statement, and carry none
+        out."""
+        raise NotImplementedError
+
+    def end_tokens(self) -> None:
+        """Let the cloud accept no token any more that it has given out until now."""
+        raise NotImplementedError
+
+    def quota(self) -> AbstractContextManager[object]:
+        """Let the cloud make no route, load balancer or listener more for the body of a with
+        statement."""
+        raise NotImplementedError
+
+    def builds_slowly(self) -> AbstractContextManager[object]:
+        """Load balancers that are built, changed or deleted in the body of a with statement are not
+        ready, or not gone, before its end."""
         raise NotImplementedError
 
     def resources(self) -> Collection[str]:
@@ -158,24 +226,28 @@ def new_node(name: str, provider_id: str = "", *, labels: Mapping[str, str] | No
     )
 
 
+def service_port(port: int, node_port: int, protocol: str = "TCP") -> V1ServicePort:
+    """A port of a Service."""
+    name = f"{protocol.lower()}-{port}"
+    return V1ServicePort(name=name, port=port, node_port=node_port, protocol=protocol, target_port=8080)
+
+
 def new_service(
     name: str,
     uid: str,
     *,
     namespace: str = "default",
-    ports: Collection[tuple[int, int]] = ((80, 30080),),
+    ports: Collection[tuple[int, int] | tuple[int, int, str]] = ((80, 30080),),
     annotations: Mapping[str, str] | None = None,
     source_ranges: Collection[str] = (),
 ) -> V1Service:
-    """A Service of type LoadBalancer; `ports` are (port, node port) over TCP."""
+    """A Service of type LoadBalancer; `ports` are (port, node port), over TCP, or (port, node port,
+    protocol)."""
     return V1Service(
         metadata=V1ObjectMeta(name=name, namespace=namespace, uid=uid, annotations=dict(annotations or {})),
         spec=V1ServiceSpec(
             type="LoadBalancer",
-            ports=[
-                V1ServicePort(name=f"port-{port}", port=port, node_port=node_port, protocol="TCP", target_port=8080)
-                for port, node_port in ports
-            ],
+            ports=[service_port(*port) for port in ports],
             selector={"app": name},
             cluster_ip="10.96.0.10",
             cluster_ips=["10.96.0.10"],

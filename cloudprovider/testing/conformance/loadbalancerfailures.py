@@ -44,7 +44,7 @@ def interrupted(trial: Trial, call: Callable[[], object], *, first: int = 0) -> 
         assert after < _MOST_STEPS, f"the call fails however late the outage begins: it {outcome}"
 
 
-def _absent(trial: Trial, service: V1Service, before: frozenset[str]) -> None:
+def check_absent(trial: Trial, service: V1Service, before: frozenset[str]) -> None:
     """Raises AssertionError when something of the Service's load balancer is left in the cloud."""
     status = trial.balancers().get_load_balancer(trial.cluster_name, service)
     assert status is None, f"after the deletion get_load_balancer still answers {status!r}"
@@ -74,7 +74,7 @@ class LoadBalancerFailureScenarios(ConformanceBase):
         before, service = trial.resources(), trial.service()
         trial.ensure(service, trial.machines(1))
         trial.remove(service)
-        trial.eventually(partial(_absent, trial, service, before))
+        trial.eventually(partial(check_absent, trial, service, before))
 
     @scenario("L21", _LB)
     def test_l21_absent_already_is_success(self, trial: Trial) -> None:
@@ -112,7 +112,7 @@ class LoadBalancerFailureScenarios(ConformanceBase):
         for outcome in interrupted(trial, build):
             if outcome.error is not None:
                 trial.remove(service)
-                trial.eventually(partial(_absent, trial, service, before))
+                trial.eventually(partial(check_absent, trial, service, before))
 
     @scenario("L24", _LB, hooks=("outage",))
     def test_l24_an_interrupted_deletion_goes_on(self, trial: Trial) -> None:
@@ -126,7 +126,7 @@ class LoadBalancerFailureScenarios(ConformanceBase):
             if isinstance(outcome.error, RetryError):
                 trial.remove(service)
             if outcome.error is None or isinstance(outcome.error, RetryError):
-                trial.eventually(partial(_absent, trial, service, before))
+                trial.eventually(partial(check_absent, trial, service, before))
 
     @scenario("L25", _LB, hooks=("outage",))
     def test_l25_an_outage_is_not_absence(self, trial: Trial) -> None:

@@ -43,7 +43,7 @@ def _wanted_ports(service: V1Service) -> set[tuple[int, str, int]]:
     return {(port.port, port.protocol or "TCP", port.node_port or 0) for port in service.spec.ports or ()}
 
 
-def _check_ports(trial: Trial, service: V1Service) -> None:
+def check_ports(trial: Trial, service: V1Service) -> None:
     wanted, found = _wanted_ports(service), balancer_of(trial, service).ports
     assert found == wanted, f"the load balancer has the ports {sorted(found)}; the Service has {sorted(wanted)}"
 
@@ -145,7 +145,7 @@ class LoadBalancerScenarios(ConformanceBase):
         """A new load balancer has the Service's ports and node ports."""
         service = trial.service(ports=((80, 30080), (443, 30443)))
         trial.ensure(service, trial.machines(1))
-        trial.eventually(partial(_check_ports, trial, service))
+        trial.eventually(partial(check_ports, trial, service))
 
     @scenario("L8", _LB, hooks=("load_balancer",))
     def test_l8_it_follows_the_services_ports(self, trial: Trial) -> None:
@@ -159,7 +159,7 @@ class LoadBalancerScenarios(ConformanceBase):
                 for port, node_port in ports
             ]
             trial.ensure(service, nodes)
-            trial.eventually(partial(_check_ports, trial, service))
+            trial.eventually(partial(check_ports, trial, service))
 
     @scenario("L9", _LB, hooks=("load_balancer",))
     def test_l9_it_has_the_nodes_as_targets(self, trial: Trial) -> None:

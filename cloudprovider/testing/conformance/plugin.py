@@ -8,18 +8,24 @@ process that writes."""
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cloudprovider.testing.conformance.stash import BENCH, FAILED, OUTLIVED
+
 if TYPE_CHECKING:
+    from cloudprovider.testing.conformance.registry import Scenario
     from cloudprovider.testing.conformance.report import Outcome, ProviderFacts, Result
 
 _PROPERTY = "conformance"
 _NOT_RUN = "not run: "  # how the reason of a skipped scenario begins that another failure keeps from running
 _OPTION = "--conformance-report"
+_COLLECTOR = "cloudprovider-conformance-collector"
 _WEIGHT = {"skipped": 0, "not run": 0, "passed": 1, "failed": 2}
 """What counts where several classes test one provider: a failure before a success, that before a
 skip."""
@@ -36,21 +42,70 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Collector(config.getoption(_OPTION)), "cloudprovider-conformance-collector")
+    config.pluginmanager.register(Collector(config.getoption(_OPTION)), _COLLECTOR)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    marked = getattr(getattr(item, "function", None), "__conformance__", None)
+    marked = _scenario(item)
     if marked is not None:
+        if report.failed and report.when != "teardown" and marked.level == "provider":
+            _remember_failure(item, marked)
         report.user_properties.append((_PROPERTY, json.dumps(_facts(item, marked.id, report))))
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The scenarios of a class come by family and number, whatever the order of its bases: those
+    without a cluster first, which say what is wrong, and in seconds."""
+    places: dict[object, list[int]] = {}
+    for index, item in enumerate(items):
+        if _scenario(item) is not None:
+            places.setdefault(item.getparent(pytest.Class), []).append(index)
+    for indices in places.values():
+        found = sorted((items[index] for index in indices), key=_order)
+        for index, item in zip(indices, found, strict=True):
+            items[index] = item
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Threads that no daemon is and that never end would keep the process for ever, without a
+    word."""
+    alive = [thread.name for thread in config.stash.get(OUTLIVED, []) if thread.is_alive()]
+    collector = config.pluginmanager.get_plugin(_COLLECTOR)
+    if alive and isinstance(collector, Collector) and not hasattr(config, "workerinput"):
+        print(
+            f"conformance: the provider's threads {', '.join(alive)} still run, so the process is ended by force. "
+            "Make them daemons, or let them wait for the stop signal",
+            file=sys.__stderr__, flush=True,
+        )  # fmt: skip
+        sys.stdout.flush()
+        os._exit(collector.status)
+
+
+def _scenario(item: pytest.Item) -> Scenario | None:
+    found: Scenario | None = getattr(getattr(item, "function", None), "__conformance__", None)
+    return found
+
+
+def _order(item: pytest.Item) -> tuple[int, int]:
+    found = _scenario(item)
+    assert found is not None
+    return found.order
+
+
+def _remember_failure(item: pytest.Item, scenario: Scenario) -> None:
+    module = item.getparent(pytest.Module)
+    if module is not None:
+        provider = str(getattr(getattr(item, "cls", None), "provider_name", ""))
+        module.stash.setdefault(FAILED, {}).setdefault(provider, {})[scenario.id] = scenario.features
+
+
 def _facts(item: pytest.Item, scenario: str, report: pytest.TestReport) -> dict[str, Any]:
     """What one phase (setup, call, teardown) of a scenario tells."""
-    from cloudprovider.testing.conformance.base import BENCH
     from cloudprovider.testing.conformance.features import feature_names
 
     cls = getattr(item, "cls", None)
@@ -82,6 +137,8 @@ class Collector:
     run."""
 
     def __init__(self, folder: str | None) -> None:
+        self.status = 0
+        """The exit status of the run."""
         self._folder = folder
         self._results: dict[str, dict[str, Result]] = {}
         self._facts: dict[str, dict[str, Any]] = {}
@@ -117,7 +174,8 @@ class Collector:
         elif report.when == "call" or not report.passed:
             results[facts["scenario"]] = Result(facts["scenario"], outcome, facts["reason"], seconds)
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        self.status = int(exitstatus)
         if hasattr(session.config, "workerinput") or not self._results:
             return  # a worker of pytest-xdist: its results went to the process that started it
         from datetime import UTC, datetime

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from cloudprovider.checks import answers
 from cloudprovider.errors import ImplementedElsewhere, InstanceNotFound, NotImplementedByProvider
+from cloudprovider.helpers.providerid import same_provider_id
 from cloudprovider.ips import IPAddress, parse_ip
 from cloudprovider.routes import Route, Routes
 from cloudprovider.testing.conformance.base import ConformanceBase
@@ -30,7 +31,7 @@ def _routes(trial: Trial) -> Routes:
 def _listed(trial: Trial, route: Route, cluster_name: str | None = None, routes: Routes | None = None) -> list[Route]:
     """The listed routes to the destination of this one."""
     answer: Sequence[Route] = (routes or _routes(trial)).list_routes(cluster_name or trial.cluster_name)
-    listed = right("list_routes", answers.routes, answer)
+    listed = right("list_routes", answers.routes, answer, prefixes=trial.provider.provider_id_prefixes())
     return [one for one in listed if one.destination_cidr == route.destination_cidr]
 
 
@@ -65,20 +66,32 @@ def _hint(route: Route) -> str:
     return f"uid-of-{route.target_node}"
 
 
+def _check_target(found: Route, route: Route) -> None:
+    """The host finds the node by the provider ID that is listed, or else by the name."""
+    machine, wanted = found.target_provider_id, route.target_provider_id
+    if machine and wanted:
+        assert same_provider_id(machine, wanted), (
+            f"the route for {route.target_node}, whose provider ID is {wanted}, is listed with the "
+            f"target_provider_id {machine!r}"
+        )
+        return
+    assert found.target_node == route.target_node, (
+        f"the route for {route.target_node} is listed with the target {found.target_node!r}"
+    )
+
+
 class RouteScenarios(ConformanceBase):
     """`Routes`."""
 
     @scenario("R1", _ROUTES)
     def test_r1_a_created_route_is_listed(self, trial: Trial) -> None:
-        """A created route is listed with its node's exact name and its CIDR; it leads somewhere,
-        and is not foreign."""
+        """A created route is listed with its node's provider ID, or exact name, and its CIDR; it
+        leads somewhere, and is not foreign."""
         route = _created(trial, trial.route(trial.machine()))
 
         def look() -> None:
             found = _only(trial, route)
-            assert found.target_node == route.target_node, (
-                f"the route for {route.target_node} is listed with the target {found.target_node!r}"
-            )
+            _check_target(found, route)
             assert not found.blackhole, "a route to a machine that runs is listed as a blackhole"
             assert found.owned is not False, "a route that was created for this cluster is listed as owned=False"
 
@@ -129,9 +142,8 @@ class RouteScenarios(ConformanceBase):
         ]
 
         def look() -> None:
-            for node, route in zip(nodes, made, strict=True):
-                target = _only(trial, route).target_node
-                assert target == name_of(node), f"the route for {name_of(node)} is listed with the target {target!r}"
+            for route in made:
+                _check_target(_only(trial, route), route)
 
         trial.eventually(look)
 
@@ -307,6 +319,26 @@ class RouteScenarios(ConformanceBase):
             )
 
         trial.eventually(look)
+
+    @scenario("R18", _ROUTES, hooks=("create_machine", "rename_machine"))
+    def test_r18_a_machine_of_another_name_keeps_its_route(self, trial: Trial) -> None:
+        """A machine that got another name in the cloud is still its node's: its route is listed as
+        the node's, and another one can be made. List `target_provider_id`, and create by it."""
+        trial.needs_ids()
+        node = trial.new_machine()
+        first = _created(trial, trial.route(node))
+        second = trial.route(node)
+        with trial.renamed(node):
+            made = attempt(partial(_created, trial, second, hint="another"))
+            assert made.error is None, (
+                f"create_route {made} for a machine that has another name in the cloud: find it by target_provider_id"
+            )
+
+            def look() -> None:
+                for route in (first, second):
+                    _check_target(_only(trial, route), route)
+
+            trial.eventually(look)
 
 
 def _ips(route: Route) -> set[IPAddress]:

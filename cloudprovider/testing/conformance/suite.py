@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from cloudprovider.testing.conformance.badanswers import BadAnswerScenarios
 from cloudprovider.testing.conformance.batches import BatchScenarios
 from cloudprovider.testing.conformance.instances import InstanceScenarios
+from cloudprovider.testing.conformance.likemachines import LikeMachineScenarios
 from cloudprovider.testing.conformance.loadbalancerfailures import LoadBalancerFailureScenarios
 from cloudprovider.testing.conformance.loadbalancers import LoadBalancerScenarios
 from cloudprovider.testing.conformance.localinstance import LocalInstanceScenarios
@@ -11,6 +13,7 @@ from cloudprovider.testing.conformance.olderinstances import OlderInstanceScenar
 from cloudprovider.testing.conformance.ownedloadbalancers import OwnedLoadBalancerScenarios
 from cloudprovider.testing.conformance.podcidrs import PodCIDRScenarios
 from cloudprovider.testing.conformance.routes import RouteScenarios
+from cloudprovider.testing.conformance.slowclouds import SlowCloudScenarios
 from cloudprovider.testing.conformance.sshkeys import SSHKeyScenarios
 from cloudprovider.testing.conformance.volumes import ClusterScenarios, VolumeScenarios
 from cloudprovider.testing.conformance.whole import WholeScenarios
@@ -31,6 +34,9 @@ class ProviderConformance(
     VolumeScenarios,
     ClusterScenarios,
     LocalInstanceScenarios,
+    LikeMachineScenarios,
+    SlowCloudScenarios,
+    BadAnswerScenarios,
 ):
     """The provider alone, without a cluster. Set `provider_name` and `features`, and write the
     fixture `lab`."""

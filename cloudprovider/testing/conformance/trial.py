@@ -7,8 +7,8 @@ removes what it made. What cannot be removed is named in the report.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -32,7 +32,7 @@ from cloudprovider.routes import Route
 from cloudprovider.testing.conformance.bench import Bench, name_of
 from cloudprovider.testing.conformance.calls import Outcome, attempt, limited, mended, shown
 from cloudprovider.testing.conformance.features import Feature
-from cloudprovider.testing.conformance.lab import Lab, can, new_node, new_service
+from cloudprovider.testing.conformance.lab import BadAnswer, Lab, can, new_node, new_service
 
 R = TypeVar("R")
 
@@ -82,6 +82,15 @@ class Trial:
         """Delete the machine that was made for this scenario."""
         self.lab.delete_machine(node)
         self.bench.forget(node)
+
+    @contextmanager
+    def renamed(self, node: V1Node) -> Iterator[None]:
+        """The node's machine has another name in the cloud for the body of a with statement."""
+        self.lab.rename_machine(node, self.bench.name("renamed"))
+        try:
+            yield
+        finally:
+            self.lab.rename_machine(node, name_of(node))
 
     def needs_ids(self) -> None:
         """Skip this scenario where the provider has no provider IDs."""
@@ -151,11 +160,11 @@ class Trial:
         cluster_name: str | None = None,
         provider: Interface | None = None,
     ) -> V1LoadBalancerStatus:
-        """Ensure the load balancer until it has an address: obeys `RetryError` for as long as the
-        lab's patience."""
+        """Ensure the load balancer until it has an address: again after `RetryError`, while the
+        lab's patience lasts."""
         balancers = self.balancers() if provider is None else declared(provider.load_balancer(), "load_balancer")
         cluster = cluster_name or self.cluster_name
-        end = time.monotonic() + self.lab.patience
+        wait = self.bench.patience.wait("the load balancer is built")
         while True:
             try:
                 status = balancers.ensure_load_balancer(cluster, service, nodes)
@@ -164,10 +173,8 @@ class Trial:
                     return status
                 reason, pause = "its status has no address", self.lab.poll
             except RetryError as error:
-                reason, pause = shown(error), error.retry_after
-            assert time.monotonic() + pause <= end, (
-                f"the load balancer was not built within {self.lab.patience:g} s: {reason}"
-            )
+                reason, pause = shown(error), self._pause(error)
+            assert wait.goes_on(pause, reason), f"the load balancer was not built within {wait.seconds:g} s: {reason}"
             self.bench.pause(pause)
 
     def remove(self, service: V1Service, *, cluster_name: str | None = None, provider: Interface | None = None) -> None:
@@ -178,14 +185,19 @@ class Trial:
 
     def patiently(self, call: Callable[[], R]) -> R:
         """Make a call again while it raises `RetryError`, for as long as the lab's patience."""
-        end = time.monotonic() + self.lab.patience
+        wait = self.bench.patience.wait("a call raises RetryError no longer")
         while True:
             try:
                 return call()
             except RetryError as error:
-                if time.monotonic() + error.retry_after > end:
+                if not wait.goes_on(self._pause(error), shown(error)):
                     raise
-                self.bench.pause(error.retry_after)
+                self.bench.pause(self._pause(error))
+
+    def _pause(self, error: RetryError) -> float:
+        """Until the next try: as long as the provider says, and no longer than until the lab looks
+        again."""
+        return min(error.retry_after, self.lab.poll)
 
     def resources(self) -> frozenset[str]:
         """What stands in the cloud now that a load balancer could consist of; nothing where the lab
@@ -198,7 +210,7 @@ class Trial:
         """A route to the node for a CIDR that has none; it is removed in the end."""
         destination = self.bench.destination()
         self._destinations.append((cluster_name or self.cluster_name, destination))
-        return Route(name="", target_node=name_of(node), destination_cidr=destination)
+        return Route("", name_of(node), destination, target_provider_id=provider_id_of(node))
 
     # ---- volumes
 
@@ -217,6 +229,18 @@ class Trial:
     def hang(self) -> AbstractContextManager[None]:
         """The lab's hang, which ends also where the body of the with statement raises."""
         return mended(self.lab.hang())
+
+    def bad_answers(self, answer: BadAnswer) -> AbstractContextManager[None]:
+        """The lab's bad answers, which end also where the body of the with statement raises."""
+        return mended(self.lab.bad_answers(answer))
+
+    def quota(self) -> AbstractContextManager[None]:
+        """The lab's quota, which ends also where the body of the with statement raises."""
+        return mended(self.lab.quota())
+
+    def builds_slowly(self) -> AbstractContextManager[None]:
+        """The lab's slow building, which ends also where the body of the with statement raises."""
+        return mended(self.lab.builds_slowly())
 
     def in_a_hang(self, call: Callable[[], R]) -> Outcome[R]:
         """Make a call while the cloud hangs; how it ended. AssertionError when it has not ended

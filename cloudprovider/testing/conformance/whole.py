@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from cloudprovider.interface import Interface
 from cloudprovider.loadbalancer import OwnedLoadBalancers
 from cloudprovider.loading.registry import cloud_providers
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.bench import outliving, process_state
 from cloudprovider.testing.conformance.calls import Outcome, TextLog, at_once, attempt, shown
 from cloudprovider.testing.conformance.features import CAPABILITIES, EXTENDING, Feature, feature_names, offered
 from cloudprovider.testing.conformance.lab import Lab, can, new_node
@@ -118,7 +120,7 @@ class WholeScenarios(ConformanceBase):
         asked."""
         with TextLog() as log:
             provider = trial.bench.another_provider()
-            outcomes = _questions(trial, provider)
+            outcomes = questions(trial, provider)
         for line in log.lines:
             _check_secrets(trial.lab, line, "a log line")
         for method, outcome in outcomes:
@@ -130,7 +132,7 @@ class WholeScenarios(ConformanceBase):
         """While the cloud is away, calls raise CloudProviderError, not the client's own errors;
         none shows a secret."""
         with trial.outage():
-            outcomes = _questions(trial, trial.provider)
+            outcomes = questions(trial, trial.provider)
         for method, outcome in outcomes:
             if outcome.error is not None:
                 # before the message shows the error
@@ -153,10 +155,7 @@ class WholeScenarios(ConformanceBase):
         stop = threading.Event()
         provider = trial.bench.another_provider(stop)
         stop.set()
-        began = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
-        for thread in began:
-            thread.join(trial.lab.grace)
-        alive = [thread.name for thread in began if thread.is_alive()]
+        alive = [thread.name for thread in outliving(before, trial.lab.grace)]
         assert not alive, (
             f"{type(provider).__name__} started the threads {', '.join(alive)}, which outlive the stop signal: the "
             "process would never end. Make them daemons, or let them wait for stop"
@@ -175,7 +174,41 @@ class WholeScenarios(ConformanceBase):
                 "or kept in the class?)"
             )
 
+    @scenario("G15")
+    def test_g15_the_process_is_left_alone(self, trial: Trial) -> None:
+        """Making and starting the provider changes nothing of the process: time limit of sockets,
+        signal handlers, folder."""
+        trial.bench.another_provider()
+        before, now = trial.bench.process, process_state()
+        changed = [what for what in before if before[what] != now[what]]
+        assert not changed, (
+            f"{type(trial.provider).__name__} changes what is the whole process's, by {', '.join(changed)}: the "
+            "manager's own connections and its end depend on it. Give your client its own"
+        )
 
+    @scenario("G16", hooks=("end_tokens",))
+    def test_g16_tokens_that_end_are_renewed(self, trial: Trial) -> None:
+        """When the cloud accepts the token no longer, the provider soon has another: calls succeed
+        again."""
+        before = questions(trial, trial.provider)
+        trial.lab.end_tokens()
+        end = time.monotonic() + _RENEWED
+        while True:
+            after = questions(trial, trial.provider)
+            failed = [
+                f"{method} {outcome}"
+                for (method, fine), (_, outcome) in zip(before, after, strict=True)
+                if type(outcome.error) is not type(fine.error)
+            ]
+            if not failed:
+                return
+            assert time.monotonic() < end, (
+                f"{_RENEWED:g} s after the tokens ended {failed[0]}: after 401 get a new token, and ask once more"
+            )
+            trial.bench.pause(trial.lab.poll)
+
+
+_RENEWED = 5.0  # seconds
 _SPOILT = "conformance-was-here"
 
 
@@ -211,7 +244,7 @@ def _is_async(method: Any) -> bool:
     return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
 
 
-def _questions(trial: Trial, provider: Interface) -> list[tuple[str, Outcome[Any]]]:
+def questions(trial: Trial, provider: Interface) -> list[tuple[str, Outcome[Any]]]:
     """Ask each capability one thing that changes nothing: (method, how it ended)."""
     node = new_node("conformance-asked")
     calls: list[partial[Any]] = []

@@ -72,6 +72,10 @@ class Console:
 
         return self._change("change_instance", name, change)
 
+    def rename_instance(self, name: str, new: str) -> Instance:
+        """Give a machine another name; it keeps its ID, and the rules that lead to it."""
+        return self._change("rename_instance", name, lambda: ("updated", self._world.rename_instance(name, new)))
+
     def set_shutdown(self, name: str, shutdown: bool = True) -> None:
         """Switch a machine off, or on."""
         self.change_instance(name, shutdown=shutdown)

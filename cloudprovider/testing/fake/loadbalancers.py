@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from cloudprovider.errors import LoadBalancerKept
 from cloudprovider.helpers.objects import annotations_of, key_of, ports_of, uid_of
+from cloudprovider.helpers.service import health_check_path_port
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.testing.fake.errors import BadRequest, QuotaExceeded
 from cloudprovider.testing.fake.faults import Key
@@ -126,6 +127,7 @@ class FakeLoadBalancers(Part, LoadBalancer):
             ingress=self._addresses(base, service),
             ports=ports,
             backends=self._backends(nodes),
+            health_check=health_check_path_port(service),
             source_ranges=(spec.load_balancer_source_ranges if spec is not None else None) or (),
         )
 

@@ -22,7 +22,7 @@ from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.faults import Key
 from cloudprovider.testing.fake.gate import Part, carried
 from cloudprovider.testing.fake.machines import node_addresses
-from cloudprovider.testing.fake.records import RouteRecord
+from cloudprovider.testing.fake.records import Instance, RouteRecord
 from cloudprovider.volumes import PVLabeler
 from cloudprovider.wellknown import LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE
 from cloudprovider.zones import Zone, Zones
@@ -142,13 +142,11 @@ class FakeRoutes(Part, Routes):
     @carried(_created)
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
         destination = _destination(route)
-        if self._config.routes.strict_targets and not route.blackhole:
-            self._machines.by_name(route.target_node)
         wanted = RouteRecord(
             name=_name(cluster_name, name_hint, route.destination_cidr),
             cluster=cluster_name,
             destination_cidr=destination,
-            target_node=route.target_node,
+            target_node=self._target(route),
             target_addresses=[(address.type, address.address) for address in route.target_node_addresses],
             blackhole=route.blackhole,
         )
@@ -168,9 +166,19 @@ class FakeRoutes(Part, Routes):
             del self._world.routes[present.name]
             self._gate.calls.effect("deleted")
 
+    def _target(self, route: Route) -> str:
+        """The name of the machine, by its provider ID first."""
+        machine = self._machines.by_key(route.target_node, route.target_provider_id)
+        if isinstance(machine, Instance):
+            return machine.name
+        if self._config.routes.strict_targets and not route.blackhole:
+            raise machine
+        return route.target_node
+
     def _route(self, record: RouteRecord, cluster_name: str) -> Route:
         ours = not record.foreign and record.cluster == cluster_name
         known = self._config.routes.node_addresses
+        machine = self._world.instances.get(record.target_node)
         return Route(
             name=record.name,
             target_node=record.target_node,
@@ -179,6 +187,7 @@ class FakeRoutes(Part, Routes):
             target_node_addresses=node_addresses(record.target_addresses) if known else (),
             blackhole=record.blackhole,
             owned=ours if self._config.routes.tells_owner else None,
+            target_provider_id=self._machines.provider_id(machine) if machine is not None else "",
         )
 
 

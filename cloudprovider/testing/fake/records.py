@@ -79,6 +79,8 @@ class LoadBalancerRecord:
     backends: tuple[str, ...] = field(default=(), converter=_strings)
     """Provider IDs, sorted; the node's name stands for one that has none."""
     source_ranges: tuple[str, ...] = field(default=(), converter=_strings)
+    health_check: tuple[str, int] | None = None
+    """HTTP path and port, where the Service has them."""
     kept: bool = False
     """Whether it was left on purpose when its Service was deleted."""
     changes: int = 0
@@ -177,6 +179,14 @@ class World:
         for record in list(self.routes.values()):
             if record.target_node == name and not record.foreign:
                 self.routes[record.name] = evolve(record, target_node="", target_addresses=(), blackhole=True)
+
+    def rename_instance(self, name: str, new: str) -> Instance:
+        """The machine has another name, and rules still lead to it. Raises KeyError."""
+        renamed = evolve(self._instances.pop(name), name=new)
+        for record in list(self.routes.values()):
+            if record.target_node == name:
+                self.routes[record.name] = evolve(record, target_node=new)
+        return self.put_instance(renamed)
 
     def route_to(self, destination: str) -> RouteRecord | None:
         """The rule for a destination."""

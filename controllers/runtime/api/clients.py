@@ -83,6 +83,8 @@ class ClientSettings:
     """Protobuf for what is large or frequent, where the API server has it, or JSON for all."""
     over_http: bool = False
     """Whether credentials go over plain HTTP to another machine (--allow-credentials-over-http)."""
+    cluster_name: str = ""
+    """The cluster's (--cluster-name), for providers; empty where nobody said it."""
     service_accounts: str | None = None
     """A namespace: every identity but the program's own (`OWN`) then has the service account of its
     name there, and tokens of its own."""
@@ -304,6 +306,10 @@ class ClientBuilder:
         configuration.api_key["BearerToken"] = ""
         configuration.refresh_api_key_hook = refresh  # type: ignore[assignment]  # declared by its default, None
         return configuration, present
+
+    def cluster_name(self) -> str:
+        """The cluster's name, as in the settings."""
+        return self.settings.cluster_name
 
     def cluster_identity(self) -> str | None:
         """The UID of the namespace kube-system, kept once read; None when the API server refuses

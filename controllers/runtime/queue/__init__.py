@@ -15,6 +15,7 @@ from controllers.runtime.queue.metrics import WorkQueueCollector
 from controllers.runtime.queue.outcomes import FailureHandling
 from controllers.runtime.queue.results import DONE, AskAgain, Parked, Result, TerminalError, retry_after_of
 from controllers.runtime.queue.threads import bounded
+from controllers.runtime.queue.waits import pending
 from controllers.runtime.queue.worker import Batching, BatchWorker, Worker
 from controllers.runtime.queue.workqueue import ShutDown, WorkQueue
 
@@ -35,6 +36,7 @@ __all__ = [
     "WorkQueueCollector",
     "Worker",
     "bounded",
+    "pending",
     "retry_after_of",
     "seconds_text",
 ]

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Hashable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
+from attrs import frozen
+
 from controllers.runtime.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
@@ -71,6 +73,24 @@ class _Kind:
         self.last_line = now
 
 
+@frozen
+class Words:
+    """How the lines read: about one key, what is added of many, and the end."""
+
+    line: str = "%s: %s failed (attempt %d), %s: %s: %s%s"
+    many: str = " (%d such failures of %d %ss in %s)"
+    over: str = "%s: over after %s: %s, %d failures of %s; the last one succeeded"
+
+
+FAILING: Final = Words()
+WAITING: Final = Words(
+    "%s: %s waits for the cloud (answer %d), %s: %s: %s%s",
+    " (%d such answers for %d %ss in %s)",
+    "%s: the cloud was done after %s: %s, %d answers for %s",
+)
+"""Of keys that a RetryError asks to wait: nothing failed."""
+
+
 class FailureLog(Generic[K]):
     """The failures of one kind of work, whose `name` begins each line. Thread-safe.
 
@@ -78,8 +98,16 @@ class FailureLog(Generic[K]):
     """
 
     def __init__(
-        self, name: str, logger: logging.Logger, *, clock: Clock, noun: str = "key", window: float = WINDOW
+        self,
+        name: str,
+        logger: logging.Logger,
+        *,
+        clock: Clock,
+        noun: str = "key",
+        window: float = WINDOW,
+        words: Words = FAILING,
     ) -> None:
+        self._words = words
         self._name = name
         self._logger = logger
         self._clock = clock
@@ -126,16 +154,17 @@ class FailureLog(Generic[K]):
                 kind.logged(attempt, now)
             count, keys, since = kind.count, kind.keys, now - kind.began
         extra = {self._noun: str(key), "attempt": attempt, "error": f"{name}: {text}", **(fields or {})}
-        many = "" if keys == 1 else f" ({count} such failures of {keys} {self._noun}s in {seconds_text(since)})"
-        line, words = "%s: %s failed (attempt %d), %s: %s: %s%s", (self._name, key, attempt, fate, name, text)
+        many = "" if keys == 1 else self._words.many % (count, keys, self._noun, seconds_text(since))
+        line, words = self._words.line, (self._name, key, attempt, fate, name, text)
         trace = error if stack else None
         if due:
             self._logger.log(level, line, *words, many, exc_info=trace, extra=extra, stacklevel=2)
         elif self._logger.isEnabledFor(logging.DEBUG):
             self._logger.debug(line, *words, "", exc_info=trace, extra=extra, stacklevel=2)
 
-    def succeeded(self, key: K) -> None:
-        """The key's work is done, or is no more to be done. Cheap for a key that has not failed."""
+    def succeeded(self, key: K, *, tell: bool = True) -> None:
+        """The key's work is done, or is no more to be done; `tell` False: its end is not logged.
+        Cheap for a key that has not failed."""
         if key not in self._keys:
             return
         now = self._clock.monotonic()
@@ -148,7 +177,7 @@ class FailureLog(Generic[K]):
                 if kind.failing or not kind.ever:
                     continue
                 # A failure that was not logged needs no end.
-                if kind.logged_attempt and kind.count > 1:
+                if tell and kind.logged_attempt and kind.count > 1:
                     over.append((*label, kind.count, kind.keys, now - kind.began))
                     kind.last_line = now
                 kind.reset(now)
@@ -157,7 +186,7 @@ class FailureLog(Generic[K]):
         for name, _, count, keys, since in over:
             what = f"{self._noun} {key}" if keys == 1 else f"{keys} {self._noun}s"
             self._logger.info(
-                "%s: over after %s: %s, %d failures of %s; the last one succeeded",
+                self._words.over,
                 self._name, seconds_text(since), name, count, what,
                 extra={"attempt": attempts + 1, "duration": round(since, 3)},
             )  # fmt: skip

@@ -12,8 +12,10 @@ None or ``DONE``                     backoff forgotten                          
 ``Result(requeue_after=s)``          backoff forgotten, again in s seconds, with       requeue_after
                                      `priority`, or that of this run if it is None;
                                      if `early`, the backoff stays
-exception with `retry_after` over 0, again in that many seconds, at least, and         retry_after
-or RetryError                        an ApiError no sooner than with backoff
+RetryError                           again in that many seconds, at least, and later   retry_after
+                                     ever more seldom (`waits.py`): nothing failed
+exception with `retry_after` over 0  again in that many seconds, at least, and         retry_after
+                                     an ApiError no sooner than with backoff
 ``TerminalError``                    backoff forgotten, not again                      terminal
 ``Parked``                           closed until its future ends, then backoff        parked
 any other exception                  again with backoff                                error
@@ -28,7 +30,14 @@ from typing import Final, Generic, ParamSpec, TypeVar
 
 from attrs import frozen
 
-from cloudprovider.errors import CloudProviderError, DiskNotFound, InstanceNotFound, InvalidService, RetryError
+from cloudprovider.errors import (
+    CloudProviderError,
+    DiskNotFound,
+    InstanceNotFound,
+    InvalidService,
+    QuotaExceeded,
+    RetryError,
+)
 from controllers.runtime.api import ApiError
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock
@@ -44,6 +53,7 @@ from controllers.runtime.queue.results import (
     aborted,
     retry_after_of,
 )
+from controllers.runtime.queue.waits import OnWait, Waits
 from controllers.runtime.queue.workqueue import WorkQueue
 
 logger = logging.getLogger(__name__)
@@ -53,7 +63,7 @@ P = ParamSpec("P")
 
 _RESULTS = ("success", "requeue_after", "retry_after", "terminal", "parked", "error")
 _EXPECTED = (ApiError, CloudProviderError, OSError)
-_DEFINITE = (InstanceNotFound, DiskNotFound, InvalidService)
+_DEFINITE = (InstanceNotFound, DiskNotFound, InvalidService, QuotaExceeded)
 
 LEAST_WAIT = 1.0
 """Seconds that a key waits at least when an error names a time."""
@@ -69,8 +79,11 @@ class FailureHandling(Generic[K]):
     """What is done about runs that fail, besides another try."""
 
     on_error: Callable[[K, Exception], None] | None = None
-    """Called for every exception, Parked and TerminalError among them, while the key is still
-    closed to others; what it raises is logged."""
+    """Called for every exception but RetryError, Parked and TerminalError among them, while the key
+    is still closed to others; what it raises is logged."""
+
+    on_wait: OnWait[K] | None = None
+    """The same for RetryError, when its words change, and every 15 minutes."""
 
     expected: tuple[type[Exception], ...] = ()
     """Exceptions of these classes, and ApiError, CloudProviderError, TerminalError and OSError, are
@@ -139,6 +152,9 @@ class Requeuer(Generic[K]):
         self._failures: FailureLog[K] = FailureLog(
             failures.controller or queue.name, logger, clock=clock, noun=failures.noun
         )
+        self._waits: Waits[K] = Waits(
+            failures.controller or queue.name, logger, clock=clock, noun=failures.noun, tell=failures.on_wait
+        )
         self._awaiting_server: AwaitingServer[K] = AwaitingServer(self._return)
         self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *failures.expected)
         self._clock = clock
@@ -204,6 +220,7 @@ class Requeuer(Generic[K]):
         if not result.early:
             self._queue.forget(key)
             self._failures.succeeded(key)
+            self._waits.over(key, done=True)
             self._awaiting_server.discard(key)
         if result.requeue_after is None:
             self._runs["success"].inc()
@@ -215,14 +232,17 @@ class Requeuer(Generic[K]):
         """Requeue the key first, then count, log and report: nothing there may lose it."""
         level, result = logging.WARNING, "error"
         delay: float | None = None
+        if isinstance(error, RetryError):
+            self._wait(key, error)
+            return
+        self._waits.over(key, done=False)
         if isinstance(error, Parked):
             self._queue.park(key)
             result, fate = "parked", "parked until its call ends"
         elif isinstance(error, TerminalError):
             self._queue.forget(key)
             level, result, fate = logging.ERROR, "terminal", "not tried again before its next event"
-        # A RetryError of 0 s is progress, too. Another error's 0 names no time: then the key backs off.
-        elif (asked := retry_after_of(error)) or (asked is not None and isinstance(error, RetryError)):
+        elif asked := retry_after_of(error):  # 0 names no time: then the key backs off
             delay = self._as_asked(key, error, asked)
             level, result, fate = logging.INFO, "retry_after", f"retrying in {seconds_text(delay)} as asked"
         else:
@@ -242,13 +262,23 @@ class Requeuer(Generic[K]):
                 error.until.add_done_callback(lambda _: self._unpark(key, error))
                 self._parked.inc()
 
+    def _wait(self, key: K, error: RetryError) -> None:
+        """The cloud is at work on it: requeue the key, count and tell."""
+        delay = self._as_asked(key, error, max(error.retry_after, self._waits.pause(key)))
+        self._runs["retry_after"].inc()
+        stops = self._queue.shutting_down
+        fate = "not asked again, as this controller stops" if stops else f"asking again in {seconds_text(delay)}"
+        try:
+            self._waits.told(key, fate, error, text_of(error))
+        except Exception:
+            logger.exception("%s: %s: reporting that it waits failed", self._name, key)
+
     def _as_asked(self, key: K, error: Exception, asked: float) -> float:
         """Requeue the key for the time named for it, and return the seconds until it can run.
 
         No sooner than that, nor than a second, and up to a tenth of it is added, to spread keys
         with the same time. An API server that names the same time again and again is busy, so
-        against it the key backs off all the same; a provider that does waits for something in the
-        cloud, and is asked at its own pace."""
+        against it the key backs off all the same."""
         delay = max(asked, LEAST_WAIT) * (1.0 + _ADDED_SHARE * self._chance())
         if isinstance(error, ApiError):
             return self._queue.add_rate_limited(key, least=delay, problem=_unknown(error))

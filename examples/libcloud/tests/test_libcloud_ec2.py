@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from cloudprovider import CloudConfig, CloudProviderError, InstanceMetadata, InstanceNotFound, InstanceState
 from cloudprovider.loading import registry
-from cloudprovider.testing.conformance import Feature, HTTPLab, ProviderConformance, new_node
+from cloudprovider.testing.conformance import BadAnswer, Feature, HTTPLab, ProviderConformance, new_node
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -34,12 +34,18 @@ credentials: {{secret: {secret}}}
 """
 
 
+THROTTLED = b"""<?xml version="1.0" encoding="UTF-8"?>
+<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>Request limit exceeded.</Message></Error></Errors>
+<RequestID>0</RequestID></Response>"""
+
+
 class EC2Lab(HTTPLab):
     """Every hook of instances. Nodes are called by their private DNS names."""
 
     deadline = 0.6
     secrets = (SECRET,)
     cloud_hosts = ("127.0.0.1",)
+    throttled = (BadAnswer("503 RequestLimitExceeded", 503, THROTTLED),)
 
     def __init__(self, port: int, secret: str) -> None:
         self._config = CONFIG.format(region=REGION, port=port, secret=secret)

@@ -178,8 +178,12 @@ def status(*points: dict[str, Any]) -> V1LoadBalancerStatus:
     return V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(**p) for p in points])
 
 
+ROUTES_CHECK = partial(answers.routes, prefixes=("acme://",))
 ODD = Route("", "", "not-a-cidr", owned=False)  # as other programs make them
-ROUTES = (Route("a", "n1", "10.244.1.0/24"), Route("b", "n2", "fd00:10:244::/64", owned=True))
+ROUTES = (
+    Route("a", "n1", "10.244.1.0/24"),
+    Route("b", "n2", "fd00:10:244::/64", owned=True, target_provider_id="acme://2"),
+)
 ADDRESSES = (address("InternalIP", "1.1.1.1"),)
 TWO_POINTS = status({"ip": "1.2.3.4"}, {"hostname": "a.b"})
 SPOILT = [V1LoadBalancerStatus.model_construct(ingress=points) for points in ("1.2.3.4", ["1.2.3.4"])]
@@ -202,9 +206,9 @@ SPOILT = [V1LoadBalancerStatus.model_construct(ingress=points) for points in ("1
         (answers.load_balancer_status, V1LoadBalancerStatus(), V1LoadBalancerStatus()),
         (answers.load_balancer_status, status(), status()),
         (answers.load_balancer_status, status({"ip": "1.2.3.4"}, {"hostname": "a.b"}), TWO_POINTS),
-        (answers.routes, [ODD], (ODD,)),
-        (answers.routes, iter([ODD]), (ODD,)),
-        (answers.routes, list(ROUTES), ROUTES),
+        (ROUTES_CHECK, [ODD], (ODD,)),
+        (ROUTES_CHECK, iter([ODD]), (ODD,)),
+        (ROUTES_CHECK, list(ROUTES), ROUTES),
         (answers.nothing, {"status": "deleted"}, None),
     ],
 )
@@ -230,7 +234,7 @@ def test_right_answers(check: Any, answer: object, passed: object) -> None:
             (answers.labels, None, [None, [("a", "b")], {"a": None}, {"/": "b"}]),
             (answers.addresses, "not a sequence", [None, "1.1.1.1", {"InternalIP": "1.1.1.1"}, 7]),
             (answers.load_balancer_status, None, [None, {"ingress": []}, *SPOILT]),
-            (answers.routes, None, [None, "x", [None], [ODD, "x"], {"a": ODD}]),
+            (ROUTES_CHECK, None, [None, "x", [None], [ODD, "x"], {"a": ODD}]),
         )
         for one in junk
     ],
@@ -252,7 +256,7 @@ def test_a_status_is_copied_and_all_its_problems_are_named() -> None:
 def test_all_wrong_routes_are_named() -> None:
     wrong = [*ROUTES, Route("c", "n3", "10.244.2.0"), Route("d", "", "", owned=True), Route("e", "n5", "10.244.5.1/24")]
     with pytest.raises(InvalidAnswer) as caught:
-        judged(answers.routes, "list_routes")(wrong)
+        judged(ROUTES_CHECK, "list_routes")(wrong)
     what = "the destination_cidr"
     assert caught.value.problems == (
         f"item 2, the route 'c' to node 'n3': {what} '10.244.2.0' has no prefix length, as in 10.244.1.0/24",

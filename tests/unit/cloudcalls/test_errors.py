@@ -18,6 +18,8 @@ from cloudprovider import (
     InvalidConfig,
     LoadBalancerKept,
     NotImplementedByProvider,
+    Pending,
+    QuotaExceeded,
     RegistryError,
     RetryError,
     Throttled,
@@ -54,6 +56,8 @@ def chained(outer: BaseException, *causes: BaseException) -> BaseException:
     [
         (Throttled(), "throttled"),
         (RetryError("soon", 3), "retry"),
+        (Pending("being built"), "retry"),
+        (QuotaExceeded("100 of 100 routes"), "quota_exceeded"),
         (InstanceNotFound("i-1"), "not_found"),
         (DiskNotFound("d"), "not_found"),
         (NotImplementedByProvider(), "not_implemented"),

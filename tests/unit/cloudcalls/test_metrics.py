@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cloudprovider import InstanceNotFound
+from cloudprovider import InstanceNotFound, QuotaExceeded
 from controllers.cloudcalls.metrics import STRANGER
 from tests.unit.cloudcalls.support import Provider, World, batch_of, metadata, nodes, world
 
@@ -45,6 +45,8 @@ def test_a_cloud_that_answers_nothing_is_no_more_healthy(w: World) -> None:
     ("key", "error"),
     [
         ("service/a/web", OSError("refused")),  # always the same one: it may be to blame itself
+        ("route/10.244.1.0/24", OSError("refused")),
+        ("route/10.244.{}.0/24", QuotaExceeded("100 of 100 routes")),
         ("node/{}", InstanceNotFound("gone")),
         (STRANGER + "persistentvolume/{}", OSError("refused")),
     ],
@@ -55,6 +57,16 @@ def test_what_proves_nothing_about_the_cloud(w: World, key: str, error: Exceptio
         fail(w, key.format(number), error)
     w.clock.advance(60)
     assert w.calls.health().ok
+
+
+@pytest.mark.row("P10")
+def test_the_routes_of_one_node_prove_nothing_those_of_more_do(w: World) -> None:
+    for key in ("route/10.244.1.0/24", "route/fd00:1::/64") * 3:
+        fail(w, key, OSError("refused"))
+    w.clock.advance(60)
+    assert w.calls.health().ok
+    fail(w, "route/10.244.2.0/24", OSError("refused"))
+    assert not w.calls.health().ok
 
 
 def test_an_answer_to_a_batch_counts_if_one_of_its_keys_was_answered() -> None:

@@ -164,7 +164,7 @@ def test_load_balancer_status(wrong: str) -> None:
     assert expected
     calls = LoadBalancerCalls(cast(CallPool, Direct()), Provider(answer))
     assert invalid(lambda: calls.get("c", V1Service(metadata=V1ObjectMeta(name="s", namespace="d")))) == expected
-    question = next(one for one in questions_for({"load_balancer": Provider(answer)}) if "63" not in one.call)
+    question = next(one for one in questions_for({"load_balancer": Provider(answer)}, PREFIXES) if "63" not in one.call)
     assert told(question.read(answer)) == expected
     said = said_by(GOOD.replace(STATUS, wrong), "L2")
     assert all(problem in said for problem in expected) or "ensure_load_balancer returned" in said
@@ -198,7 +198,7 @@ def test_load_balancer_name(wrong: Any) -> None:
     assert expected
     calls = LoadBalancerCalls(cast(CallPool, Direct()), Provider(wrong))
     assert invalid(lambda: calls.name("c", V1Service(metadata=V1ObjectMeta(name="s", namespace="d")))) == expected
-    question = next(one for one in questions_for({"load_balancer": Provider(wrong)}) if "63" in one.call)
+    question = next(one for one in questions_for({"load_balancer": Provider(wrong)}, PREFIXES) if "63" in one.call)
     assert told(question.read(wrong)) == expected
     named = f"    def get_load_balancer_name(self, cluster_name, service):\n        return {wrong!r}\n\n"
     method = f"{named}    def status(self):"
@@ -211,12 +211,24 @@ def test_names_that_clouds_give_are_right() -> None:
         assert answers.load_balancer_name(name) == name
 
 
-@pytest.mark.parametrize("wrong", [None, "10.0.0.0/24", {"a": Route("a", "n", "10.0.0.0/24")}, ["10.0.0.0/24"], [None]])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        "10.0.0.0/24",
+        {"a": Route("a", "n", "10.0.0.0/24")},
+        ["10.0.0.0/24"],
+        [None],
+        [Route("a", "", "10.0.0.0/24", target_provider_id="i-1")],
+    ],
+)
 def test_routes(wrong: object) -> None:
-    expected = problems_of(answers.routes, wrong)
+    expected = problems_of(answers.routes, wrong, prefixes=PREFIXES)
     assert expected
-    assert invalid(lambda: RouteCalls(cast(CallPool, Direct()), Provider(wrong)).list("c")) == expected
-    [question] = questions_for({"routes": Provider(wrong)})
+    assert (
+        invalid(lambda: RouteCalls(cast(CallPool, Direct()), Provider(wrong), lambda: PREFIXES).list("c")) == expected
+    )
+    [question] = questions_for({"routes": Provider(wrong)}, PREFIXES)
     assert told(question.read(wrong)) == expected
 
 

@@ -11,10 +11,12 @@ from typing import Any
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
-from cloudprovider import CloudConfig
-from cloudprovider.testing.conformance import BalancerFacts, Lab, new_node
-from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, half_builds, hangs, raises
+from cloudprovider import CloudConfig, CloudProviderError, RetryError, Throttled
+from cloudprovider.helpers import provider_id_of
+from cloudprovider.testing.conformance import BadAnswer, BalancerFacts, Lab, new_node
+from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, Strike, half_builds, hangs, raises
 from cloudprovider.testing.fake.config import CAPABILITIES
+from cloudprovider.testing.fake.errors import QuotaExceeded
 from cloudprovider.testing.fake.loadbalancers import KEEP
 from tests.unit.fake.objects import volume
 
@@ -23,12 +25,40 @@ LOCAL = "local-1"
 """The machine that the program runs on, by the configuration of the fake cloud."""
 
 
+STATE = "fake.cloud/state"
+"""A label of machines: the state in which a test brought one."""
+
+
+class Refused(CloudProviderError):
+    """The cloud answered badly."""
+
+    status = 0
+
+
+class Ambiguous(CloudProviderError):
+    """Several machines have the name."""
+
+
+class Building(RetryError):
+    """The cloud is still at work."""
+
+
+def refused(answer: BadAnswer) -> CloudProviderError:
+    """What a right client makes of an answer."""
+    if answer.status == 429:
+        return Throttled(answer.what, float(answer.headers["Retry-After"]) if answer.headers else None)
+    error = Refused(answer.what)
+    error.status = answer.status
+    return error
+
+
 class ConsoleLab(Lab):
     """Over any fake cloud, by its console and its faults."""
 
     deadline = 0.02
     poll = 0.01
     patience = 1.0
+    states = ("building", "error", "deleting")
 
     def __init__(self, cloud: FakeCloud) -> None:
         self.cloud = cloud
@@ -37,14 +67,21 @@ class ConsoleLab(Lab):
     def create_machine(self, name: str) -> V1Node:
         number = len(self.cloud.console.instances())
         ranges = [f"10.240.{number}.0/24", f"2001:db8:{number:x}::/64"]
-        self.cloud.console.add_instance(name, addresses=[("InternalIP", "10.0.0.1")], pod_cidrs=ranges)
+        self.cloud.console.add_instance(
+            name, addresses=[("InternalIP", "10.0.0.1")], zone="zone-a", region="region-1", pod_cidrs=ranges
+        )
         return new_node(name)
+
+    def rename_machine(self, node: V1Node, name: str) -> None:
+        machine = next(one for one in self.cloud.console.instances() if provider_id_of(node) == f"fake://{one.id}")
+        self.cloud.console.rename_instance(machine.name, name)
 
     def stop_machine(self, node: V1Node) -> None:
         self.cloud.console.set_shutdown(_name(node))
 
     def delete_machine(self, node: V1Node) -> None:
-        self.cloud.console.remove_instance(_name(node))
+        machines = {f"fake://{one.id}": one.name for one in self.cloud.console.instances()}
+        self.cloud.console.remove_instance(machines.get(provider_id_of(node), _name(node)))
 
     def ssh_keys(self, node: V1Node, user: str) -> Collection[bytes]:
         return [line.encode() for name, line in self.cloud.console.ssh_keys(_name(node)) if name == user]
@@ -64,6 +101,56 @@ class ConsoleLab(Lab):
     def hang(self) -> Any:
         return self.cloud.faults.on("*", hangs(soft=True))
 
+    def bad_answers(self, answer: BadAnswer) -> Any:
+        return self.cloud.faults.on("*", raises(refused(answer)))
+
+    def end_tokens(self) -> None:
+        asked = set[str]()
+
+        def once_each(strike: Strike) -> Any:
+            if strike.method in asked:
+                return strike.proceed()
+            asked.add(strike.method)
+            raise refused(BadAnswer("401", 401))
+
+        self.cloud.faults.on(("instance_exists", "list_routes"), once_each)
+
+    def quota(self) -> Any:
+        return self.cloud.faults.on(("create_route", "ensure_load_balancer"), raises(QuotaExceeded))
+
+    @contextmanager
+    def builds_slowly(self) -> Iterator[None]:
+        faults = self.cloud.faults
+        with (
+            faults.on("ensure_load_balancer", _begins),
+            faults.on("ensure_load_balancer_deleted", raises(Building("still deleting", 0.01))),
+        ):
+            yield
+
+    def set_state(self, node: V1Node, state: str) -> None:
+        self.cloud.console.change_instance(_name(node), labels={STATE: state})
+
+    def create_twin(self, node: V1Node) -> V1Node:
+        name = _name(node)
+
+        def find(strike: Strike) -> Any:
+            found = strike.arguments[0]
+            bare = [one for one in (found if strike.request.method.batch else [found]) if not provider_id_of(one)]
+            if not bare:
+                return strike.proceed()
+            error = Ambiguous(f"two machines are named {name}")
+            if not strike.request.method.batch:
+                raise error
+            return {**strike.proceed(), **{_name(one): error for one in bare}}
+
+        self.cloud.faults.on("instance*", find, key=name)
+        twin = self.create_machine(f"{name}-of-the-same-name")
+        return new_node(name, f"fake://{self.cloud.console.instance(_name(twin)).id}")
+
+    def placement(self, node: V1Node) -> tuple[str, str]:
+        found = self.cloud.console.instance(_name(node))
+        return found.zone, found.region
+
     def resources(self) -> Collection[str]:
         return [balancer.name for balancer in self.cloud.console.load_balancers()]
 
@@ -72,7 +159,7 @@ class ConsoleLab(Lab):
         if found is None:
             return None
         ports = frozenset((port.port, port.protocol, port.node_port) for port in found.ports)
-        return BalancerFacts(ports, frozenset(found.backends), frozenset(found.source_ranges))
+        return BalancerFacts(ports, found.backends, found.source_ranges or ("0.0.0.0/0",), found.health_check)
 
     def kept_annotations(self) -> Mapping[str, str]:
         return {KEEP: "true"}
@@ -103,6 +190,13 @@ class FakeLab(ConsoleLab):
 
     def config(self) -> CloudConfig:
         return CloudConfig(path="cloud.yaml", data=self._text.encode())  # JSON with a comment is YAML
+
+
+def _begins(strike: Strike) -> Any:
+    try:
+        half_builds()(strike)
+    except CloudProviderError as error:
+        raise Building("still building", 0.01) from error
 
 
 def _later(after: int, do: Action) -> Action:

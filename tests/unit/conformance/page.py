@@ -12,10 +12,11 @@ from cloudprovider.testing.conformance import SCENARIOS, Feature, Lab, Scenario
 from cloudprovider.testing.conformance.features import feature_names
 from cloudprovider.testing.conformance.registry import FAMILIES
 from tests.integration.conformance import mutants as endtoend
-from tests.unit.conformance.mutants import balancers, nodes, others, podcidrs
+from tests.unit.conformance.mutants import badly, balancers, nodes, others, podcidrs
 from tests.unit.conformance.mutants.bench import MUTANTS, Mutant
 
 __all__ = [
+    "badly",
     "balancers",
     "nodes",
     "others",
@@ -65,6 +66,8 @@ FEATURES = {
     "load_balancer": "`load_balancer()`",
     "owned_load_balancers": "the class of the load balancers is an `OwnedLoadBalancers` too",
     "source_ranges": "`spec.loadBalancerSourceRanges` limits who may connect",
+    "udp": "load balancers have ports over UDP, also one port number over TCP and UDP",
+    "health_checks": "with `externalTrafficPolicy: Local` the health check asks the Service's own node port",
     "kept_load_balancers": "a Service can ask that its load balancer stays when it is deleted (`LoadBalancerKept`)",
     "routes": "`routes()`",
     "pv_labeler": "`pv_labeler()`",

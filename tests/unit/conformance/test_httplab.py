@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import urllib3
 
-from cloudprovider.testing.conformance import HTTPLab
+from cloudprovider.testing.conformance import BadAnswer, HTTPLab
 
 Ask = Callable[[float], int]
 
@@ -92,3 +92,14 @@ def test_other_hosts_are_left_alone(ask: Ask) -> None:
 
     with Lab().outage(), Lab().hang():
         assert ask(5) == 204
+
+
+@pytest.mark.row("P9")
+def test_an_answer_of_the_labs_own_choice(ask: Ask, port: int) -> None:
+    page = BadAnswer("404 with a page", 404, b"<html>not here</html>", {"X-From": "proxy"})
+    with HTTPLab().bad_answers(page):
+        assert [ask(5), ask(5)] == [404, 404]
+        with urllib3.PoolManager(retries=False) as pool:
+            answer = pool.request("POST", f"http://127.0.0.1:{port}/", json={"name": "web"}, timeout=5)
+        assert (answer.data, answer.headers["X-From"]) == (page.body, "proxy")
+    assert ask(5) == 204

@@ -11,6 +11,7 @@ import pytest
 from cloudprovider import Interface
 from cloudprovider.testing.conformance import EndToEndConformance, Lab
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.patience import Patience
 from controllers.testing.handles import Event
 
 
@@ -58,7 +59,8 @@ class OneLook:
     ],
 )
 def test_a_wait_ends_at_the_event_that_says_so(event: Event, ends: bool) -> None:
-    suite, trial = EndToEndConformance(), cast(Any, SimpleNamespace(lab=Lab()))
+    bench = SimpleNamespace(patience=Patience(Lab()))
+    suite, trial = EndToEndConformance(), cast(Any, SimpleNamespace(lab=Lab(), bench=bench))
     cluster, about = cast(Any, OneLook(event)), cast(Any, object())
     with pytest.raises(pytest.fail.Exception if ends else AssertionError) as caught:
         suite._wait(trial, cluster, lambda: False, "the node is initialised", about=about)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from attrs import define, field
+from attrs import define, evolve, field
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
@@ -38,6 +38,7 @@ def raw_node(
     addresses: Iterable[str] = (),
     ready: str = "True",
     ready_since: str | None = None,
+    provider_id: str = "",
 ) -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": ready}] if ready else []
     if ready_since:
@@ -48,7 +49,8 @@ def raw_node(
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": "1"},
-        "spec": {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)} if cidrs else {},
+        "spec": ({"podCIDR": cidrs[0], "podCIDRs": list(cidrs)} if cidrs else {})
+        | ({"providerID": provider_id} if provider_id else {}),
         "status": {
             "conditions": conditions,
             "addresses": [{"type": "InternalIP", "address": address} for address in addresses],
@@ -93,7 +95,7 @@ class Cloud(Calls):
         self.enter("create", route.destination_cidr)
         self.hints.append(name_hint)
         name = f"{cluster_name}-{name_hint}-{route.destination_cidr}"
-        self.routes.append(Route(name, route.target_node, route.destination_cidr))
+        self.routes.append(evolve(route, name=name, target_node_addresses=()))
 
     def delete(self, cluster_name: str, route: Route, *, priority: int = 0) -> None:
         self.enter("delete", route.destination_cidr)

@@ -154,7 +154,7 @@ def test_the_former_holders_route_goes_unless_it_still_has_the_range() -> None:
     ids=lambda one: f"{one.destination_cidr}-{one.target_node or one.blackhole}-{one.name[:12]}",
 )
 def test_what_is_not_ours_is_never_removable(other: Route) -> None:
-    assert not SCOPE.removable(ip_network(other.destination_cidr), other)
+    assert not SCOPE.removable(ip_network(other.destination_cidr), Entry(other))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_what_is_not_ours_is_never_removable(other: Route) -> None:
     ids=lambda one: f"{one.destination_cidr}-{one.target_node}-{one.name}",
 )
 def test_what_is_ours_is_removable(ours: Route) -> None:
-    assert SCOPE.removable(ip_network(ours.destination_cidr), ours)
+    assert SCOPE.removable(ip_network(ours.destination_cidr), Entry(ours))
 
 
 NETWORKS = st.builds(
@@ -196,7 +196,7 @@ def test_only_ranges_inside_and_of_the_nodes_size_are_removable(
     scope = Scope((cluster,), sizes, sizes, frozenset({"node-1"}))
     inside = net.version == cluster.version and net.subnet_of(cluster)  # type: ignore[arg-type]  # same version
     assert scope.inside(net) is inside
-    if scope.removable(net, Route("n", target, str(net), blackhole=hole)):
+    if scope.removable(net, Entry(Route("n", target, str(net), blackhole=hole))):
         assert inside
         assert net.prefixlen == shape
         assert hole or target in ("node-1", "x")

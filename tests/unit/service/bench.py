@@ -100,7 +100,11 @@ class Bench:
             clock,
         )
         expected = (CloudCallError, CacheBehind)
-        self._requeuer = Requeuer(self.queue, FailureHandling(expected=expected), metrics=self.metrics, clock=clock)
+        handling: FailureHandling[str] = FailureHandling(
+            on_wait=lambda key, error, long: service_cloud.waiting(key, self.services.get(key), error, long),
+            expected=expected,
+        )
+        self._requeuer = Requeuer(self.queue, handling, metrics=self.metrics, clock=clock)
         self._again_requeuer = Requeuer(
             self.again, FailureHandling(expected=expected), metrics=self.metrics, clock=clock
         )

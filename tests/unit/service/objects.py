@@ -148,6 +148,8 @@ class Cloud(Calls):
     """Values of the annotation SIZE for which nothing is built."""
     named_by_key: bool = False
     """Whether a new Service of the same name would have the same load balancer."""
+    began: list[float] = field(factory=list)
+    """Since when each call has been asked for."""
     outdated: V1LoadBalancerStatus | None = None
     """What `get` shows where nothing is: a list in the cloud that lags behind."""
 
@@ -173,8 +175,9 @@ class Cloud(Calls):
         return self.outdated if found is None else found.status
 
     def ensure(
-        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = 0
+        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, began: float = 0.0, priority: int = 0
     ) -> V1LoadBalancerStatus:
+        self.began.append(began)
         fault = self._enter("ensure", cluster_name, service, priority)
         if key_of(service) in self.elsewhere:
             raise ImplementedElsewhere("not mine")
@@ -194,7 +197,8 @@ class Cloud(Calls):
         self.balancers[id_of(service)] = Balancer(key_of(service), uid, content, [*map(describe, nodes)], status)
         return status
 
-    def update(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+    def update(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, began: float) -> None:
+        self.began.append(began)
         fault = self._enter("update", cluster_name, service)
         if key_of(service) in self.elsewhere:
             raise ImplementedElsewhere("not mine")
@@ -206,7 +210,9 @@ class Cloud(Calls):
         found.nodes = [*map(describe, nodes)]
         self.leave(fault)
 
-    def ensure_deleted(self, cluster_name: str, service: V1Service) -> None:
+    def ensure_deleted(self, cluster_name: str, service: V1Service, *, began: float | None = None) -> None:
+        if began is not None:
+            self.began.append(began)
         fault = self._enter("delete", cluster_name, service)
         self.balancers.pop(id_of(service), None)
         self.leave(fault)

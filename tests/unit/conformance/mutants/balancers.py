@@ -147,8 +147,11 @@ built(
 
 
 built(
-    "L18", lambda wanted, base: wanted if _is_new(base) else evolve(wanted, source_ranges=base.source_ranges),
-    "Source ranges count only when the load balancer is built.",
+    "L18",
+    lambda wanted, base: evolve(wanted, source_ranges=base.source_ranges)
+    if base.source_ranges and wanted.source_ranges
+    else wanted,
+    "Source ranges that were set once are not changed, until they are taken away.",
 )  # fmt: skip
 
 
@@ -215,7 +218,7 @@ broken(
 )  # fmt: skip
 
 
-@breaks("L20", without=["outage"])
+@breaks("L20", without=["outage", "builds_slowly"])
 class LeavesAPart(FakeOwningLoadBalancers):
     """Deletion leaves a part of the load balancer in the cloud."""
 
@@ -265,7 +268,7 @@ class DeletesFinishedOnes(FakeOwningLoadBalancers):
             super().ensure_load_balancer_deleted(cluster_name, service)
 
 
-@breaks("L24")
+@breaks("L24", without=["bad_answers", "builds_slowly"])
 class DeletesOnce(_Remembers):
     """A deletion that failed once is believed done when it is repeated."""
 

@@ -53,8 +53,8 @@ broken(
     "`instance_shutdown` answers None for a machine that runs.", ONE,
 )  # fmt: skip
 broken(
-    "I2", V2, "instance_metadata", answering(lambda found, _: evolve(found, zone="Zone A (north)")),
-    "The zone is written for people: it is no label value.", ONE,
+    "I2", V2, "instance_metadata", answering(lambda found, _: evolve(found, instance_type="Small (2 cores)")),
+    "The instance type is written for people: it is no label value.", ONE,
 )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ broken(
 )  # fmt: skip
 
 
-@breaks("I6", ONE)
+@breaks("I6", ONE, without=["create_twin"])
 class ByNameAlone(FakeInstancesV2):
     """Metadata is looked up by the node's name, also where it has a provider ID."""
 
@@ -142,8 +142,8 @@ class OnlyTheFirst(FakeInstancesBatch):
 
 
 broken(
-    "B2", Batch, "instances_metadata", answering_each(InstanceMetadata, lambda one: evolve(one, zone="Zone A")),
-    "The zone is written for people: it is no label value.", MANY,
+    "B2", Batch, "instances_metadata", answering_each(InstanceMetadata, lambda one: evolve(one, instance_type="S A")),
+    "The instance type is written for people: it is no label value.", MANY,
 )  # fmt: skip
 broken(
     "B3", Batch, "instances_state", answering_each(InstanceState, lambda _: InstanceState.RUNNING),
@@ -164,7 +164,7 @@ class KnownRuns(FakeInstancesBatch):
         }
 
 
-@breaks("B5", MANY)
+@breaks("B5", MANY, without=["create_twin"])
 class BatchByNameAlone(FakeInstancesBatch):
     """Metadata is looked up by the nodes' names, also where they have provider IDs of this
     cloud."""

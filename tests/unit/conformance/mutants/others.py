@@ -129,7 +129,7 @@ broken(
 )  # fmt: skip
 
 
-@breaks("R10")
+@breaks("R10", without=["bad_answers"])
 class CreatesOnce(_Remembers):
     """A creation that failed once is believed done when it is repeated."""
 
@@ -201,6 +201,12 @@ broken(
         evolve(one, enable_node_addresses=True, target_node_addresses=_GATEWAY) for one in found
     ]),
     "Routes are listed with the gateway's address instead of their node's.",
+)  # fmt: skip
+
+broken(
+    "R18", FakeRoutes, "list_routes",
+    answering(lambda found, _: [evolve(one, target_provider_id="") for one in found]),
+    "Routes are listed by the names that their machines have in the cloud.",
 )  # fmt: skip
 
 
@@ -376,7 +382,7 @@ class LogsItsToken(FakeCloud):
         super().initialize(client_builder, stop)
 
 
-@breaks("G9")
+@breaks("G9", without=["bad_answers"])
 class ForeignErrors(FakeOwningLoadBalancers):
     """The client's own exceptions are passed on."""
 

@@ -1,0 +1,84 @@
+"""Marks and names: what says, in the cloud, that a resource is ours (stage 5, cloud call). Pure.
+
+A resource without our marks is never changed and never deleted, whatever its name is."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from cloudprovider.errors import CloudProviderError
+from cloudprovider.helpers.objects import key_of, uid_of
+from cloudprovider.loadbalancer import OwnedLoadBalancer
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_service import V1Service
+
+__all__ = ["Marks", "as_tags", "from_tags", "readable_name"]
+
+
+@frozen
+class Marks:
+    """The names of the labels (or tags) that we write on the cloud's resources. They must never
+    change."""
+
+    cluster: str = "kubernetes-cluster"
+    service: str = "kubernetes-service"
+    service_uid: str = "kubernetes-service-uid"
+
+    def of_cluster(self, cluster_name: str) -> dict[str, str]:
+        """The labels of what belongs to a cluster: a route."""
+        return {self.cluster: cluster_name}
+
+    def of_service(self, cluster_name: str, service: V1Service) -> dict[str, str]:
+        """The labels of a Service's load balancer. Raises ValueError for one without a UID."""
+        uid = uid_of(service)
+        if not uid:
+            raise ValueError("the marks of a load balancer need the Service's metadata.uid, which is empty")
+        return {**self.of_cluster(cluster_name), self.service: key_of(service), self.service_uid: uid}
+
+    def fit(self, labels: Mapping[str, str], cluster_name: str, service: V1Service | None = None) -> bool:
+        """Whether a resource with these labels is this cluster's, and this Service's."""
+        wanted = self.of_cluster(cluster_name)
+        if service is not None:
+            wanted = self.of_service(cluster_name, service)
+            del wanted[self.service]  # for people; the UID tells
+        return wanted.items() <= labels.items()
+
+    def owned(self, cluster_name: str, name: str, labels: Mapping[str, str]) -> OwnedLoadBalancer | None:
+        """What `OwnedLoadBalancers` lists of a load balancer; None where it is not this
+        cluster's."""
+        if not self.fit(labels, cluster_name) or self.service_uid not in labels:
+            return None
+        return OwnedLoadBalancer(name, labels.get(self.service, ""), labels[self.service_uid])
+
+
+def as_tags(labels: Mapping[str, str]) -> list[str]:
+    """Labels for a cloud whose tags are words: "name=value"."""
+    return sorted(f"{name}={value}" for name, value in labels.items())
+
+
+def from_tags(tags: Iterable[str]) -> dict[str, str]:
+    """The labels in a cloud's tags. Raises CloudProviderError where a name has two values: whose it
+    is nobody knows."""
+    found: dict[str, str] = {}
+    for tag in tags:
+        name, equals, value = tag.partition("=")
+        if equals and found.setdefault(name, value) != value:
+            raise CloudProviderError(f"the tag {name} is there twice, with different values")
+    return found
+
+
+def readable_name(cluster_name: str, service: V1Service, *, most: int = 63) -> str:
+    """A load balancer's name that people recognise: cluster, namespace and name, as far as they fit
+    into `most` letters, and a digest of the UID. Lower-case letters, digits and "-", a letter
+    first.
+
+    For `get_load_balancer_name`: the same for ever. Raises ValueError without a UID."""
+    digest = hashlib.sha256(Marks().of_service(cluster_name, service)[Marks().service_uid].encode()).hexdigest()[:10]
+    words = re.sub(r"[^a-z0-9]+", "-", f"k-{cluster_name}-{key_of(service)}".lower())
+    return f"{words[: most - len(digest) - 1].rstrip('-')}-{digest}"

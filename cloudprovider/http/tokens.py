@@ -1,0 +1,132 @@
+"""Tokens for the cloud's API (stage 5, cloud call): where they come from, and when the next one is
+fetched. One thread fetches at a time, before the old token ends, and once more where the cloud
+answers 401. No token is in a repr or in a message.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import urllib3
+from attrs import field, frozen
+from pydantic import Field
+from typing_extensions import override
+
+from cloudprovider.errors import CloudProviderError
+from cloudprovider.http.answers import CloudError, Failures, Resource, send
+from cloudprovider.http.cached import Cached
+
+__all__ = ["ClientCredentials", "FileToken", "StaticToken", "Token", "TokenSource"]
+
+
+@frozen
+class Token:
+    """A token, and for how many seconds it is good from now; infinity where it does not end."""
+
+    text: str = field(repr=False)
+    seconds: float = math.inf
+
+
+class TokenSource(ABC):
+    """What a `Client` gets its tokens from. Derive from it for another way to log in; the rest (one
+    fetch at a time, early, once more after a 401) is done here. For any thread."""
+
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._cached = Cached(self.fetch, lambda token: token.seconds, monotonic=monotonic)
+
+    @abstractmethod
+    def fetch(self) -> Token:
+        """A new token from where it is made. Called by one thread at a time. Raises
+        CloudProviderError; with no secret in the message."""
+
+    def token(self) -> Token:
+        """The token to send. Raises CloudProviderError."""
+        return self._cached.get()
+
+    def after_401(self, refused: Token) -> Token:
+        """The token to send after this one was refused; one with the same text where there is no
+        other, or where it was fetched less than a second ago. Raises CloudProviderError."""
+        return self._cached.other_than(refused)
+
+
+class StaticToken(TokenSource):
+    """A token that is in the configuration."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._token = Token(text)
+
+    @override
+    def fetch(self) -> Token:
+        return self._token
+
+
+class FileToken(TokenSource):
+    """A token that another program keeps up to date in a file, such as a mounted Secret. It is read
+    every ten seconds, and after a 401."""
+
+    def __init__(self, path: str, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(monotonic=monotonic)
+        self._path = path
+
+    @override
+    def fetch(self) -> Token:
+        try:
+            text = Path(self._path).read_text("utf-8").strip()
+        except (OSError, ValueError) as error:
+            why = (error.strerror if isinstance(error, OSError) else None) or "not UTF-8 text"
+            raise CloudProviderError(f"the token's file {self._path} cannot be read: {why}") from None
+        if not text:
+            raise CloudProviderError(f"the token's file {self._path} is empty")
+        return Token(text, 10.0)
+
+
+class _Granted(Resource):
+    access_token: str = Field(min_length=1)
+    expires_in: float = Field(default=300.0, gt=0)
+
+
+class ClientCredentials(TokenSource):
+    """Logs in with an ID and a secret, as OAuth 2.0 calls client credentials. `fields` are further
+    ones of the form (`scope`, `audience`); with `basic` ID and secret are in the header
+    Authorization and not in the form. A token without `expires_in` is used for five minutes.
+
+    Follows: RFC 6749, section 4.4.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        client_id: str,
+        secret: str,
+        *,
+        fields: Mapping[str, str] | None = None,
+        basic: bool = False,
+        ca_file: str = "",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(monotonic=monotonic)
+        self._url = url
+        self._headers = urllib3.make_headers(basic_auth=f"{client_id}:{secret}") if basic else {}
+        own = {} if basic else {"client_id": client_id, "client_secret": secret}
+        self._form = {"grant_type": "client_credentials", **own, **(fields or {})}
+        self._pool = urllib3.PoolManager(ca_certs=ca_file or None)
+
+    @override
+    def fetch(self) -> Token:
+        try:
+            answer = send(
+                self._pool, "POST", self._url, asked="login", headers=self._headers, failures=Failures(),
+                form=self._form, calls=2,
+            )  # fmt: skip
+        except CloudError as error:
+            if error.status in (400, 401, 403):  # the answer's words are left out
+                text = f"login: {error.status}, the cloud does not accept the client's ID and secret"
+                raise CloudError(text) from None
+            raise
+        granted = answer.read(_Granted)
+        return Token(granted.access_token, granted.expires_in)
