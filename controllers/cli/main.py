@@ -292,7 +292,7 @@ def _controller_problems(outcome: Outcome, catalog: Sequence[ControllerEntry]) -
 
 
 def _list_problems(program: str, problems: Sequence[str], to: TextIO) -> None:
-    from controllers.runtime.cleaning import one_line
+    from cloudprovider.internal.cleaning import one_line
 
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     print(f"{program}: {count} with the flags; nothing was started:", file=to)

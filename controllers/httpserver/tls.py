@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from cloudprovider.host import StopSignal
+from cloudprovider.internal.cleaning import text_of
 from controllers.httpserver.certificates import AuthoritySource, NoCA, PairSource
 from controllers.httpserver.ciphers import restrict
 from controllers.httpserver.pairs import Pair, load
-from controllers.runtime.cleaning import text_of
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from functools import partial
 import attrs
 
 from cloudprovider import CloudConfig, Interface, StopSignal
+from cloudprovider.internal.cleaning import conceal_config
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.endpoints.checks import HealthMetrics
 from controllers.endpoints.health import Health
@@ -29,7 +30,6 @@ from controllers.registration.entry import Context, ControllerEntry, enabled
 from controllers.registration.options import Options
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
-from controllers.runtime.cleaning import conceal_config
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.queue import WorkQueueCollector
 

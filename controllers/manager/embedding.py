@@ -14,6 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from cloudprovider import CloudConfig, Interface, StopSignal
+from cloudprovider.internal.cleaning import conceal_config
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.manager.earlylists import IDENTITY
 from controllers.manager.leadership import Leadership, lease_lost
@@ -22,7 +23,6 @@ from controllers.process.ending import end_at_once
 from controllers.registration.entry import Controller
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory, Resource
-from controllers.runtime.cleaning import conceal_config
 from controllers.runtime.clock import ClockEvent
 from controllers.runtime.election import LeaseSettings
 from controllers.runtime.metrics import Metrics
