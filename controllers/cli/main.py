@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from controllers.catalog import CATALOG, WEBHOOKS
 from controllers.flags.parse import NO_PROVIDER, Outcome, parse
 from controllers.process import logs
-from controllers.process.clientpackage import import_lightly
 from controllers.process.ending import end_at_once, finish, starting
-from controllers.process.memory import share_one_heap
+from controllers.process.startup import import_lightly, share_one_heap
 from controllers.program import DISTRIBUTION, PROGRAM, version
 from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options

@@ -21,8 +21,7 @@ import attrs
 
 from cloudprovider.internal.cleaning import text_of
 from controllers.endpoints.reviews import LOOKUP_RULE, NeedsLookup, Remembered, Reviewer
-from controllers.httpserver.messages import Certificate, Request
-from controllers.httpserver.peers import group_of
+from controllers.httpserver.messages import Certificate, Request, group_of
 from controllers.runtime.api import ApiError, Forbidden, NotFound, RestClient
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 

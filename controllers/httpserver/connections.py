@@ -22,8 +22,16 @@ import h11
 
 from cloudprovider.internal.cleaning import text_of
 from cloudprovider.threads import NoThreadLeft, ThreadPool
-from controllers.httpserver.messages import Certificate, Handler, Limits, Request, Response, subject_of
-from controllers.httpserver.peers import Shares, group_of
+from controllers.httpserver.messages import (
+    Certificate,
+    Handler,
+    Limits,
+    Request,
+    Response,
+    Shares,
+    group_of,
+    subject_of,
+)
 from controllers.httpserver.stream import CHUNK, Stream
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.queue import FailureLog

@@ -10,12 +10,12 @@ import enum
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, Protocol, Self
+from typing import Any, Final, Generic, Self
 
 from attrs import frozen
 
 from cloudprovider.threads import start
-from controllers.runtime.api import ApiError, BadRequest, Gone, Response, RestClient
+from controllers.runtime.api import ApiError, BadRequest, Gone, LineStream, Response, RestClient
 from controllers.runtime.cache.decoding import Encoding, read_page
 from controllers.runtime.cache.listing import Listing, fetch_list, is_too_large
 from controllers.runtime.cache.resources import ListMeta, T, is_newer
@@ -70,10 +70,6 @@ class ListBehind(Exception):
     """A list is older than what was seen already."""
 
 
-class _Closable(Protocol):
-    def close(self) -> None: ...
-
-
 class Loop:
     """What is under way in one list-watch loop, so that `stop`, from any thread, can end it."""
 
@@ -81,9 +77,9 @@ class Loop:
         self.clock = clock
         self.stopping = ClockEvent(clock)
         self._lock = threading.Lock()
-        self._current: _Closable | None = None
+        self._current: LineStream | PageRequest | None = None
 
-    def begin(self, work: _Closable) -> None:
+    def begin(self, work: LineStream | PageRequest) -> None:
         """Let `stop` close what is about to begin. Raises Stopped."""
         with self._lock:
             if not self.stopping.is_set():
@@ -92,7 +88,7 @@ class Loop:
         work.close()
         raise Stopped
 
-    def finish(self, work: _Closable) -> None:
+    def finish(self, work: LineStream | PageRequest) -> None:
         with self._lock:
             self._current = None
         work.close()

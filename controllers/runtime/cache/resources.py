@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import quote
 
@@ -132,12 +132,12 @@ class Resource(Generic[T]):
     trim: Callable[[Raw], None] = trim_metadata
     in_protobuf: bool = False
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         """The objects' apiVersion: "v1", "coordination.k8s.io/v1"."""
         return self.prefix.removeprefix("/apis/").removeprefix("/api/")
 
-    @property
+    @cached_property
     def model(self) -> type[T]:
         """The model of the objects; imported if need be."""
         found: type[T] = _imported(self._home)
