@@ -217,16 +217,3 @@ class BatchScenarios(ConformanceBase):
         node = trial.machine()
         outcome = trial.in_a_hang(partial(_batch(trial).instances_state, [node]))
         _never_gone(outcome, node, "while the cloud hangs")
-
-    @scenario("B14", _BATCH, hooks=("create_machine", "page_size"))
-    def test_b14_what_is_on_a_later_page_is_not_gone(self, trial: Trial) -> None:
-        """Of more machines than the cloud lists on a page, none is gone."""
-        batch, nodes = _batch(trial), trial.machines(trial.lab.page_size + 1)
-        for start in range(0, len(nodes), batch.max_batch):
-            asked = nodes[start : start + batch.max_batch]
-            found = batch.instances_state(asked)
-            gone = [name_of(node) for node in asked if _is_gone(found.get(name_of(node)))]
-            assert not gone, (
-                f"instances_state says that {', '.join(gone)} are gone, of {len(nodes)} machines that run: is only the "
-                "first page of a listing read?"
-            )

@@ -79,9 +79,6 @@ class Lab:
     secrets: tuple[str, ...] = ()
     """Texts of the configuration that must never be shown: in a repr, a log or an error."""
 
-    page_size: int = 0
-    """How many machines the test cloud lists on a page. With it, so many and one more are made."""
-
     settle: float = 0.0
     """Seconds after a change until the cloud's answers show it. 0: at once, and nothing is ever
     asked twice."""
@@ -90,6 +87,9 @@ class Lab:
     `set_state` takes. For example ("building", "error", "deleting")."""
     throttled: tuple[BadAnswer, ...] = THROTTLED
     """How the cloud says that it is asked too often."""
+    page: int = 0
+    """How many items the cloud puts on a page of a listing at most; where set, scenarios make one
+    more."""
     empty_listing: bytes = b""
     """The body of the cloud's empty listing, where it answers the question for one machine
     otherwise."""

@@ -240,15 +240,6 @@ broken(
 broken("B13", Batch, "instances_state", unlimited, "Requests have no time limit.", MANY)
 
 
-@breaks("B14", MANY)
-class FirstPage(Batch):
-    """Only the first page of the listing is read."""
-
-    def instances_state(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceState | CloudProviderError]:
-        later = [name_of(node) for node in nodes if provider_id_of(node)][4:]
-        return {**super().instances_state(nodes), **dict.fromkeys(later, InstanceState.GONE)}
-
-
 # ---- Instances
 
 Older = FakeInstances
