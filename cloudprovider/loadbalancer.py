@@ -105,6 +105,9 @@ class LoadBalancer(ABC):
 
         Returns its status. Raise `RetryError` while the cloud is still building it. Also called
         when something was changed by hand in the cloud, so it must repair, not just create.
+
+        With the PROXY protocol, or where only the load balancer's own way may be taken, give the
+        ingress `ip_mode="Proxy"`: otherwise pods reach the address without the load balancer.
         """
 
     @abstractmethod
