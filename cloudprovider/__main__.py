@@ -1,6 +1,12 @@
 """`python -m cloudprovider`: see `cloudprovider/commands`."""
 
-from cloudprovider.commands.cli import run
+import sys
+
+from cloudprovider.internal.systems import unsupported
 
 if __name__ == "__main__":
+    if reason := unsupported():
+        sys.exit(reason)
+    from cloudprovider.commands.cli import run
+
     run()

@@ -60,6 +60,15 @@ class ClientBuilder(Protocol):
         """
         ...
 
+    def cluster_name(self) -> str:
+        """The name that load balancers and routes are asked for by (--cluster-name); empty where
+        nobody said it, as in `python -m cloudprovider check`.
+
+        A provider whose configuration names the cluster, too, raises in `initialize` where the two
+        differ: it would look nodes up under one name and build load balancers under the other.
+        """
+        ...
+
     def cluster_identity(self) -> str | None:
         """The UID of the namespace kube-system: the same for the cluster's whole life, and
         different for each cluster.

@@ -4,7 +4,7 @@ Services and a provider's configuration. Pure, and light to import.
 Comes in: what a user wrote. Goes out: the value, or a sentence that says what is allowed. A
 vendor's own kind is a subclass of `Kind`.
 
-Follows: Go's strconv.ParseBool, time.ParseDuration and time.Duration.String; the lists of pflag.
+Follows: Go's strconv.ParseBool; the lists of pflag.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from attrs import field, frozen
 
+from cloudprovider.internal.durations import DESCRIBED, parse_duration, show_duration
 from cloudprovider.ips import IPNetwork, parse_network
 
 __all__ = [
@@ -49,12 +50,6 @@ _BOOLS: Final = {
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
 }
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-# Possessive: strangers and users write them, and digits divided in many ways take minutes.
-_DIGITS = r"[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++"
-_DURATION = re.compile(rf"[+-]?(?:0|(?:(?:{_DIGITS})(?:ns|us|µs|μs|ms|s|m|h))++)")
-_PART = re.compile(rf"({_DIGITS})(ns|us|µs|μs|ms|s|m|h)")
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_LONGEST = 2**63 / 1e9  # Go counts nanoseconds in 64 bits
 
 
 class Kind(ABC, Generic[T]):
@@ -112,6 +107,8 @@ class Kind(ABC, Generic[T]):
 
 
 class _Bool(Kind[bool]):
+    """true or false, in any of the spellings that Go reads. Write `BOOL`."""
+
     allowed = "true or false"
     metavar = "true|false"
     bare = "true"
@@ -180,7 +177,7 @@ class Duration(Number[float]):
     """A duration as Go writes it, in seconds, from `least` to `most` seconds where they are
     given."""
 
-    described = "a duration such as 300ms, 10s or 1m30s"
+    described = DESCRIBED
     metavar = "DURATION"
 
     def number(self, text: str) -> float:
@@ -205,9 +202,15 @@ class Text(Kind[str]):
         return self.described or (f"a text that matches {self.pattern}" if self.pattern else "a text")
 
     def parse(self, text: str) -> str:
-        if not text or (self.pattern and not re.fullmatch(self.pattern, text)):
+        if not text or self.problem(text):
             raise self.refusal()
         return text
+
+    def problem(self, value: object) -> str | None:
+        if not isinstance(value, str):
+            return "must be a text"
+        wrong = value and self.pattern and not re.fullmatch(self.pattern, value)  # "": none, as a default
+        return f"must be {self.allowed}" if wrong else None
 
 
 @frozen(init=False)
@@ -259,6 +262,9 @@ class Member(Kind[E]):
     def show(self, value: E) -> str:
         return str(value.value)
 
+    def problem(self, value: object) -> str | None:
+        return None if isinstance(value, self.enum) else f"must be a member of {self.enum.__name__}"
+
 
 @frozen
 class ListOf(Kind[tuple[T, ...]]):
@@ -302,14 +308,17 @@ class ListOf(Kind[tuple[T, ...]]):
         return tuple(self.kind.read(one) for one in value)
 
     def problem(self, value: object) -> str | None:
-        parts = value if isinstance(value, list | tuple) else ()
-        return next(filter(None, map(self.kind.problem, parts)), None)
+        if not isinstance(value, list | tuple):
+            return "must be a list or a tuple"
+        return next(filter(None, map(self.kind.problem, value)), None)
 
     def show(self, value: tuple[T, ...]) -> str:
         return ",".join(self.kind.show(one) for one in value)
 
 
 class _Pairs(Kind[Mapping[str, str]]):
+    """Names with values, as in "team=web,stage=test". Write `PAIRS`."""
+
     allowed = "pairs such as team=web,stage=test"
     metavar = "NAME=VALUE,..."
     repeated = True
@@ -324,8 +333,14 @@ class _Pairs(Kind[Mapping[str, str]]):
     def show(self, value: Mapping[str, str]) -> str:
         return ",".join(f"{name}={one}" for name, one in value.items())
 
+    def problem(self, value: object) -> str | None:
+        texts = isinstance(value, Mapping) and all(isinstance(one, str) for pair in value.items() for one in pair)
+        return None if texts else "must be a mapping of texts to texts"
+
 
 class _JSONObject(Kind[Mapping[str, Any]]):
+    """A JSON object. Write `JSON_OBJECT`."""
+
     allowed = 'a JSON object such as {"name": "value"}'
     metavar = "JSON"
 
@@ -341,13 +356,21 @@ class _JSONObject(Kind[Mapping[str, Any]]):
     def show(self, value: Mapping[str, Any]) -> str:
         return json.dumps(value)
 
+    def problem(self, value: object) -> str | None:
+        return None if isinstance(value, Mapping) else "must be a mapping"
+
 
 class _Cidr(Kind[IPNetwork]):
+    """A range of IP addresses; host bits are cleared. Write `CIDR`."""
+
     allowed = "an IP range such as 10.0.0.0/24"
     metavar = "CIDR"
 
     def parse(self, text: str) -> IPNetwork:
         return parse_network(text)
+
+    def problem(self, value: object) -> str | None:
+        return None if isinstance(value, IPNetwork) else "must be an IPv4Network or an IPv6Network"
 
 
 BOOL: Final[Kind[bool]] = _Bool()
@@ -360,39 +383,6 @@ PAIRS: Final[Kind[Mapping[str, str]]] = _Pairs()
 """Names with values, as in "team=web,stage=test"."""
 JSON_OBJECT: Final[Kind[Mapping[str, Any]]] = _JSONObject()
 """A JSON object."""
-
-
-def parse_duration(text: str) -> float:
-    """Seconds from a duration as Go writes it: "300ms", "10s", "1m30s". Raises ValueError, which
-    names the form."""
-    if not _DURATION.fullmatch(text):
-        raise ValueError(f"must be {Duration.described}")
-    seconds = math.fsum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-    if seconds > _LONGEST:
-        raise ValueError("must be less than 292 years")
-    return -seconds if text.startswith("-") else seconds
-
-
-def show_duration(seconds: float) -> str:
-    """Seconds as Go prints them: "1h0m0s", "1m30s", "1.5s", "300ms", "0s". `parse_duration` reads
-    it back."""
-    if seconds < 0:
-        return "-" + show_duration(-seconds)
-    nanoseconds = round(seconds * 1e9)
-    if 0 < nanoseconds < 10**9:
-        return f"{_decimal(nanoseconds, 10**6)}ms"
-    minutes, rest = divmod(nanoseconds, 60 * 10**9)
-    hours, minute = divmod(minutes, 60)
-    last = f"{_decimal(rest, 10**9)}s"
-    if hours:
-        return f"{hours}h{minute}m{last}"
-    return f"{minute}m{last}" if minute else last
-
-
-def _decimal(number: int, unit: int) -> str:
-    """The number in units of a power of ten, exactly."""
-    whole, rest = divmod(number, unit)
-    return f"{whole}.{rest:0{len(str(unit)) - 1}}".rstrip("0") if rest else str(whole)
 
 
 def _either(words: tuple[str, ...] | list[str]) -> str:

@@ -3,7 +3,7 @@ with a deadline.
 
 A name and a config file come in; answers of the provider go out. Used by the commands that are no
 check: what is wrong is raised, as a `Failure` where another try cannot mend it, else as it was
-raised. Values of the config are masked in what people see.
+raised. Secrets of the config are masked in what people see.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from cloudprovider.errors import (
     RegistryError,
 )
 from cloudprovider.interface import Interface
+from cloudprovider.internal.cleaning import conceal
+from cloudprovider.internal.masking import secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import error_text, home_of, raised_at
 from cloudprovider.loading.loader import load_factory, start_provider
@@ -55,6 +57,9 @@ class NoClients:
 
     def client(self, name: str) -> ApiClient:
         self._refuse()
+
+    def cluster_name(self) -> str:
+        return ""
 
     def cluster_identity(self) -> str | None:
         return None
@@ -90,6 +95,7 @@ class Started:
             known = getattr(error, "known", ())
             fix = error.problem.fix + (f" (installed: {', '.join(known)})" if known else "")
             raise Failure(Problem(error.problem.what, fix, error.problem.details), WRONG_USAGE) from None
+        conceal(secret_values(self._config.data if self._config else b""), loaded=True)
         assert isinstance(source, Plugin), "nothing is registered in a registry of its own"
         self._plugin = source
         try:
@@ -146,14 +152,14 @@ class Started:
         return provider
 
     def described(self, error: BaseException) -> str:
-        """What an exception says, in one line, with the values of the config masked."""
+        """What an exception says, in one line, with the secrets of the config masked."""
         if isinstance(error, TooLate | CallDeadlineExceeded):
             return "no answer in time"
         if isinstance(error, UnusableAnswer):
             return str(error)
         if isinstance(error, RegistryError):
             return str(error.problem.what)
-        text, details = error_text(error, self._config.data if self._config else None)
+        text, details = error_text(error)
         return "; ".join((text, *details))
 
     def where(self, error: BaseException) -> str:

@@ -4,8 +4,7 @@ together.
 A name and a config file come in; out goes a `Report` of steps, in the order in which a manager
 takes them: entry point, config, factory, start, methods, cluster ID, initialize, capabilities,
 cloud, node. A step that cannot be tried is skipped by name, with the reason. Errors are those that
-the manager tells (`loading`, `checks`); values of the config are masked in all of them. Nothing in
-the cloud is changed.
+the manager tells (`loading`, `checks`), cleaned as there. Nothing in the cloud is changed.
 """
 
 from __future__ import annotations
@@ -15,14 +14,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from cloudprovider.checks.provider import capabilities_of, capability_problems, interface_problems
 from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.commands.asking import NoClients, in_time
+from cloudprovider.commands.report import Report
 from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
-from cloudprovider.internal.masking import safe_cause
+from cloudprovider.internal.cleaning import conceal
+from cloudprovider.internal.masking import safe_cause, secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import code_place, error_text, home_of, raised_at, signature_problem
 from cloudprovider.loading.loader import Factory, described_type, load_factory, start_provider
@@ -31,72 +32,13 @@ from cloudprovider.loading.registry import Registry
 from cloudprovider.threads import TooLate
 
 if TYPE_CHECKING:
-    from cloudprovider.commands.forecast import Forecast
     from cloudprovider.commands.questions import Question
 
-__all__ = ["Report", "Step", "check"]
+__all__ = ["check"]
 
 T = TypeVar("T")
 
-OK, PROBLEM, SKIPPED = "ok", "problem", "skipped"
 _ENDING = 2.0  # seconds for the provider's threads to end once `stop` is set
-
-
-@frozen
-class Step:
-    """What was tried, and what came of it. A problem has `problem`, the others `text`."""
-
-    name: str
-    state: str
-    text: str = ""
-    problem: Problem | None = None
-    error: BaseException | None = field(default=None, repr=False)
-    """What the provider's code raised, with secrets masked."""
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        problem = None if self.problem is None else self.problem.as_json()
-        return {"step": self.name, "state": self.state, "text": self.text or None, "problem": problem}
-
-
-@define
-class Report:
-    """The steps of one provider, in order."""
-
-    provider: str
-    distribution: str = ""
-    capabilities: tuple[str, ...] = ()
-    steps: list[Step] = field(factory=list)
-    node: Forecast | None = None
-    """What the manager would make of the Node that was asked about."""
-
-    @property
-    def problems(self) -> list[Problem]:
-        """All that is wrong."""
-        return [step.problem for step in self.steps if step.problem is not None]
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "provider": self.provider,
-            "distribution": self.distribution or None,
-            "capabilities": list(self.capabilities),
-            "problems": len(self.problems),
-            "steps": [step.as_json() for step in self.steps],
-            "node": None if self.node is None else self.node.as_json(),
-        }
-
-    def ok(self, name: str, text: str) -> None:
-        """Note a step that went well."""
-        self.steps.append(Step(name, OK, text))
-
-    def skipped(self, name: str, reason: str) -> None:
-        """Note a step that was not tried."""
-        self.steps.append(Step(name, SKIPPED, reason))
-
-    def problem(self, name: str, problem: Problem, error: BaseException | None = None) -> None:
-        """Note something that is wrong."""
-        self.steps.append(Step(name, PROBLEM, problem=problem, error=error))
 
 
 def check(
@@ -147,7 +89,8 @@ def _entry_point(report: Report, name: str) -> Plugin | None:
         return None
     assert isinstance(source, Plugin), "nothing is registered in a registry of its own"
     report.distribution = source.distribution
-    for problem in intruders():
+    sdk = source.sdk_problem()
+    for problem in (*intruders(), *([sdk] if sdk else [])):
         report.problem("packages", problem)
     report.ok("entry point", f"{source.line} ({source.metadata_file})")
     return source
@@ -162,6 +105,7 @@ def _config(report: Report, path: str) -> tuple[CloudConfig | None, bool]:
     except RegistryError as error:
         report.problem("config", error.problem)
         return None, False
+    conceal(secret_values(config.data), loaded=True)  # as the manager
     report.ok("config", f"{path}, {len(config.data)} bytes")
     return config, True
 
@@ -375,8 +319,7 @@ class _Checked:
         return _Failed()
 
     def _raised(self, step: str, what: str, error: BaseException) -> None:
-        hidden = self.config.data if self.config else None
-        text, details = error_text(error, hidden)
+        text, details = error_text(error)
         where = raised_at(error, home_of(type(self.provider).__module__))
         source = f"the cloud config {self.config.path!r}" if self.config else "the credentials (there is no config)"
         problem = Problem(
@@ -385,7 +328,8 @@ class _Checked:
             "if they are right, correct that line",
             details,
         )
-        self.report.problem(step, problem, safe_cause(error, hidden)[1])
+        secrets = self.config.data if self.config else None
+        self.report.problem(step, problem, safe_cause(error, secrets, secret_values)[1])
 
 
 def _late(what: str, seconds: float) -> Problem:

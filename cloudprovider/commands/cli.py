@@ -18,13 +18,15 @@ from typing import Any
 
 from cloudprovider.commands.asking import Started
 from cloudprovider.commands.boot import add_node_info, seconds
-from cloudprovider.commands.check import Report, Step, check
+from cloudprovider.commands.check import check
 from cloudprovider.commands.cluster import add_cluster
 from cloudprovider.commands.clusters import ClusterRow, list_clusters
 from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.commands.new import Names, naming_problem, write
 from cloudprovider.commands.providers import Listed, list_providers
+from cloudprovider.commands.report import Report, Step
 from cloudprovider.internal.output import results_only
+from cloudprovider.loading.plugins import wrong_groups
 from cloudprovider.loading.registry import Registry
 
 __all__ = ["FINE", "PROBLEMS", "WRONG_USAGE", "main", "parser", "run"]
@@ -176,13 +178,22 @@ def _providers(given: argparse.Namespace) -> int:
         return WRONG_USAGE
     with results_only():
         listed, unreadable = list_providers(start=given.start, configs=configs)
+        wrong = wrong_groups()
     if given.output == "json":
-        _print_json({"providers": [one.as_json() for one in listed], "unreadable": list(unreadable)})
+        _print_json(
+            {
+                "providers": [one.as_json() for one in listed],
+                "unreadable": list(unreadable),
+                "wrongGroups": [one.as_json() for one in wrong],
+            }
+        )
     else:
         print(_table(listed))
         for line in unreadable:
             print(f"unreadable metadata: {line}")
-    return PROBLEMS if unreadable or any(one.problem for one in listed) else FINE
+        for problem in wrong:
+            print(problem)
+    return PROBLEMS if unreadable or wrong or any(one.problem for one in listed) else FINE
 
 
 def _check(given: argparse.Namespace) -> int:

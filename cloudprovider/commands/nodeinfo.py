@@ -19,12 +19,13 @@ from attrs import define, field, frozen
 from cloudprovider.checks import answers
 from cloudprovider.commands.asking import Started, in_time
 from cloudprovider.commands.failure import NO_INSTANCE, NO_TIME, Failure, UnusableAnswer
-from cloudprovider.errors import InstanceNotFound, NotImplementedByProvider
+from cloudprovider.errors import CloudProviderError, InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.labels import node_name_problems
 from cloudprovider.instances import InstanceMetadata, Instances
 from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import Problem
 from cloudprovider.localinstance import LocalInstance
+from cloudprovider.threads import TooLate
 from cloudprovider.zones import Zone, Zones
 
 __all__ = ["NodeInfo", "TimeLimit", "node_info"]
@@ -102,7 +103,9 @@ class TimeLimit:
                 raise
             except BaseException as error:  # noqa: BLE001 - vendor boundary: reported, and tried again
                 cause = error.__cause__ if isinstance(error, _NotListed) and error.__cause__ is not None else error
-                self._wait(tries, described(cause), error)
+                # A KeyError is a bug, or data that are not complete yet.
+                place = "" if isinstance(cause, CloudProviderError | OSError | TooLate) else where(cause)
+                self._wait(tries, described(cause) + (f" ({place})" if place else ""), error)
 
     def _wait(self, tries: int, what: str, error: BaseException) -> None:
         delay = max(self.period, getattr(error, "retry_after", None) or 0.0)

@@ -218,7 +218,7 @@ class _Reader:
         message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
         if error["type"] == "missing":
             names = [name for name, at, _ in _variables(self._model, self._model.env_prefix) if at == place]
-            instead = f" (or {names[0]})" if names and self._model.env_prefix else ""
+            instead = f" (or {names[0]}, {names[0]}_FILE)" if names and self._model.env_prefix else ""
             return f"{self._file()}{shown}: is required{instead}"
         if error["type"] == "extra_forbidden":
             known = self._names(place[:-1])

@@ -36,6 +36,7 @@ T_co = TypeVar("T_co", covariant=True)
 _SHOWN = 60  # characters of a wrong value
 _MOST_UNKNOWN = 10  # annotations that are looked at: a Service has room for thousands, and each costs a millisecond
 _MISSING: Final = object()
+_KINDS: Final = {"bool": "BOOL", "str": "TEXT", "int": "Integer()", "float": "Duration() or a Kind of your own"}
 
 
 class Annotation(Generic[T_co]):
@@ -94,11 +95,14 @@ class ServiceAnnotations:
     """Base of a class that declares a vendor's annotations; an instance holds the values of one
     Service. Immutable.
 
-    `prefix` is what the vendor's annotations begin with. One that begins so and is not declared is
-    a mistake: a typo in it would otherwise build another load balancer than the user asked for.
-    `others` are patterns ("status-*", without the prefix) of annotations under the prefix that
-    other programs use. Raises ValueError where a key that the class declares is none that the API
-    server takes, or is declared twice.
+    `prefix` is what the vendor's annotations begin with: a domain, "/", and perhaps the begin of
+    the name. One that begins so and is not declared is a mistake: a typo in it would otherwise
+    build another load balancer than the user asked for. `others` are patterns ("status-*", without
+    the prefix) of annotations under the prefix that other programs use.
+
+    Raises ValueError with all that is wrong with the declaration: a prefix without "/", a key that
+    the API server does not take or that is declared twice, what is no kind, a default that is not
+    of its kind.
     """
 
     prefix: ClassVar[str] = ""
@@ -114,8 +118,10 @@ class ServiceAnnotations:
             one.name = cls.prefix + one.name
         cls.declared = {**cls.declared, **own}
         keys = [one.name for one in cls.declared.values()]
-        problems = [problem for key in keys for problem in label_key_problems(key)]
+        problems = [] if "/" in cls.prefix or not cls.prefix else [_no_domain(cls.prefix)]
+        problems += [problem for key in keys for problem in label_key_problems(key)]
         problems += [f"{key!r} is declared twice" for key in sorted({key for key in keys if keys.count(key) > 1})]
+        problems += filter(None, map(_undeclarable, own.values()))
         if problems:
             raise ValueError(f"{cls.__name__}: {'; '.join(problems)}")
 
@@ -126,15 +132,18 @@ class ServiceAnnotations:
     @classmethod
     def read(cls, service: HasMetadata, *, defaults: Mapping[str, object] | None = None) -> Self:
         """The values of a Service. `defaults`, by the name of the attribute, take the place of
-        those declared: what the provider's configuration says.
+        those declared: what the provider's configuration says; None: there is none.
 
-        Raises `InvalidAnnotations` with every mistake, and TypeError for a default of something
-        that is not declared.
+        Raises `InvalidAnnotations` with every mistake, TypeError for a default of something that is
+        not declared, and ValueError with all defaults that are not of their kind.
         """
         given = annotations_of(service)
         for name in defaults or ():
             if name not in cls.declared:
                 raise TypeError(f"{cls.__name__} declares no {name!r}, but there is a default for it")
+        wrong = [_wrong_default(cls.declared[name], value) for name, value in (defaults or {}).items()]
+        if found := "; ".join(filter(None, wrong)):
+            raise ValueError(f"{cls.__name__}, defaults of the configuration: {found}")
         problems: list[str] = []
         values = {name: _value(one, given, (defaults or {}).get(name, _MISSING), problems) for name, one in cls._all()}
         problems += cls._unknown(given)
@@ -186,6 +195,25 @@ class ServiceAnnotations:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.values.items())})"
+
+
+def _no_domain(prefix: str) -> str:
+    return f'the prefix {prefix!r} has no "/", which ends the domain: write prefix="{prefix}/"'
+
+
+def _undeclarable(one: Annotation[Any]) -> str:
+    """What is wrong with the kind of an annotation, or its default; "" if nothing is."""
+    kind: Any = one.kind
+    if isinstance(kind, Kind):
+        return _wrong_default(one, one.default)
+    name = kind.__name__ if isinstance(kind, type) else repr(kind)
+    instead = _KINDS.get(name) or (f"{name}()" if isinstance(kind, type) and issubclass(kind, Kind) else "a Kind")
+    return f"{one.attribute}: {name} is no kind of values, write {instead}"
+
+
+def _wrong_default(one: Annotation[Any], value: object) -> str:
+    problem = None if value is None else one.kind.problem(value)
+    return f"{one.attribute}: the default {value!r:.{_SHOWN}} {problem}" if problem else ""
 
 
 def _value(one: Annotation[Any], given: Mapping[str, str], default: object, problems: list[str]) -> object:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from typing import Final
 
 REDACTED: Final = "<redacted>"
@@ -34,15 +35,32 @@ _WORDS: Final = (
     r"|not|null|of|on|or|permission|provider|required|requires|scheme|schemes|set|should|string|that|the|this|to"
     r"|tokens?|true|type|unauthorized|unknown|unset|value|was|were|will|with|wrong|your)(?![\w+/=~@-])(?!\.\w)"
 )
+# First words of a sentence behind ": ", where "=" would say that they are the value.
+_PROSE: Final = (
+    r"(?<=:\s)(?:about|access|after|all|already|also|although|as|at|because|before|being|both|but|cannot|can't|check|context"
+    r"|connection|deadline|disabled|does|doesn't|either|every|expects?|expected|forbidden|got|had|he|if|incorrect|insufficient"
+    r"|internal|login|longer|mismatch|more|neither|never|nothing|only|please|refused|rejected|request|response|revoked|see"
+    r"|server|some|still|than|their|then|there|they|timeout|timed|too|unable|unsupported|until|used|using|use|when|where"
+    r"|which|while|without|you)(?![\w+/=~@'-])(?!\.\w)"
+)
 _DOUBLE: Final = r'"(?:[^"\\]|\\.)*+"?'
 _SINGLE: Final = r"'(?:[^'\\]|\\.)*+'?"
 _ESCAPED: Final = r"\\[\"'][^\"'\\]*+(?:\\(?![\"'])[^\"'\\]*+)*+"
 # The host of a URL is no secret, as in "POST .../tokenreviews: https://10.0.0.1:6443: timed out".
 _HOST: Final = r"https?://(?:[\w.\-]{1,253}+|\[[\da-fA-F:.%]{2,60}+\])(?::\d{1,5}+)?+/?(?=[:,;.)\]]{0,3}(?:\s|\Z))"
-_BARE: Final = rf"(?!{_WORDS})(?!{_HOST})[^\s\"',;&<>(){{}}\[\]][^\s\"',;&)}}\]<]*+"
+# An HTTP status: no secret has three digits.
+_STATUS: Final = r"\d{3}(?=[,;:.)\]}]{0,2}(?:\s|\Z))"
+_BARE: Final = rf"(?!{_WORDS})(?!{_PROSE})(?!{_HOST})(?!{_STATUS})[^\s\"',;&<>(){{}}\[\]][^\s\"',;&)}}\]<]*+"
 _VALUE: Final = rf"(?:{_DOUBLE}|{_SINGLE}|{_ESCAPED}|{_BARE})"
 
-_FORMS: Final[tuple[tuple[str, str], ...]] = (
+# The path of a request and what went wrong: "POST /oauth/token: dial tcp: no route". Only where
+# that is a word: a path is also that of a file, whose content may follow.
+_REQUEST: Final = (
+    r"(?<![\w./%~\-])/[\w./%~\-]{0,256}+(?::\d{1,5}+/[\w./%~\-]{0,256}+)?+: "
+    r"(?=(?:[A-Za-z]?[a-z]{1,14}|[A-Z]{2,6}|[A-Za-z]{1,30}?(?:Error|Exception|Timeout|Pool))(?![\w+/=~@-])(?!\.\w))"
+)
+
+_FORMS: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] = (
     (
         r"(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
         REDACTED,
@@ -72,7 +90,10 @@ _FORMS: Final[tuple[tuple[str, str], ...]] = (
         rf"\1{REDACTED}@",
     ),
     # name=value, name: value, "name": "value", ('name', 'value'), <name>value</name>, --name value
-    (rf"(?is)({_NAME}{_REST}{_BETWEEN}(?:b(?=[\"']))?+){_VALUE}", rf"\1{REDACTED}"),
+    (
+        rf"(?s)(?P<request>{_REQUEST})|(?i:({_NAME}{_REST}{_BETWEEN}(?:b(?=[\"']))?+){_VALUE})",
+        lambda found: found["request"] or found[2] + REDACTED,
+    ),
     (
         rf"(?is)({_NAME}[\w.\-]{{0,40}}+([\"'])\s{{0,4}},\s{{0,4}}b?)(?:{_DOUBLE}|{_SINGLE})",
         rf"\1\2{REDACTED}\2",
@@ -94,7 +115,7 @@ _ANY: Final = re.compile(
 
 
 @functools.cache
-def _forms() -> tuple[tuple[re.Pattern[str], str], ...]:
+def _forms() -> tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]:
     # Not with the import: that would be 6 ms of each start, and most lines have nothing to hide.
     return tuple((re.compile(pattern), replacement) for pattern, replacement in _FORMS)
 

@@ -62,6 +62,7 @@ _MOST_LINES = 50  # of what one exception says
 _PIECE = 8  # characters of a value of the config give it away
 _SECTION = f'[project.entry-points."{ENTRY_POINT_GROUP}"]'
 _OWN_FRAMES = tuple(os.path.join(os.path.dirname(__file__), name) for name in ("loader.py", "plugins.py"))
+_OURS = ("cloudprovider", "controllers")
 _ABSTRACT = re.compile(r"Can't instantiate abstract class (\w+) ")
 _NOT_IN_CONTRACT = re.compile(r"cannot import name '(\w+)' from 'cloudprovider'")
 
@@ -299,6 +300,18 @@ def raised_at(error: BaseException, home: str = "") -> str:
     frame = (below or frames)[-1]
     function = "" if frame.name.startswith("<") else f", in {frame.name}"
     return f"{frame.filename}:{frame.lineno}{function}"
+
+
+def provider_place(error: BaseException) -> str:
+    """ "package/file.py:line, in function": as `raised_at`, in the package whose code the host
+    called, from that package on; "" where no frame is a provider's."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__"))
+        if module.partition(".")[0] not in _OURS:
+            home = home_of(module)
+            where = raised_at(error, home)
+            return where.removeprefix(os.path.dirname(home) + os.sep) if home else where
+    return ""
 
 
 def was_not_entered(error: BaseException) -> bool:

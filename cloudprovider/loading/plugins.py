@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from attrs import field, frozen
 
-from cloudprovider.internal.problem import Problem
+from cloudprovider.internal.problem import Problem, nearest
 
 if TYPE_CHECKING:
     from importlib_metadata import IDistribution
@@ -83,6 +83,31 @@ class Plugin:
         folder = Path(unquote(url.path))
         return folder if url.scheme == "file" and folder.is_dir() else None
 
+    def sdk_problem(self) -> Problem | None:
+        """What its distribution says about versions of this SDK, where the installed one is none of
+        them: pip warns at the installation only."""
+        import importlib_metadata
+        from packaging.requirements import InvalidRequirement, Requirement
+
+        try:
+            version = importlib_metadata.version(_OURS)
+        except importlib_metadata.PackageNotFoundError:  # a checkout on sys.path
+            return None
+        for line in self._installed.requires or ():
+            try:
+                wanted = Requirement(line)
+            except InvalidRequirement:
+                continue  # whoever installs it has to read it
+            if not _is_ours(wanted.name) or (wanted.marker is not None and not wanted.marker.evaluate({"extra": ""})):
+                continue
+            if not wanted.specifier.contains(version, prereleases=True):
+                return Problem(
+                    f"{self.distribution} is made for {_OURS} {wanted.specifier}, and {version} is installed",
+                    f"install a version of {_OURS} in that range, or of {self.project} that allows {version}",
+                    fatal=False,
+                )
+        return None
+
     def modules(self) -> tuple[str, ...]:
         """The top-level modules and packages that it brings, sorted; () if not known."""
         files = [str(path).split("/") for path in self._installed.files or ()]
@@ -144,7 +169,7 @@ def intruders() -> list[Problem]:
             project = f"{distribution.name} {distribution.version}"
         except Exception:  # noqa: BLE001 - metadata written by others; `find_plugins` tells what is broken
             continue
-        if re.sub(r"[-_.]+", "-", distribution.name).lower() == _OURS:
+        if _is_ours(distribution.name):
             continue
         folders = sorted({file.partition("/")[0] for file in files})
         problems[project] = Problem(
@@ -155,6 +180,37 @@ def intruders() -> list[Problem]:
             fatal=False,
         )
     return list(problems.values())
+
+
+def wrong_groups(name: str = "") -> list[Problem]:
+    """Distributions with entry points, or one of this name, in a group whose name is almost the
+    right one. Reads files of all distributions: for when a provider is missing."""
+    import importlib_metadata
+
+    problems = {}
+    for distribution in importlib_metadata.distributions():
+        try:
+            entries = distribution.entry_points
+            named = [entry for entry in entries if entry.name == name or not name]
+            near = [entry for entry in named if entry.group != ENTRY_POINT_GROUP and _is_near(entry.group)]
+            project = f"{distribution.name} {distribution.version}" if near else ""
+        except Exception:  # noqa: BLE001 - metadata written by others; `find_plugins` tells what is broken
+            continue
+        for entry in near:
+            problems[project, entry.group] = Problem(
+                f"{project} offers {entry.name!r} in the entry-point group {entry.group!r}, where nobody looks",
+                f"call it {ENTRY_POINT_GROUP!r} in the pyproject.toml of {distribution.name}, and install that again",
+                fatal=False,
+            )
+    return list(problems.values())
+
+
+def _is_near(group: str) -> bool:
+    return bool(nearest(ENTRY_POINT_GROUP, [re.sub(r"[-_.]+", ".", group.lower()).replace("cloud.", "cloud")], 0.85))
+
+
+def _is_ours(project: str) -> bool:
+    return re.sub(r"[-_.]+", "-", project).lower() == _OURS
 
 
 def _first(distribution: IDistribution, active: Callable[[str], IDistribution]) -> IDistribution:

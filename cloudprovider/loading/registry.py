@@ -21,7 +21,7 @@ from cloudprovider.errors import DuplicateProvider, InvalidProviderName, Provide
 from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import did_you_mean
 from cloudprovider.loading.loader import Factory, described, described_type, load_factory, start_provider
-from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Found, Plugin, find_plugins
+from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Found, Plugin, find_plugins, wrong_groups
 from cloudprovider.wellknown import EXTERNAL_PROVIDER_NAME
 
 __all__ = [
@@ -85,7 +85,7 @@ class Registry:
         return name in self.names()
 
     def get(
-        self, name: str, config: CloudConfig | None = None, imported: Callable[[], object] = lambda: None
+        self, name: str, config: CloudConfig | None = None, imported: Callable[[Factory], object] = lambda factory: None
     ) -> Interface:
         """See `get_cloud_provider`."""
         return _started(name, self.locate(name), config, imported)
@@ -127,11 +127,14 @@ class Registry:
 
 
 def _started(
-    name: str, source: Factory | Plugin, config: CloudConfig | None, imported: Callable[[], object] = lambda: None
+    name: str,
+    source: Factory | Plugin,
+    config: CloudConfig | None,
+    imported: Callable[[Factory], object] = lambda factory: None,
 ) -> Interface:
     plugin = source if isinstance(source, Plugin) else None
     factory = load_factory(source) if isinstance(source, Plugin) else source
-    imported()
+    imported(factory)
     return start_provider(name, factory, config, plugin)
 
 
@@ -160,10 +163,11 @@ def _usable(name: str) -> bool:
 def _unknown(name: str, known: tuple[str, ...], broken: tuple[str, ...]) -> UnknownProvider:
     none = "" if known else ". No provider at all is registered or installed"
     damage = f". Unreadable metadata, left out: {'; '.join(broken)}" if broken else ""
+    wrong = wrong_groups(name)
+    place = f"install a distribution that offers it in the entry-point group {ENTRY_POINT_GROUP!r}"
     return UnknownProvider(
-        f"unknown cloud provider {name!r}{did_you_mean(name, known)}{none}",
-        fix=f"correct the name, or install a distribution that offers it in the entry-point group {ENTRY_POINT_GROUP!r}"
-        + damage,
+        f"unknown cloud provider {name!r}{did_you_mean(name, known)}{none}{''.join(f'. {one.what}' for one in wrong)}",
+        fix=wrong[0].fix if wrong else f"correct the name, or {place}{damage}",
         provider=name,
         known=known,
     )
@@ -196,11 +200,11 @@ def is_cloud_provider(name: str) -> bool:
 
 
 def get_cloud_provider(
-    name: str, config: CloudConfig | None = None, *, imported: Callable[[], object] = lambda: None
+    name: str, config: CloudConfig | None = None, *, imported: Callable[[Factory], object] = lambda factory: None
 ) -> Interface:
     """Import the named plugin, if it is one, and call its factory; every call makes a new provider.
 
-    `imported` is called between the two.
+    `imported` is called between the two, with the factory.
 
     A factory registered in this program wins over an installed plugin of the same name. Raises
     `InvalidProviderName`, `UnknownProvider`, `DuplicateProvider` (two distributions offer it),

@@ -102,6 +102,11 @@ def _main(
     if problems or outcome.options is None:
         _list_problems(program, problems, sys.stderr)
         return BAD_FLAGS
+    from cloudprovider.internal.systems import unsupported
+
+    if reason := unsupported():
+        print(reason, file=sys.stderr)
+        return FAILED
     given = outcome.options.manager
     share_one_heap()  # before the first thread, which is the log's
     logs.setup(given.logging_format, given.verbosity, prefix="dry run: " if given.plan.enabled else "")
@@ -176,6 +181,7 @@ def _built(
                 content_type=given.kube_api_content_type,
                 service_accounts=NAMESPACE if own_accounts else None,
                 over_http=given.allow_credentials_over_http,
+                cluster_name=given.cluster_name,
             ),
             metrics=metrics,
         )
@@ -197,10 +203,8 @@ def _built(
         if clients is None:
             pass  # what is wrong with both is logged together
         elif given.plan.enabled:
-            from controllers.manager.provider_host import warn_of_intruders
             from controllers.plan.run import PlanRun
 
-            warn_of_intruders()
             return PlanRun(options, provider, clients, config=config, catalog=catalog)
         else:
             return Manager(
@@ -238,13 +242,7 @@ def _run(runs: Manager | PlanRun, options: Options, plan: TextIO | None, begun: 
         if isinstance(runs, Manager):
             runs.run(stop, on_lost=end_at_once)
             return None
-        from controllers.plan.output import shown
-
-        outcome = runs.run(stop)
-        if outcome is None:
-            return Ended(FAILED)
-        print(shown(outcome, options.manager.plan.output), end="", file=plan, flush=True)
-        return Ended(outcome.code)
+        return Ended(runs.print_to(plan, stop))
 
     return run_until_signal(run, drain=drain, release=runs.release_held)
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         PRIORITY_NEW,
         PRIORITY_NORMAL,
         PRIORITY_SWEEP,
-        DryRunBackend,
     )
     from controllers.cloudcalls.calls import CloudCalls
     from controllers.cloudcalls.errors import (
@@ -36,7 +35,7 @@ else:
         __name__,
         {
             "controllers.cloudcalls.answers": "Answer",
-            "controllers.cloudcalls.call": "PRIORITY_DELETE PRIORITY_NEW PRIORITY_NORMAL PRIORITY_SWEEP DryRunBackend",
+            "controllers.cloudcalls.call": "PRIORITY_DELETE PRIORITY_NEW PRIORITY_NORMAL PRIORITY_SWEEP",
             "controllers.cloudcalls.calls": "CloudCalls",
             "controllers.cloudcalls.errors": (
                 "AnswerMissing CallAborted CallFailed CallOverdue CallsClosed CloudCallError InvalidAnswer"
@@ -52,7 +51,6 @@ __all__ = [
     "CloudCallOptions",
     "CallHealth",
     "OverdueCall",
-    "DryRunBackend",
     # priorities
     "PRIORITY_DELETE",
     "PRIORITY_NEW",

@@ -11,11 +11,11 @@ import enum
 import math
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from attrs import define, field, frozen
 
-from cloudprovider import Call, InstanceState, Throttled, call_scope
+from cloudprovider import Call, Throttled, call_scope
 from cloudprovider.internal.readonly import each_read_only, read_only
 from controllers.cloudcalls.answers import BatchAnswer
 from controllers.cloudcalls.errors import PARTIAL, REFUSED, SUCCESS, outcome_of, translate
@@ -30,25 +30,6 @@ PRIORITY_NEW = 10
 PRIORITY_NORMAL = 0
 PRIORITY_SWEEP = -10
 """Periodic checks of everything: they have time. Higher ones overtake them."""
-
-
-class DryRunBackend(Protocol):
-    """Answers in the cloud's place, so that nothing there is changed. Thread-safe.
-
-    With it the gateway has no way to make a call that changes the cloud: it passes on the method's
-    name, `key` (whom the call is about) and the arguments, and never the method itself.
-    """
-
-    def answer(self, method: str, key: str, args: tuple[Any, ...]) -> Any:
-        """Answer a call that would change the cloud, as the provider would; validated likewise.
-
-        Called in a vendor thread, with read-only arguments; it raises as the provider."""
-
-    def shown(self, method: str, key: str, answer: R) -> R:
-        """The valid answer to a call, with what was answered here applied to it."""
-
-    def stated(self, name: str, state: InstanceState | Exception) -> None:
-        """A fresh answer about the state of a node's instance."""
 
 
 @frozen
@@ -146,26 +127,17 @@ class CloudCall(Generic[R]):
         self.until.set_result(None)
 
 
-def run(
-    call: CloudCall[R], clock: Clock, guard: Callable[[str], object] | None, dry_run: DryRunBackend | None
-) -> Outcome[R]:
+def run(call: CloudCall[R], clock: Clock, guard: Callable[[str], object] | None) -> Outcome[R]:
     """Make the call, in a thread of the pool. Never raises.
 
     `guard(method)` may raise to refuse a call that changes the cloud; what it raises goes to the
-    caller. `dry_run` answers such calls in the cloud's place."""
-    fn, check = call.fn, call.check
-    if call.mutating and dry_run is not None:
-        stand_in, method, key = dry_run.answer, call.method, call.key
-        fn = lambda *args: stand_in(method, key, args)  # noqa: E731 - named once
-    elif call.mutating and guard is not None:
+    caller."""
+    if call.mutating and guard is not None:
         refusal = _refused(guard, call.method)
         if refusal is not None:
             return Outcome(REFUSED, error=refusal)
-    if dry_run is not None:
-        judged, shown, method, key = check, dry_run.shown, call.method, call.key
-        check = lambda answer: shown(method, key, judged(answer))  # noqa: E731 - named once
     scope = Call(call.started + call.timeout, call.cancelled, clock.monotonic)
-    return _made(call.method, fn, call.args, check, scope)
+    return _made(call.method, call.fn, call.args, call.check, scope)
 
 
 def _refused(guard: Callable[[str], object], method: str) -> Exception | None:

@@ -20,7 +20,7 @@ from cloudprovider.checks.olderinstances import OlderInstances
 from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls import nodes as asking
 from controllers.cloudcalls.answers import Answer, AnswerCache, judged
-from controllers.cloudcalls.call import PRIORITY_NORMAL, CloudCall, DryRunBackend
+from controllers.cloudcalls.call import PRIORITY_NORMAL, CloudCall
 from controllers.cloudcalls.capabilities import (
     LoadBalancerCalls,
     ProviderCalls,
@@ -28,13 +28,12 @@ from controllers.cloudcalls.capabilities import (
     RouteCalls,
     SSHKeyCalls,
 )
-from controllers.cloudcalls.errors import CallFailed, InvalidAnswer
+from controllers.cloudcalls.errors import InvalidAnswer, failed
 from controllers.cloudcalls.metrics import CallHealth, CallMetrics, OverdueCall
 from controllers.cloudcalls.nodes import Deliver, Fetch, NodeQuery
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Batching
@@ -51,9 +50,9 @@ class CloudCalls:
     registry made the provider, and `close` it at the end.
 
     `guard(method)` is called right before each call that changes the cloud and may raise to refuse
-    it: fencing once the lease is lost. `dry_run` answers such calls in the cloud's place: then none
-    of them is made. When more threads are lost to hung calls than `options.max_abandoned`, `health`
-    turns fatal, and a manager ends the process; the library itself never does.
+    it: fencing once the lease is lost. When more threads are lost to hung calls than
+    `options.max_abandoned`, `health` turns fatal, and a manager ends the process; the library
+    itself never does.
 
     Capabilities are looked up once, at first use (after `initialize`, whose contract says so). Each
     is None where the provider has none.
@@ -67,14 +66,12 @@ class CloudCalls:
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM_CLOCK,
         guard: Callable[[str], object] | None = None,
-        dry_run: DryRunBackend | None = None,
     ) -> None:
         self.options = options or CloudCallOptions()
         self.provider_name = judged(answers.text, "provider_name")(provider.provider_name())
         self._provider = provider
-        self._dry_run = dry_run
         self._metrics = CallMetrics(self.provider_name, metrics or Metrics(), clock)
-        self._pool = CallPool(self.provider_name, self.options, clock, self._metrics.ended, guard, dry_run)
+        self._pool = CallPool(self.provider_name, self.options, clock, self._metrics.ended, guard)
         self._metrics.watch(self._pool)
         self.provider = ProviderCalls(self._pool, provider)
         self._lock = threading.Lock()
@@ -168,14 +165,7 @@ class CloudCalls:
         "Gone" is always InstanceState.GONE, and an error always means unknown. Every answer is
         fresh: deletions rest on them.
         """
-        answered = deliver
-        if (dry_run := self._dry_run) is not None:
-
-            def answered(name: str, answer: Answer[InstanceState]) -> None:
-                dry_run.stated(name, answer.unbound)
-                deliver(name, answer)
-
-        self._fetch("state", self._state_query, nodes, answered)
+        self._fetch("state", self._state_query, nodes, deliver)
 
     def fetch_pod_cidrs(self, nodes: Sequence[V1Node], deliver: Deliver[tuple[IPNetwork, ...]]) -> None:
         """Ask for the pod CIDRs that the cloud chose, () where it has not yet; otherwise as
@@ -319,7 +309,7 @@ class CloudCalls:
         try:
             return judged(answers.flag, "same_provider_id")(self._provider.same_provider_id(one, other))
         except Exception as error:
-            raise CallFailed(f"the provider's same_provider_id failed: {text_of(error)}") from error
+            raise failed(error, "same_provider_id") from error
 
     def _ask_max_batch(self) -> int:
         batch = self._capability("instances_batch")

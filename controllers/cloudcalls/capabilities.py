@@ -32,7 +32,7 @@ from cloudprovider.checks import answers
 from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls.answers import judged
 from controllers.cloudcalls.call import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CloudCall
-from controllers.cloudcalls.errors import CallFailed
+from controllers.cloudcalls.errors import CallFailed, failed
 from controllers.cloudcalls.metrics import STRANGER
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
@@ -143,7 +143,7 @@ class LoadBalancerCalls(_Calls):
         try:
             return judged(answers.revision, "target_traits")(self._capability.target_traits(node))
         except Exception as error:  # noqa: BLE001 - vendor boundary: one node's failure is no other's
-            return CallFailed(f"the provider's target_traits failed: {text_of(error)}")
+            return failed(error, "target_traits")
 
     def has_hook(self, name: str) -> bool:
         """Whether the provider has its own word for `depends_on` or `target_traits`."""

@@ -40,6 +40,7 @@ from cloudprovider import (
     Throttled,
 )
 from cloudprovider.internal.errorchain import links
+from cloudprovider.loading.diagnostics import provider_place
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.queue import Parked, retry_after_of
 
@@ -51,6 +52,7 @@ PARTIAL = "partial"
 REFUSED = "refused"
 """The guard did not let the call through (the lease is lost). The provider was not called."""
 
+_LONGEST = 700  # of what the provider raised, so that an Event has room for the place
 _SHOWN = 10
 _PROBLEMS = 100
 
@@ -60,7 +62,10 @@ class CloudCallError(Exception):
 
 
 class CallFailed(CloudCallError):
-    """The provider raised an exception outside the contract; it is the ``__cause__``."""
+    """The provider raised an exception outside the contract; it is the ``__cause__``. `place` is
+    where in the provider's code, "" where that is not known."""
+
+    place = ""
 
 
 class CallAborted(CallFailed):
@@ -168,9 +173,18 @@ def _translate(error: BaseException, method: str) -> Exception:
             break
     if isinstance(error, CloudProviderError) and not isinstance(error, RetryError | Throttled):
         return _kind(error)(text)
-    if not isinstance(error, Exception):
-        return CallAborted(f"the provider's {method} raised {_name(error)}: {text}")
-    return CallFailed(f"the provider's {method} failed: {_name(error)}: {text}")
+    return failed(error, method)
+
+
+def failed(error: BaseException, method: str) -> CallFailed:
+    """The error of a call that ended in an exception outside the contract, with the place in the
+    provider's code, as for a bug. In the vendor's thread."""
+    kind, verb = (CallFailed, "failed:") if isinstance(error, Exception) else (CallAborted, "raised")
+    place = provider_place(error)
+    at = f" ({place})" if place else ""
+    made = kind(f"the provider's {method} {verb} {_name(error)}: {text_of(error)[:_LONGEST]}{at}")
+    made.place = place
+    return made
 
 
 def _name(error: BaseException) -> str:

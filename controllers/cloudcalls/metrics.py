@@ -16,7 +16,7 @@ from attrs import frozen
 
 from controllers.cloudcalls.answers import BatchAnswer
 from controllers.cloudcalls.call import CloudCall, Outcome
-from controllers.cloudcalls.errors import OUTCOMES, OVERDUE, REFUSED, SUCCESS, outcome_of
+from controllers.cloudcalls.errors import OUTCOMES, OVERDUE, REFUSED, SUCCESS, CallFailed, outcome_of
 from controllers.cloudcalls.pool import CallPool
 from controllers.cloudcalls.turns import KINDS
 from controllers.runtime.cleaning import text_of
@@ -34,6 +34,7 @@ its outcome."""
 
 _FAILED: Final = frozenset(("error", "aborted", OVERDUE))  # it is open whether the cloud answers at all
 _SILENT: Final = frozenset((REFUSED, "throttled", "cancelled"))  # these tell nothing about that
+_PLACES: Final = 200  # whose traceback is shown
 _RUN: Final = 3  # failed calls in a row that are trouble
 _TROUBLE_AFTER: Final = 5.0  # seconds of failures without one answer until health says so
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -96,6 +97,7 @@ class CallMetrics:
         self._timing: dict[str, Callable[[float], None]] = {}
         # Failed calls in a row: how many, since when, about what, and the last one.
         self._lock = threading.Lock()
+        self._told: set[str] = set()
         self._failed = 0
         self._since = 0.0
         self._about: set[str] = set()
@@ -108,6 +110,8 @@ class CallMetrics:
         if outcome is None:
             self._overdue(call, seconds)
             return
+        if isinstance(outcome.error, CallFailed):
+            self._tell_once(outcome.error)
         if not call.counted:
             return
         self._count(call.method, outcome.label, seconds)
@@ -137,6 +141,22 @@ class CallMetrics:
         if call.counted:
             self._count(call.method, OVERDUE, seconds)
             self._heard(call, OVERDUE, TimeoutError(f"no answer after {seconds:.0f} s"))
+
+    def _tell_once(self, error: CallFailed) -> None:
+        """The traceback of a bug: the controller logs one line for each try, which has the
+        place."""
+        with self._lock:
+            if not error.place or error.place in self._told or len(self._told) >= _PLACES:
+                return
+            self._told.add(error.place)
+        cause = error.__cause__
+        log.error(
+            "cloud provider %r: %s; the traceback is shown once for this place",
+            self._provider,
+            error,
+            # Without the exception itself, whose own code would run here.
+            exc_info=CallFailed(str(error)).with_traceback(cause.__traceback__ if cause is not None else None),
+        )
 
     def _count(self, method: str, outcome: str, seconds: float) -> None:
         count = self._counting.get((method, outcome))

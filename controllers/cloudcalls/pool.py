@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from cloudprovider.threads import NoThreadLeft, ThreadPool, start
-from controllers.cloudcalls.call import CallState, CloudCall, DryRunBackend, Outcome, run
+from controllers.cloudcalls.call import CallState, CloudCall, Outcome, run
 from controllers.cloudcalls.errors import CallFailed, CallOverdue, CallsClosed
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.turns import FairQueue, Limits
@@ -39,7 +39,7 @@ class CallPool:
 
     `on_end(call, outcome, seconds)` is called for each call that ran, before its Future ends: with
     None for one that was given up. When more than `max_abandoned` threads are lost, `fatal` says so
-    for good. `guard` and `dry_run`: see `CloudCalls`.
+    for good. `guard`: see `CloudCalls`.
     """
 
     def __init__(
@@ -49,13 +49,12 @@ class CallPool:
         clock: Clock,
         on_end: Callable[[Called, Outcome[Any] | None, float], object],
         guard: Callable[[str], object] | None = None,
-        dry_run: DryRunBackend | None = None,
     ) -> None:
         self.provider = provider
         self.options = options
         self.clock = clock
         self._on_end = on_end
-        self._run_call = partial(run, clock=clock, guard=guard, dry_run=dry_run)
+        self._run_call = partial(run, clock=clock, guard=guard)
         self._limits = Limits(options.qps, options.burst)
         self._queue = FairQueue(options.concurrency)
         self._threads = ThreadPool(

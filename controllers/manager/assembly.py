@@ -14,7 +14,7 @@ from functools import partial
 import attrs
 
 from cloudprovider import CloudConfig, Interface, StopSignal
-from controllers.cloudcalls import CloudCallOptions, CloudCalls, DryRunBackend
+from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.endpoints.checks import HealthMetrics
 from controllers.endpoints.health import Health
 from controllers.manager import earlylists
@@ -92,13 +92,10 @@ class Assembly:
         """Set when `stop` is, or when a part has failed."""
         return StopEvent(stop, lambda: self.failure is not None)
 
-    def informers(self, *, once: bool = False, begun: InformerFactory | None = None) -> InformerFactory:
+    def informers(self, begun: InformerFactory | None = None) -> InformerFactory:
         """The caches that the controllers share, in place of those that have `begun` where there
-        are none. They fill at once, so that a takeover begins without a listing.
-
-        `once` as of InformerFactory.
-        """
-        informers = begun or earlylists.make(self._clients, self.entries, self.clock, once=once)
+        are none. They fill at once, so that a takeover begins without a listing."""
+        informers = begun or earlylists.make(self._clients, self.entries, self.clock)
         self.groups.add("clients", Stoppable("clients", lambda _seconds: True, self._clients.close))
         self.health.watch_informers(informers)
         server = ServerCheck(
@@ -132,17 +129,16 @@ class Assembly:
         ending: StopSignal,
         *,
         guard: Callable[[str], object],
-        dry_run: DryRunBackend | None = None,
+        gateway: Callable[..., CloudCalls] = CloudCalls,
     ) -> Context | None:
         """Initialise the provider: what controllers are built from, or None when it was time to end
-        before that. `guard` and `dry_run` as of CloudCalls."""
-        cloud = CloudCalls(
+        before that. `guard` as of CloudCalls; `gateway` makes one, and takes its arguments."""
+        cloud = gateway(
             self._provider,
             options=self._options.of(CloudCallOptions),
             metrics=self.metrics,
             clock=self.clock,
             guard=guard,
-            dry_run=dry_run,
         )
         allowed = self._options.manager.allow_untagged_cloud
         host = self.host = ProviderHost(
@@ -240,7 +236,7 @@ class Assembly:
     def stop(self) -> list[str]:
         """Stop everything; returns what had not ended when the time was up."""
         self.health.stopping()
-        self._clients.hurry()
+        self._clients.stop_retrying()
         began = self.clock.monotonic()
         left = [*self.groups.stop(0.0 if self.abandoned else self.drain)]
         left += [f"a call for {key}" for key in self.health.overdue()]

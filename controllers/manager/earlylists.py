@@ -26,12 +26,10 @@ def make(
     clients: ClientBuilder,
     entries: Sequence[ControllerEntry],
     clock: Clock = SYSTEM_CLOCK,
-    *,
-    once: bool = False,
 ) -> InformerFactory:
-    """The caches that these controllers share, which begin to fill. `once` as of InformerFactory.
-    Raises RuntimeError where the system has no thread left."""
-    informers = InformerFactory(clients.rest(IDENTITY), metrics=clients.metrics, clock=clock, once=once)
+    """The caches that these controllers share, which begin to fill. Raises RuntimeError where the
+    system has no thread left."""
+    informers = InformerFactory(clients.rest(IDENTITY), metrics=clients.metrics, clock=clock)
     for entry in entries:
         for resource in entry.informers():
             informers.warm(resource)

@@ -15,6 +15,7 @@ import importlib
 import logging
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 
@@ -29,7 +30,7 @@ from controllers.manager.assembly import LOG_SECONDS, Assembly
 from controllers.manager.leadership import LISTEN, Leadership, lease_lost
 from controllers.manager.migration import MigrationLease
 from controllers.manager.permissions import election_rules, migration_rules, required_permissions
-from controllers.manager.provider_host import ManagerError, warn_of_intruders
+from controllers.manager.provider_host import ManagerError, warn_of_installed
 from controllers.manager.shutdown import Stoppable
 from controllers.registration.entry import Context, ControllerEntry, Rule, enabled
 from controllers.registration.options import Options, split_address
@@ -143,7 +144,8 @@ class Manager:
         """True when everything runs; False when it was time to end before that."""
         parts = self._parts
         parts.groups.in_background("serving", "health watch", self.health.run)
-        parts.groups.in_background("serving", "installed files", warn_of_intruders)
+        installed = partial(warn_of_installed, self._options.manager.cloud_provider)
+        parts.groups.in_background("serving", "installed files", installed)
         parts.runner.announce(entry.name for entry in parts.entries)
         self._serve()
         informers = parts.informers(begun=self._begun)

@@ -15,7 +15,7 @@ from cloudprovider.checks.provider import capability_problems, interface_problem
 from cloudprovider.internal.masking import safe_cause, secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import home_of, raised_at
-from cloudprovider.loading.plugins import intruders
+from cloudprovider.loading.plugins import find_plugins, intruders
 from cloudprovider.threads import Task
 from controllers.cloudcalls import CloudCalls
 from controllers.options.declare import values_of
@@ -69,8 +69,14 @@ def load_provider(name: str, config_path: str, options: Sequence[object] = ()) -
         conceal(value for one in options for flag, value in values_of(one) if flag.secret and isinstance(value, str))
     conceal_config(config.data if config else None)
     whose = f"cloud provider {name}"
-    provider = get_cloud_provider(name, config, imported=lambda: logs.keep(whose))
+
+    def imported(factory: object) -> None:
+        logs.keep(whose)
+        logs.follow(getattr(factory, "__module__", None) or "")
+
+    provider = get_cloud_provider(name, config, imported=imported)
     logs.keep(whose)
+    logs.follow(type(provider).__module__)
     refuse(name, interface_problems(provider, name))
     return provider, config
 
@@ -87,13 +93,15 @@ def refuse(name: str, problems: Sequence[Problem]) -> None:
         raise ProviderUnusable(f"cloud provider {name} cannot be used:{shown}")
 
 
-def warn_of_intruders(stop: StopSignal | None = None) -> None:
-    """Log what other distributions have put among our own files. Reads the list of files of
-    everything that is installed, which takes 10 to 20 ms.
+def warn_of_installed(name: str, stop: StopSignal | None = None) -> None:
+    """Log what other distributions have put among our own files, and that the provider of this
+    name is made for another version of this one. Reads the list of files of everything that is
+    installed, which takes 10 to 20 ms.
 
     With `stop` after five seconds, as the first writes go first; not where it was set before."""
     if stop is None or not stop.wait(_FILES_AFTER):
-        for problem in intruders():
+        versions = [plugin.sdk_problem() for plugin in find_plugins().named(name)]
+        for problem in (*intruders(), *filter(None, versions)):
             log.warning("%s", problem)
 
 

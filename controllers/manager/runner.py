@@ -42,8 +42,6 @@ class ControllerRunner:
         failed: Callable[[ManagerError, BaseException | None], None],
     ) -> None:
         """`interval`: seconds between two starts. `started(name, thread, ask)`: `ask` stops it."""
-        self.stop_signal: Callable[[Clock], ClockEvent] = ClockEvent
-        """Makes the stop signal of each controller."""
         self._health = health
         self._clock = clock
         self._interval = interval
@@ -91,7 +89,7 @@ class ControllerRunner:
         return not ending.is_set()
 
     def _start(self, entry: ControllerEntry, controller: Controller) -> None:
-        ask = self.stop_signal(self._clock)
+        ask = ClockEvent(self._clock)
 
         def running(value: int) -> None:
             # What runs in the place of one that is off is no controller.

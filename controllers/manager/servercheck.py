@@ -1,6 +1,6 @@
 """Does the API server answer, and take our credentials? /healthz shows it, /livez where a restart
 may help, and a log line says what to look at. Where the kubeconfig now names another server, the
-process ends once the former one is of no use."""
+process ends once the former one cannot be used any more."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
+from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider.helpers.addresses import (
     describe_addresses,
@@ -33,7 +34,6 @@ from cloudprovider.wellknown import (
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
-    from kubernetes.client.models.v1_node_address import V1NodeAddress
 
     from cloudprovider import InstanceMetadata
 
@@ -133,6 +133,8 @@ def wanted(node: V1Node, metadata: InstanceMetadata, heard: Heard) -> Wanted:
     Raises NodeIPError: the cloud does not know the --node-ip of the kubelet."""
     current, offered = addresses_of(node), metadata.node_addresses
     requested, new = provided_node_ip(node), needs_initialization(node)
+    if not new:
+        offered = _with_own_hostname(key_of(node), current, offered)
     if not (has_ip(offered) or (new and requested is not None)) and (has_ip(current) or not offered):
         # "Nothing" of a cloud that has named addresses before is told, too.
         told = bool(offered) or heard.order is not None
@@ -174,6 +176,22 @@ def put_back_text(node: V1Node, wanted: Wanted) -> str:
         "--cloud-provider=external. To see who writes them: kubectl get node "
         f"{key_of(node)} --show-managed-fields -o yaml"
     )
+
+
+def _with_own_hostname(
+    name: str, current: Iterable[V1NodeAddress], offered: tuple[V1NodeAddress, ...]
+) -> tuple[V1NodeAddress, ...]:
+    """The cloud's addresses. A Hostname that is the node's name stays where the cloud says another:
+    somebody gave the machine another name there, and kube-apiserver asks the kubelet by this one. A
+    node that was given another Hostname when it was initialised follows the cloud."""
+    if name not in _hostnames(current) or name in _hostnames(offered):
+        return offered
+    own = V1NodeAddress(type=NODE_ADDRESS_HOSTNAME, address=name)
+    return tuple(own if address.type == NODE_ADDRESS_HOSTNAME else address for address in offered)
+
+
+def _hostnames(addresses: Iterable[V1NodeAddress]) -> list[str]:
+    return [address.address for address in addresses if address.type == NODE_ADDRESS_HOSTNAME]
 
 
 def _types(addresses: Iterable[V1NodeAddress]) -> frozenset[str]:

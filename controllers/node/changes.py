@@ -34,14 +34,13 @@ from cloudprovider.helpers.labels import LABEL_PAIRS, is_kubernetes_label, missi
 from cloudprovider.helpers.objects import addresses_of, annotations_of, labels_of, pod_cidrs_of
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import get_node_condition, node_taints
-from cloudprovider.ips import parse_ip, parse_network
+from cloudprovider.ips import is_inside, parse_ip, parse_network
 from cloudprovider.wellknown import (
     CONDITION_NETWORK_UNAVAILABLE,
     REASON_NO_ROUTE_CREATED,
     TAINT_EXTERNAL_CLOUD_PROVIDER,
 )
 from controllers.node.addresses import UNHEARD, Heard, NoIPAddress, Wanted, wanted
-from controllers.options.podnetwork import is_inside
 from controllers.runtime.write import Patch, addresses_replaced, combined, condition_set, taints_changed
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ Stage: before the first one, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -36,20 +36,6 @@ def at_most_one_of_each_family(nets: Sequence[IPNetwork]) -> str | None:
 
 CIDRS: Final[Kind[tuple[IPNetwork, ...]]] = ListOf(CIDR, least=0, repeated=False)
 """Ranges with commas between them. A flag that is given again replaces them, as in Go."""
-
-
-def is_inside(net: IPNetwork, ranges: Iterable[IPNetwork]) -> bool:
-    """Whether all of it lies in one of the ranges."""
-    return any(_within(net, one) for one in ranges)
-
-
-def _within(net: IPNetwork, cluster: IPNetwork) -> bool:
-    return (
-        net.version == cluster.version
-        and net.prefixlen >= cluster.prefixlen
-        and int(net.network_address) >> (net.max_prefixlen - cluster.prefixlen)
-        == int(cluster.network_address) >> (net.max_prefixlen - cluster.prefixlen)
-    )
 
 
 def allocate_node_cidrs_option() -> Any:

@@ -1,30 +1,28 @@
 """The API server's stand-in in a dry run: no write is sent; each becomes rows, and is answered.
 
-The object as it would be then goes to the caches, whose handlers fire as after a watch event, and
-is what the next read shows. So what follows from a write is planned too. The caches stand still
-meanwhile: a plan is about one moment. Events are not written; the warnings among them are shown. An
-answer is what kube-apiserver would give, but for its validation, admission and permissions."""
+The object as it would be then goes to the watches of its kind, and is what the next read shows. So
+what follows from a write is planned too. Requests come from `clients.py`, rows go to the plan.
+Events are not written; the warnings among them are shown. An answer is what kube-apiserver would
+give, but for its validation, admission and permissions."""
 
 from __future__ import annotations
 
 import copy
 import json
 import logging
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import unquote
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from cloudprovider.internal.jsonpatch import PatchError
 from cloudprovider.internal.patching import apply_patch
 from controllers.plan.describing import written
-from controllers.plan.rows import Plan
-from controllers.registration.plan import Kind, Row, Subject
-from controllers.runtime.api import ApiError, NotFound, Request
-from controllers.runtime.cache import InformerFactory, MalformedObject
+from controllers.plan.requests import Changes, Place, Request, is_question, place_of
+from controllers.plan.rows import Kind, Plan, Row, Subject
+from controllers.runtime.api import ApiError, NotFound
+from controllers.runtime.cache import InformerFactory
 from controllers.runtime.cleaning import one_line
 from controllers.runtime.write import to_json
 
@@ -44,38 +42,11 @@ _KINDS: Final = {
     "services": "Service",
 }
 """Of requests that do not name it; of other kinds the path's word is shown."""
-_QUESTION: Final = re.compile(
-    r"/apis/(authentication|authorization)\.k8s\.io/[^/]+/"
-    r"(tokenreviews|selfsubjectreviews|subjectaccessreviews|selfsubject(access|rules)reviews)"
-)
-_OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _REASONS: Final = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 415: "UnsupportedMediaType", 422: "Invalid"}
 
 
-@frozen
-class Place:
-    """One path of the API. Empty parts are not in it."""
-
-    prefix: str
-    """"/api/v1", "/apis/GROUP/VERSION"."""
-    plural: str
-    namespace: str
-    name: str
-    subresource: str
-
-    @property
-    def key(self) -> str:
-        """The object's key in a cache."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
-
-    @property
-    def object(self) -> tuple[str, str, str]:
-        """Which object it is, whatever the subresource."""
-        return self.prefix, self.plural, self.key
-
-
 class ClusterStandIn:
-    """Implements `controllers.runtime.api.StandIn`. Thread-safe; one write at a time."""
+    """Answers in the API server's place. Thread-safe; one write at a time."""
 
     def __init__(
         self,
@@ -99,20 +70,35 @@ class ClusterStandIn:
         self._lock = threading.RLock()
         self._objects: dict[tuple[str, str, str], JSON | None] = {}
         self._originals: dict[tuple[str, str, str], JSON | None] = {}
+        self._watches: dict[tuple[str, str], Changes] = {}
+        self._version = 0  # the latest that is known
 
-    def watch(self, informers: InformerFactory) -> None:
-        """Amend these caches from now on."""
+    def read_from(self, informers: InformerFactory) -> None:
+        """These caches are complete: what is in them need not be read again."""
         self._informers = informers
+
+    def tell(self, place: Place, watch: Changes) -> None:
+        """Show this watch what would be written there, in place of the one before it."""
+        with self._lock:
+            self._watches[place.prefix, place.plural] = watch
+            if watch.version.isdecimal():
+                self._version = max(self._version, int(watch.version))
+
+    def busy(self) -> bool:
+        """Whether something that would be written is not in its cache yet, or not with all
+        handlers."""
+        with self._lock:
+            coming = any(watch.busy for watch in self._watches.values())
+        return coming or (self._informers is not None and self._informers.busy())
 
     def original(self, prefix: str, plural: str, key: str) -> JSON | None:
         """An object that was written to, as it was before; None where none was."""
         with self._lock:
             return self._originals.get((prefix, plural, key))
 
-    # ---- controllers.runtime.api.StandIn
-
     def answer(self, request: Request) -> Answer | None:
-        """Answer every write but a question, and a read of what was written."""
+        """Status and JSON of the answer to every write but a question, and to a read of what was
+        written; None: the request is to be sent."""
         request = evolve(request, body=_parsed(request.body))
         place = place_of(request.path)
         if request.method in _READS:
@@ -128,12 +114,12 @@ class ClusterStandIn:
                 return self._write(request, place)
             except ApiError as error:
                 return _status(error.status or 503, str(error), place)
-            except (PatchError, MalformedObject) as error:
+            except PatchError as error:
                 self._cannot_tell(request, place, str(error))
                 return _status(422, str(error), place)
 
     def shown(self, path: str, data: bytes) -> bytes:
-        """A list with what was written since."""
+        """The body of a sent read, with what was written since."""
         place = place_of(path)
         with self._lock:
             if place is None or place.name:
@@ -147,6 +133,7 @@ class ClusterStandIn:
                 return data
             items = [(_key(item), item) for item in content["items"]]
             content["items"] = [mine.get(key, item) for key, item in items if mine.get(key, item) is not None]
+            content.setdefault("metadata", {})["resourceVersion"] = str(self._version)
             return json.dumps(content).encode()
 
     # ---- inside
@@ -178,7 +165,7 @@ class ClusterStandIn:
         after = copy.deepcopy(after)
         after = _limited(before, after, place.subresource)
         if _without_version(after) != _without_version(before):
-            after["metadata"]["resourceVersion"] = _next(before)
+            after["metadata"]["resourceVersion"] = self._next(before)
             metadata = after["metadata"]
             over = bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
             self._done(request, place, before, after, None if over else after)
@@ -199,7 +186,9 @@ class ClusterStandIn:
             known = None
         if known is not None:
             return _status(409, f'{place.plural} "{name}" already exists', place, reason="AlreadyExists")
-        metadata.update(name=name, uid=f"planned-{place.plural}-{place.key}", resourceVersion="1")
+        metadata.update(
+            name=name, uid=f"planned-{place.plural}-{place.key}", resourceVersion=self._next({"metadata": {}})
+        )
         if place.namespace:
             metadata["namespace"] = place.namespace
         self._done(request, place, None, body, body)
@@ -209,14 +198,14 @@ class ClusterStandIn:
         left = None
         if before["metadata"].get("finalizers"):
             left = copy.deepcopy(before)
-            left["metadata"].update(deletionTimestamp="1970-01-01T00:00:00Z", resourceVersion=_next(before))
+            left["metadata"].update(deletionTimestamp="1970-01-01T00:00:00Z", resourceVersion=self._next(before))
         self._done(request, place, before, None, left)
         return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
     def _done(
         self, request: Request, place: Place, before: JSON | None, after: JSON | None, present: JSON | None
     ) -> None:
-        """Record the write, and show it to the caches."""
+        """Record the write, and show it to those who watch."""
         self._originals.setdefault(place.object, before)
         subject = self._subject(place, after or before or {})
         rows = written(self._controller(request), subject, before, after)
@@ -224,9 +213,18 @@ class ClusterStandIn:
             rows = [evolve(row, note=self._evidence(subject.name)) for row in rows]
         self._plan.record(*rows)
         self._objects[place.object] = present
-        informer = self._informers.find(place.prefix, place.plural) if self._informers is not None else None
-        if informer is not None:
-            informer.amend(place.key, copy.deepcopy(present))
+        watch = self._watches.get((place.prefix, place.plural))
+        if watch is not None and present is not None:
+            watch.put("MODIFIED" if before else "ADDED", present)
+        elif watch is not None and before is not None:
+            watch.put("DELETED", {**before, "metadata": {**before["metadata"], "resourceVersion": self._next(before)}})
+
+    def _next(self, obj: JSON) -> str:
+        version = str(obj["metadata"].get("resourceVersion") or "0")
+        if not version.isdecimal():
+            return f"{version}+"
+        self._version = max(self._version, int(version)) + 1
+        return str(self._version)
 
     def _load(self, place: Place) -> JSON | None:
         """The object as it is now; None without one. The caller's own copy, or never changed."""
@@ -278,27 +276,6 @@ class ClusterStandIn:
         return own if own in names else names[0]
 
 
-def place_of(path: str) -> Place | None:
-    """None for paths that are no resource's, such as /readyz."""
-    parts = [unquote(part) for part in path.strip("/").split("/")]
-    if parts[0] == "api" and len(parts) > 2:
-        prefix, rest = "/".join(["", *parts[:2]]), parts[2:]
-    elif parts[0] == "apis" and len(parts) > 3:
-        prefix, rest = "/".join(["", *parts[:3]]), parts[3:]
-    else:
-        return None
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and not (len(rest) == 3 and rest[2] in _OF_NAMESPACES):
-        namespace, rest = rest[1], rest[2:]
-    plural, name, *sub = [*rest, "", ""][: max(2, len(rest))]
-    return Place(prefix, plural, namespace, name, "/".join(sub))
-
-
-def is_question(path: str) -> bool:
-    """Whether a POST there asks something without changing anything: a review."""
-    return _QUESTION.fullmatch(path) is not None
-
-
 def _parsed(body: object) -> object:
     """The official client hands on an object, ours may hand on JSON; None where it is neither."""
     if not isinstance(body, bytes | str):
@@ -334,11 +311,6 @@ def _limited(before: JSON, after: JSON, subresource: str) -> JSON:
 
 def _without_version(obj: JSON) -> JSON:
     return {**obj, "metadata": {key: v for key, v in obj.get("metadata", {}).items() if key != "resourceVersion"}}
-
-
-def _next(obj: JSON) -> str:
-    version = str(obj["metadata"].get("resourceVersion") or "0")
-    return str(int(version) + 1) if version.isdecimal() else f"{version}+"
 
 
 def _key(obj: Mapping[str, Any]) -> str:

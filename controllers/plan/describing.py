@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
-from controllers.registration.plan import Change, Row, Subject, Value
+from controllers.plan.rows import Change, Row, Subject, Value
 
 JSON = Mapping[str, Any]
 

@@ -1,6 +1,6 @@
 """The plan on standard output: a table for people, JSON for machines. Pure.
 
-Data comes from `run.py`; the command line prints it. The same rows in the same order in both.
+Data comes from `run.py`, which prints it. The same rows in the same order in both.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from controllers.plan.run import Outcome
-from controllers.registration.plan import ASSIGNED_LATER, Change, Kind, Row, Value
+from controllers.plan.rows import ASSIGNED_LATER, Change, Kind, Outcome, Row, Value
 from controllers.runtime.cleaning import one_line
 
 _HEADS: Final = {

@@ -1,4 +1,5 @@
-"""The plan: rows as they are recorded, joined and put in order. Pure, but for a lock; no I/O.
+"""The plan: what a row is, and rows as they are recorded, joined and put in order. Pure, but for a
+lock; no I/O.
 
 Several writes that touch one field of one object become one change, from what there was to what
 there will be; what ends as it began is no change."""
@@ -7,10 +8,92 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
 
-from attrs import evolve
+from attrs import evolve, frozen
 
-from controllers.registration.plan import Kind, Row, Subject
+ASSIGNED_LATER: Final = "assigned-by-the-cloud.invalid"
+"""The address of a load balancer that is not there yet."""
+
+Value = str | tuple[str, ...] | None
+
+
+class Kind(StrEnum):
+    """What a row is: something to be done, or something that is not done or not known. In the order
+    in which they are shown."""
+
+    CHANGE = "change"
+    HELD_BACK = "held back"
+    UNKNOWN = "unknown"
+    WARNING = "warning"
+
+
+@frozen(order=True)
+class Subject:
+    """Whom a row is about. The kind as in the API ("Node"), or the cloud's word ("Route")."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()}/{f'{self.namespace}/' if self.namespace else ''}{self.name}"
+
+
+@frozen
+class Change:
+    """One field, before and after. A tuple is a set of names; None: nothing, or not known."""
+
+    field: str
+    before: Value
+    after: Value
+
+
+@frozen(kw_only=True)
+class Row:
+    """One line of the plan."""
+
+    controller: str
+    subject: Subject
+    action: str
+    """"initialise", "create load balancer", ..."""
+    changes: tuple[Change, ...] = ()
+    note: str = ""
+    """What else is to be known: evidence of a deletion, doubts, why it is unknown."""
+    kind: Kind = Kind.CHANGE
+    certain: bool = True
+    """False: the call is made, and may change nothing; then nothing is said to be done."""
+
+
+NOTHING: Final = 0
+FAILED: Final = 1
+SOMETHING: Final = 3
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """What a plan run found."""
+
+    provider: str
+    cluster: str
+    controllers: tuple[str, ...]
+    rows: tuple[Row, ...]
+    left: tuple[str, ...] = ()
+    """What was not done when the time was over; empty when the first pass ended."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was asked that there was to ask."""
+        return not self.left and not any(row.kind == Kind.UNKNOWN for row in self.rows)
+
+    @property
+    def code(self) -> int:
+        """The exit code: 0 nothing to do, 3 something (or held back), 1 the plan is incomplete."""
+        if not self.complete:
+            return FAILED
+        due = any(row.certain and row.kind in (Kind.CHANGE, Kind.HELD_BACK) for row in self.rows)
+        return SOMETHING if due else NOTHING
 
 
 class Plan:

@@ -9,32 +9,32 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import Final, TextIO
 
-from attrs import evolve, frozen
+from attrs import evolve
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.catalog import CATALOG
 from controllers.manager.assembly import Assembly
 from controllers.manager.earlylists import IDENTITY
-from controllers.manager.provider_host import ManagerError
+from controllers.manager.provider_host import ManagerError, warn_of_installed
 from controllers.manager.runner import StopEvent
-from controllers.plan.cloud import CloudStandIn
+from controllers.plan.clients import NotSent, PlannedClients
+from controllers.plan.cloud import Evidence, PlannedCalls
 from controllers.plan.cluster import ClusterStandIn
-from controllers.plan.rows import Plan
+from controllers.plan.output import shown
+from controllers.plan.rows import FAILED, Kind, Outcome, Plan, Row
 from controllers.plan.settling import Settling
-from controllers.registration.entry import ControllerEntry
+from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options
-from controllers.registration.plan import Kind, Planning, Row
-from controllers.runtime.api import ClientBuilder, NotSent
-from controllers.runtime.cache import NODES, InformerFactory
+from controllers.route.options import RouteOptions
+from controllers.runtime.api import ClientBuilder
+from controllers.runtime.cache import NODES, SERVICES, InformerFactory
+from controllers.runtime.clock import SYSTEM_CLOCK
 
 log = logging.getLogger(__name__)
-
-NOTHING: Final = 0
-FAILED: Final = 1
-SOMETHING: Final = 3
 
 _LOOK: Final = 0.1  # seconds between two looks at what is left
 # So many looks in a row must show that nothing is, as work may slip from one place to another in
@@ -43,31 +43,7 @@ _QUIET: Final = 3
 # Seconds between these: sweeps bring up what is known already, again and again.
 _AGAIN: Final = 0.02
 _LOG: Final = 5.0  # seconds between two log lines about what is left
-
-
-@frozen(kw_only=True)
-class Outcome:
-    """What a plan run found."""
-
-    provider: str
-    cluster: str
-    controllers: tuple[str, ...]
-    rows: tuple[Row, ...]
-    left: tuple[str, ...] = ()
-    """What was not done when the time was over; empty when the first pass ended."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether all was asked that there was to ask."""
-        return not self.left and not any(row.kind == Kind.UNKNOWN for row in self.rows)
-
-    @property
-    def code(self) -> int:
-        """The exit code: 0 nothing to do, 3 something (or held back), 1 the plan is incomplete."""
-        if not self.complete:
-            return FAILED
-        due = any(row.certain and row.kind in (Kind.CHANGE, Kind.HELD_BACK) for row in self.rows)
-        return SOMETHING if due else NOTHING
+_ROUTES: Final = 1.0  # seconds between two comparisons of all routes
 
 
 class PlanRun:
@@ -85,29 +61,24 @@ class PlanRun:
         """No client of `clients` writes any more. Raises ManagerError without a controller."""
         clients.guard = self._refuse
         self._given = options.manager
-        parts = self._parts = Assembly(options, provider, clients, config=config, catalog=catalog)
-        self._plan = Plan([entry.name for entry in parts.entries])
+        options = _with_routes_sooner(options)
+        entries = enabled(options.manager.controllers, catalog)
+        self._plan = Plan([entry.name for entry in entries])
+        self._evidence = Evidence(SYSTEM_CLOCK)
         self._nodes: tuple[V1Node, ...] = ()
         self._settling: Settling | None = None
-        planning = Planning(
-            record=self._plan.record,
-            provider=provider,
-            original=lambda kind, key: self._cluster.original(kind.prefix, kind.plural, key),
-            nodes=lambda: self._nodes,
-        )
-        planned = [entry.planned_calls(planning) for entry in catalog if entry.planned_calls is not None]
-        self._cloud = CloudStandIn(self._plan, planned, parts.clock)
         names: dict[str, list[str]] = {}
-        for entry in parts.entries:
+        for entry in entries:
             names.setdefault(entry.account, []).append(entry.name)
         self._cluster = ClusterStandIn(
             self._plan,
             names,
             clients.rest(IDENTITY, guarded=False).get,
             at_work=lambda: "" if self._settling is None else self._settling.at_work(),
-            evidence=self._cloud.evidence,
+            evidence=self._evidence.of,
         )
-        clients.stand_in = self._cluster
+        planned = PlannedClients(clients, self._cluster)
+        self._parts = Assembly(options, provider, planned, config=config, catalog=catalog)
 
     def run(self, stop: StopSignal) -> Outcome | None:
         """What would be done; None when `stop` was set before anything was known. Blocks.
@@ -115,6 +86,7 @@ class PlanRun:
         Raises ManagerError, after stopping what was started, when a part cannot start or has died,
         and when the time is over before the controllers run.
         """
+        warn_of_installed(self._given.cloud_provider)
         parts, timeout = self._parts, self._given.plan.timeout
         ending = parts.stop_event(stop)
         until = parts.clock.monotonic() + timeout
@@ -137,6 +109,15 @@ class PlanRun:
             raise parts.failure
         return outcome
 
+    def print_to(self, file: TextIO | None, stop: StopSignal) -> int:
+        """Run, print the plan to this file, or to standard output, and return the exit code. Raises
+        as `run` does."""
+        outcome = self.run(stop)
+        if outcome is None:
+            return FAILED
+        print(shown(outcome, self._given.plan.output), end="", file=file, flush=True)
+        return outcome.code
+
     def release_held(self) -> int:
         """As of `Manager`: what is let go becomes rows of the plan."""
         return self._parts.runner.release_held()
@@ -149,11 +130,18 @@ class PlanRun:
         """Start all controllers; None when it was time to end before that."""
         parts = self._parts
         parts.groups.in_background("serving", "health watch", parts.health.run)
-        informers = parts.informers(once=True)
+        informers = parts.informers()
         access = parts.access_check()
         if ending.is_set():
             return None
-        context = parts.initialized(informers, ending, guard=self._refuse, dry_run=self._cloud)
+        gateway = partial(
+            PlannedCalls,
+            plan=self._plan,
+            evidence=self._evidence,
+            original=lambda key: self._cluster.original(SERVICES.prefix, SERVICES.plural, key),
+            nodes=lambda: self._nodes,
+        )
+        context = parts.initialized(informers, ending, guard=self._refuse, gateway=gateway)
         if context is None:
             return None
         built = parts.construct(context)
@@ -161,14 +149,13 @@ class PlanRun:
         if not parts.filled(informers, ending):
             return None
         self._watch(informers)
-        settling = self._settling = Settling(informers, context.cloud, access, parts.metrics)
+        settling = self._settling = Settling(self._cluster, context.cloud, access, parts.metrics, parts.clock)
         settling.watch(built)
-        parts.runner.stop_signal = settling.stop_signal
         return settling if parts.runner.start(built, ending) else None
 
     def _watch(self, informers: InformerFactory) -> None:
-        """All caches are complete: from now on they show what would be written."""
-        self._cluster.watch(informers)
+        """All caches are complete, and show what there was before any controller began."""
+        self._cluster.read_from(informers)
         found = informers.find(NODES.prefix, NODES.plural)
         self._nodes = tuple(found.lister.list()) if found is not None else ()
 
@@ -205,5 +192,13 @@ class PlanRun:
         )
 
     def _with_evidence(self, row: Row) -> Row:
-        evidence = self._cloud.evidence(row.subject.name)
+        evidence = self._evidence.of(row.subject.name)
         return evolve(row, note=f"{row.note}; {evidence}") if evidence else row
+
+
+def _with_routes_sooner(options: Options) -> Options:
+    """What only a second comparison of all routes would delete is a row of the plan, too."""
+    routes = options.of(RouteOptions)
+    period = min(routes.route_reconciliation_period, _ROUTES)
+    own = {**options.own, RouteOptions: evolve(routes, route_reconciliation_period=period)}
+    return evolve(options, own=own)

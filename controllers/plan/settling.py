@@ -7,16 +7,16 @@ fails is tried a few times, and then given up as not known."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from controllers.cloudcalls import CloudCalls
 from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.runner import Built
+from controllers.plan.cluster import ClusterStandIn
+from controllers.plan.rows import Kind, Row, Subject
 from controllers.registration.entry import PendingDecisions
-from controllers.registration.plan import Kind, Row, Subject
-from controllers.runtime.cache import InformerFactory
-from controllers.runtime.clock import Clock, ClockEvent
+from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Unfinished, WorkQueueCollector
 
@@ -26,56 +26,38 @@ _MOMENT: Final = 3.0  # seconds until a controller that does not say when it wor
 _MOST_NAMED: Final = 5
 
 
-class _Attentive(ClockEvent):
-    """The stop signal of one controller, which knows when it is in full work."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
-        self._now = clock.monotonic
-        self._made = clock.monotonic()
-        self._announced = self._begun = False
-
-    def begins(self) -> Callable[[], None]:
-        self._announced = True
-        return self._work
-
-    def is_beginning(self) -> bool:
-        """Whether it is not in full work yet. One that does not say what it does gets a moment."""
-        return not self._begun and (self._announced or self._now() - self._made < _MOMENT)
-
-    def _work(self) -> None:
-        self._begun = True
-
-
 class Settling:
     """What is left to do. Thread-safe."""
 
-    def __init__(self, informers: InformerFactory, cloud: CloudCalls, access: AccessCheck, metrics: Metrics) -> None:
-        self._informers = informers
+    def __init__(
+        self,
+        cluster: ClusterStandIn,
+        cloud: CloudCalls,
+        access: AccessCheck,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
         self._cloud = cloud
         self._access = access
         self._metrics = metrics
-        self._signals: list[_Attentive] = []
+        self._clock = clock
+        self._since = clock.monotonic()
         self._controllers: list[tuple[str, object]] = []
 
-    def stop_signal(self, clock: Clock) -> ClockEvent:
-        """The stop signal for one controller, which is about to be started."""
-        signal = _Attentive(clock)
-        self._signals.append(signal)
-        return signal
-
     def watch(self, built: Iterable[Built]) -> None:
-        """These controllers were started."""
+        """These controllers are about to be started."""
+        self._since = self._clock.monotonic()
         self._controllers = [(entry.name, controller) for entry, controller in built]
 
     def left(self) -> list[str]:
         """What is not done yet, for people; nothing when the first pass is over."""
         left = []
-        if beginning := sum(signal.is_beginning() for signal in self._signals):
+        if beginning := sum(not self._has_begun(controller) for _, controller in self._controllers):
             left.append(f"{beginning} controllers that begin")
         if not self._access.answered:
             left.append("questions about permissions")
-        if self._informers.busy():
+        if self._cluster.busy():
             left.append("changes on their way from the caches")
         for queue in WorkQueueCollector.of(self._metrics).queues():
             keys = [str(one.key) for one in queue.unfinished() if not _is_over(one)]
@@ -87,6 +69,11 @@ class Settling:
         if waiting:
             left.append(_few(waiting))
         return left
+
+    def _has_begun(self, controller: object) -> bool:
+        """Whether it is in full work. One that does not say so gets a moment."""
+        begun: bool | None = getattr(controller, "begun", None)
+        return self._clock.monotonic() - self._since >= _MOMENT if begun is None else begun
 
     def at_work(self) -> str:
         """The controller whose thread this is; "" where that is not known. By its name."""

@@ -158,10 +158,10 @@ def setup(
 ) -> logging.Handler:
     """Send every logger's records to `stream` (standard error); the last call counts.
 
-    Verbosity 0-3: information and worse; 4 and more: all of ours; 6 and more: the HTTP library's
-    connections too. The official client's own loggers stay at warnings, because at debug level they
-    print whole answers, Secrets included. Each message begins with `prefix`. No log call waits for
-    who reads the stream; `flush` does."""
+    Verbosity 0-3: information and worse; 4 and more: debug of ours and of the provider's package
+    too; 6 and more: the HTTP library's connections. Others stay at information, and the official
+    client at warnings, because at debug level it prints whole answers, Secrets included. Each
+    message begins with `prefix`. No log call waits for who reads the stream; `flush` does."""
     global _handler
     # Closed by who started us: lines go nowhere, and no socket gets its descriptor.
     if sys.stderr is None:
@@ -179,6 +179,16 @@ def set_verbosity(verbosity: int) -> bool:
     _handler.verbosity = verbosity
     _take(_handler)
     return True
+
+
+def follow(module: str) -> None:
+    """The loggers of this module's package are the provider's: their debug lines are shown where
+    ours are, unless the provider gives them a level of their own. Thread-safe."""
+    package = module.partition(".")[0]
+    if package and package not in OURS:
+        _followed.setdefault(package, logging.NOTSET)
+        if _handler is not None:
+            _follow(_handler.verbosity)
 
 
 def keep(whose: str) -> None:
@@ -209,6 +219,16 @@ def unwritten(*texts: str) -> tuple[int, bytes]:
 
 
 _handler: _Handler | None = None  # of the last `setup`
+_followed: dict[str, int] = {}  # the level that we gave to the logger of each package of the provider's
+
+
+def _follow(verbosity: int) -> None:
+    wanted = logging.DEBUG if verbosity >= 4 else logging.NOTSET
+    for package, given in list(_followed.items()):
+        logger = logging.getLogger(package)
+        if logger.level in (given, logging.NOTSET):
+            logger.setLevel(wanted)
+            _followed[package] = wanted
 
 
 def _take(handler: _Handler) -> list[str]:
@@ -241,6 +261,7 @@ def _take(handler: _Handler) -> list[str]:
         if logging.getLogger(name).level != level:
             logging.getLogger(name).setLevel(level)
             changes.append(f"{name or 'root'} had another level")
+    _follow(handler.verbosity)
     logging.captureWarnings(True)
     return changes
 

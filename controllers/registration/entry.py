@@ -21,7 +21,6 @@ from controllers.registration.options import Options
 if TYPE_CHECKING:
     from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
-    from controllers.registration.plan import PlannedCalls, Planning
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.cache import InformerFactory, Resource
     from controllers.runtime.clock import Clock
@@ -135,8 +134,6 @@ class ControllerEntry:
     options: tuple[type[Any], ...] = ()
     """Classes whose fields are declared by `option`: its own, and the manager's."""
     rules: tuple[Rule, ...] = ()
-    planned_calls: Callable[[Planning], PlannedCalls] | None = None
-    """How its calls that change the cloud read in a plan; by default the method's name."""
     on_by_default: bool = True
     off: Callable[[Mapping[str, Any]], str] = lambda _values: ""
     """Why it has nothing to do with these values of flags, by their names; "" when it has. Where no
@@ -248,16 +245,6 @@ def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> lis
 def built(controller: str, options: type[Any]) -> Callable[[Context], Controller]:
     """For `ControllerEntry.construct`: this class, with what the flags say of its options."""
     return lambda context: context.build(pkgutil.resolve_name(controller), options)
-
-
-def planned(function: str) -> Callable[[Planning], PlannedCalls]:
-    """For `ControllerEntry.planned_calls`: this function."""
-
-    def calls(planning: Planning) -> PlannedCalls:
-        made: PlannedCalls = pkgutil.resolve_name(function)(planning)
-        return made
-
-    return calls
 
 
 def informers(*resources: str) -> Callable[[], Iterable[Resource[Any]]]:

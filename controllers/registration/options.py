@@ -354,7 +354,8 @@ class ManagerOptions:
         INT,
         "v",
         "global",
-        "Log level: 0 to 3 for operators, 4 adds each step with single objects, 6 adds HTTP connections.",
+        "Log level: 0 to 3 for operators, 4 adds each step with single objects and the provider's debug lines, "
+        "6 adds HTTP connections.",
         check=between(0, 10),
         shorthand="v",
     )

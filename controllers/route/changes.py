@@ -26,8 +26,7 @@ from weakref import WeakValueDictionary
 from attrs import Factory, field, frozen
 
 from cloudprovider.helpers.objects import pod_cidrs_of
-from cloudprovider.ips import IPAddress, IPNetwork, parse_ip, parse_network
-from controllers.options.podnetwork import is_inside
+from cloudprovider.ips import IPAddress, IPNetwork, is_inside, parse_ip, parse_network
 from controllers.route.targets import is_machine
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
-from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.route import changes
@@ -125,7 +124,7 @@ class Planner:
         self._clock = clock
         self._period = options.route_reconciliation_period
         self._known: dict[str, str] = {}  # UID by name
-        self._targets = Targets(self._claims)
+        self._targets = Targets()
         self._own: set[IPNetwork] = set()  # until no route leads there, and no node has it
         self._common: Mapping[int, int] = {}  # of the nodes' ranges, at the last comparison
         self._contested: dict[tuple[IPNetwork, str], float] = {}
@@ -157,13 +156,11 @@ class Planner:
         return self.table.destinations_of(name, name if is_machine(name) else self._targets.machine_of(name))
 
     def _at(self, net: IPNetwork, claimant: str) -> list[Entry]:
-        """The routes to this destination, which is the claimant's pod CIDR; "": nobody's."""
-        node = self.lister.get(claimant) if claimant else None
-        nameless = claimant if node is not None and not provider_id_of(node) else ""
-        return [self._aimed(net, entry, nameless) for entry in self.table.at(net)]
+        """The routes to this destination; `claimant` as for `Targets.name_of`."""
+        return [self._aimed(net, entry, claimant) for entry in self.table.at(net)]
 
-    def _aimed(self, net: IPNetwork, entry: Entry, nameless: str) -> Entry:
-        target = self._targets.name_of(entry.route, net, nameless)
+    def _aimed(self, net: IPNetwork, entry: Entry, claimant: str) -> Entry:
+        target = self._targets.name_of(entry.route, claimant, lambda name: self._claims(name, net))
         return entry if target == entry.target else evolve(entry, target=target)
 
     def _claims(self, name: str, net: IPNetwork) -> bool:
@@ -181,8 +178,8 @@ class Planner:
         self._common = changes.common_sizes(claims.values())
         for name, node in nodes.items():
             self.note_node(name, node)
-        nameless = {net: name for name, nets in claims.items() if not provider_id_of(nodes[name]) for net in nets}
-        routes = [(net, self._aimed(net, entry, nameless.get(net, ""))) for net, entry in self.table.all()]
+        claimants = {net: name for name, nets in claims.items() for net in nets}
+        routes = [(net, self._aimed(net, entry, claimants.get(net, ""))) for net, entry in self.table.all()]
         self._forget(claims, {entry.target for _, entry in routes})
         for net, entry in routes:
             if not entry.route.blackhole and net in claims.get(entry.target, ()):

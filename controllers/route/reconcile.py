@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_spec import V1NodeSpec
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from controllers.route.listing import RouteListing
     from controllers.route.metrics import RouteMetrics
     from controllers.route.planning import Planner
-    from controllers.runtime.cache.resources import Raw
     from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
@@ -266,7 +265,7 @@ class RouteReconciler:
         self._recorder.event(node, "Warning", "FailedToCreateRoute", message)
 
 
-def _claims_of(raw: Raw) -> tuple[str, str, Collection[IPNetwork]]:
+def _claims_of(raw: dict[str, Any]) -> tuple[str, str, Collection[IPNetwork]]:
     """A node's name, provider ID and pod CIDRs, whatever else in it may be malformed."""
     spec = raw.get("spec") or {}
     node = V1Node(spec=V1NodeSpec(pod_cidr=spec.get("podCIDR"), pod_cidrs=spec.get("podCIDRs")))

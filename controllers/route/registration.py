@@ -14,12 +14,10 @@ from typing import Any
 import attrs
 
 from controllers.options.podnetwork import ROUTE_CONTROLLER, RouteSwitches
-from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, event_rule, informers, planned
+from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, event_rule, informers
 from controllers.route.options import RouteOptions
 
 log = logging.getLogger(__name__)
-
-_PLANNED = 1.0  # seconds between two comparisons of all routes in a dry run
 
 
 def _off(values: Mapping[str, Any]) -> str:
@@ -49,10 +47,7 @@ def _construct(context: Context) -> Controller | None:
         return None
     from controllers.route.controller import RouteController
 
-    period = context.options.of(RouteOptions).route_reconciliation_period
-    if context.options.manager.plan.enabled:  # what only a second comparison would delete is a row of the plan, too
-        period = min(period, _PLANNED)
-    return context.build(RouteController, RouteOptions, route_reconciliation_period=period)
+    return context.build(RouteController, RouteOptions)
 
 
 def _stand_in(context: Context, enabled: bool) -> Controller | None:
@@ -88,7 +83,6 @@ ENTRY = ControllerEntry(
     aliases=("route",),
     client="route-controller",
     construct=_construct,
-    planned_calls=planned("controllers.route.planned:planned_calls"),
     off=_off,
     stand_in=_stand_in,
     module="controllers.route.controller",

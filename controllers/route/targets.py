@@ -17,16 +17,13 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from cloudprovider import Route
-    from cloudprovider.ips import IPNetwork
 
 
 class Targets:
     """Names of nodes by provider ID. A node that is gone is known until `forget`, so that its route
-    can be told from a stranger's. `claims(name, net)`: whether the node has this pod CIDR.
-    Thread-safe."""
+    can be told from a stranger's. Thread-safe."""
 
-    def __init__(self, claims: Callable[[str, IPNetwork], bool]) -> None:
-        self._claims = claims
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ids: dict[str, str] = {}
         self._names: dict[str, set[str]] = {}  # by `index_of` the ID
@@ -51,13 +48,13 @@ class Targets:
         """The provider ID of a node that is there, or was; "" where none is known."""
         return self._ids.get(name, "")
 
-    def name_of(self, route: Route, net: IPNetwork, nameless: str) -> str:
-        """The name of the node that a route to `net` leads to, "" if none; the provider ID itself
-        where no node is known to have it. Of several nodes with one provider ID, the one with this
-        pod CIDR.
+    def name_of(self, route: Route, claimant: str, claims: Callable[[str], bool]) -> str:
+        """The name of the node that a route leads to, "" if none; the provider ID itself where no
+        node is known to have it.
 
-        `nameless`: the node with this pod CIDR that has no provider ID, "" if none. Nothing says
-        that the route leads to another machine, so it counts as that node's.
+        `claimant`: the node that is looked at and has the destination as pod CIDR, "" if none.
+        `claims(name)`: whether a node has. Of several nodes with one provider ID, which a kubelet
+        writes itself, it is one that has.
         """
         machine = route.target_provider_id
         if not machine:
@@ -65,9 +62,11 @@ class Targets:
         with self._lock:
             names = self._names.get(index_of(machine), ())
             found = sorted(name for name in names if same_provider_id(self._ids[name], machine))
+            nameless = claimant not in self._ids
         if found:
-            return found[0] if len(found) == 1 else next((name for name in found if self._claims(name, net)), found[0])
-        return nameless if nameless and route.target_node in ("", nameless) else machine
+            return claimant if claimant in found else next(filter(claims, found), found[0])
+        # Nothing says that it leads to another machine than that of a node without a provider ID.
+        return claimant if claimant and nameless and route.target_node in ("", claimant) else machine
 
     def _drop(self, name: str) -> None:
         machine = self._ids.pop(name, "")

@@ -47,6 +47,12 @@ class ControllerBase:
         self._workers: list[Worker[Any] | BatchWorker[Any, Any]] = []
         self._periodic: list[Periodic] = []
         self._handlers: list[Callable[[], Registration[Any]]] = []
+        self._working = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether it works, and each of its periodic actions has run once. Thread-safe."""
+        return self._working and all(each.ran for each in self._periodic)
 
     def _queue(self, name: str, **settings: Any) -> WorkQueue[str]:
         """A work queue; `settings` as WorkQueue takes them."""
@@ -107,6 +113,11 @@ class ControllerBase:
 
         Waits for the informers' first listings before it begins. Keys that still wait when it stops
         are worked off in the drain time; the next manager finds the rest by listing."""
+
+        def begin() -> None:
+            self._begin()
+            self._working = True
+
         run_until(
             stop,
             component=self.NAME,
@@ -115,7 +126,7 @@ class ControllerBase:
             recorder=self._recorder,
             drain_timeout=self._drain_timeout,
             clock=self._clock,
-            begin=self._begin,
+            begin=begin,
             finish=self._finish,
             periodic=self._periodic,
         )

@@ -4,7 +4,7 @@
 Some modules use the machine's clock directly, because they wait for threads, processes and sockets
 and schedule nothing; a test keeps the list: `cache/informer.py`, `controllers/process/ending.py`,
 `controllers/process/logwriter.py`, `controllers/cli/process.py`, `api/execplugin.py`. Waits for
-sockets are the kernel's, for as long as the Clock says is left (`api/wire/lifetime.py`)."""
+sockets are the kernel's, for as long as the Clock says is left (`api/wire/cancelscope.py`)."""
 
 import threading
 import time

@@ -9,9 +9,9 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
-from attrs import frozen
+from attrs import define, field
 
 from cloudprovider.host import StopSignal
 from cloudprovider.internal.backoff import Backoff
@@ -26,31 +26,7 @@ _POLL: Final = Backoff(base=0.002, cap=0.05, factor=1.1)
 """Between two looks whether all is listed. The first write waits for it, an outage may be long."""
 
 
-class _FirstRound:
-    """Counts to the moment when a controller, and each of its periodic actions, has begun."""
-
-    def __init__(self, actions: int, over: Callable[[], None]) -> None:
-        self._left = actions + 1
-        self._over = over
-        self._lock = threading.Lock()
-
-    def ran(self) -> None:
-        with self._lock:
-            self._left -= 1
-            over = not self._left
-        if over:
-            self._over()
-
-
-@runtime_checkable
-class Attentive(Protocol):
-    """A stop signal whose owner wants to know when a controller is in full work."""
-
-    def begins(self) -> Callable[[], None]:
-        """A controller begins. What it returns is called when its actions have run once."""
-
-
-@frozen
+@define
 class Periodic:
     """`action` at once when the controller begins to work, and then `period` seconds after its last
     run ended, or the seconds that it returned."""
@@ -58,23 +34,20 @@ class Periodic:
     name: str
     period: float
     action: Callable[[], float | None]
+    ran: bool = field(default=False, init=False)
+    """Whether it has run once."""
 
-    def run(self, ended: ClockEvent, ran: Callable[[], None] = lambda: None) -> None:
-        """What raises is logged, and comes again in its time. `ran` follows the first run."""
+    def run(self, ended: ClockEvent) -> None:
+        """What raises is logged, and comes again in its time."""
         while True:
             wait: float | None = None
             try:
                 wait = self.action()
             except BaseException:  # SystemExit of a vendor's code must not end it for good either
                 log.exception("%s failed, retrying in %g s", self.name, self.period)
-            ran()
-            ran = _nothing
+            self.ran = True
             if ended.wait(self.period if wait is None else wait):
                 return
-
-
-def _nothing() -> None:
-    pass
 
 
 def run_until(
@@ -95,11 +68,10 @@ def run_until(
     Registers the handlers, waits for their informers' first listings, calls `begin` and starts
     workers and periodic actions. When `stop` is set, `finish` is called: what it queues is worked
     on. Then `drain_timeout` seconds are the bound for the keys that wait, and the Events get what
-    is left of it, a second at least. An `Attentive` stop hears of it."""
-    first_round = _FirstRound(len(periodic), stop.begins() if isinstance(stop, Attentive) else _nothing)
+    is left of it, a second at least."""
     ended = ClockEvent(clock)
     tickers = [
-        threading.Thread(target=each.run, args=(ended, first_round.ran), name=f"{component}-{each.name}", daemon=True)
+        threading.Thread(target=each.run, args=(ended,), name=f"{component}-{each.name}", daemon=True)
         for each in periodic
     ]
     registered: list[Registration[Any]] = []
@@ -117,7 +89,6 @@ def run_until(
         for ticker in tickers:
             ticker.start()
         started = True
-        first_round.ran()
         log.info("%s is running", component)
         stop.wait()
         if finish is not None:

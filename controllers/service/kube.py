@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.api import ApiError, ObjectNotFound, RestClient, ServerError
-from controllers.runtime.cache import NODES, SERVICES, Garbled, MalformedObject, Resource, list_meta, split_key, uid_of
+from controllers.runtime.cache import (
+    NODES,
+    SERVICES,
+    DecodeError,
+    MalformedObject,
+    Resource,
+    list_meta,
+    split_key,
+    uid_of,
+)
 from controllers.runtime.clock import Clock, wait_for
 from controllers.runtime.write import ObjectReplaced, Patch, patch
 from controllers.service.changes import wants_load_balancer_from_us
@@ -113,7 +122,7 @@ class ServiceAPI:
         try:
             list_meta(resource.kind, answer.get("kind"), answer["metadata"].get("resourceVersion"), "")
             items: list[dict[str, Any]] = answer["items"] or []
-        except (Garbled, AttributeError, KeyError, TypeError) as error:
+        except (DecodeError, AttributeError, KeyError, TypeError) as error:
             raise ServerError(f"the answer is no {resource.kind}List", status=200, method="GET", path=path) from error
         return items
 

@@ -16,7 +16,6 @@ from controllers.registration.entry import (
     built,
     event_rule,
     informers,
-    planned,
 )
 from controllers.service.options import ServiceOptions
 
@@ -39,7 +38,6 @@ ENTRY = ControllerEntry(
     needs=lambda cloud: cloud.load_balancers is not None,
     lacking=_LACKING,
     stand_in=_stand_in,
-    planned_calls=planned("controllers.service.planned:planned_calls"),
     module="controllers.service.controller",
     informers=informers("NODES", "SERVICES"),
     options=(ServiceOptions,),

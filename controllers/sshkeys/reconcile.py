@@ -1,8 +1,8 @@
 """Stage 4: RECONCILE. Takes a public key's fingerprint, and has the cloud install the key on all
-machines (stage 5). Counts keys by state, and says what its calls would do as rows of a plan.
+machines (stage 5). Counts keys by state.
 
 Events are about the Namespace kube-system, as what fails concerns every machine at once. Logs,
-Events, metrics and the plan name keys by fingerprint alone."""
+Events and metrics name keys by fingerprint alone."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from cloudprovider import NotImplementedByProvider
-from cloudprovider.helpers import parse_ssh_public_key
-from controllers.registration.plan import Change, PlannedCalls, Planning, Row, Subject
 from controllers.runtime.queue import DONE, Parked, Result
 from controllers.runtime.write import EventRecorder, Reference
 
@@ -133,25 +131,3 @@ class SSHKeyMetrics:
         states = list(self._states.values())
         for state in (WAITING, INSTALLED, FAILING):
             self._keys.labels(state=state).set(states.count(state))
-
-
-def planned_calls(planning: Planning) -> PlannedCalls:
-    """One row for each key, shown by its fingerprint: no key material is printed."""
-
-    def add(_key: str, user: str, key_data: bytes) -> None:
-        try:
-            fingerprint = parse_ssh_public_key(key_data).fingerprint
-        except ValueError:
-            fingerprint = "(none: it is no public key)"
-        planning.record(
-            Row(
-                controller="ssh-key-controller",
-                subject=Subject("SSHKey", fingerprint),
-                action="add SSH key",
-                changes=(Change("user", None, user),),
-                note="may change nothing: only the provider knows",
-                certain=False,
-            )
-        )
-
-    return PlannedCalls(writes={"add_ssh_key_to_all_instances": add})

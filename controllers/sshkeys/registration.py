@@ -12,7 +12,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from controllers.options import DURATION, NAME, PATH, drain_timeout_option, option, positive
-from controllers.registration.entry import ControllerEntry, Rule, built, event_rule, informers, planned
+from controllers.registration.entry import ControllerEntry, Rule, built, event_rule, informers
 
 _CONTROLLER: Final = "ssh-key-controller"
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
@@ -79,7 +79,6 @@ ENTRY = ControllerEntry(
     construct=built("controllers.sshkeys.controller:SSHKeyController", SSHKeyOptions),
     needs=lambda cloud: cloud.ssh_keys is not None,
     lacking="installs no SSH keys",
-    planned_calls=planned("controllers.sshkeys.reconcile:planned_calls"),
     problems=_problems,
     module="controllers.sshkeys.controller",
     informers=informers("NODES"),

@@ -28,12 +28,11 @@ from cloudprovider.testing.fake import FakeCloud, FakeConfig, new_provider, rais
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, Context, ControllerEntry, ManagerError, PlanRun, parse
 from controllers.nodelifecycle import reconcile
+from controllers.plan.clients import NotSent
 from controllers.plan.describing import facets
-from controllers.plan.run import Outcome
-from controllers.registration.plan import ASSIGNED_LATER, Kind, Row
-from controllers.runtime.api import MERGE_PATCH, ClientBuilder, NotSent
+from controllers.plan.rows import ASSIGNED_LATER, Kind, Outcome, Row
+from controllers.runtime.api import MERGE_PATCH, ClientBuilder
 from controllers.runtime.queue import WorkQueueCollector
-from controllers.runtime.run import Attentive
 from controllers.runtime.write import patch
 from controllers.testing import Cluster as Kit
 from controllers.testing.managerrun import QUICK, ROUTES, ManagerRun
@@ -296,21 +295,20 @@ class Vendors:
     def __init__(self, clients: ClientBuilder) -> None:
         self._rest = clients.rest("acme-controller")
         self.lease = self.unguarded = ""
+        self.begun = False
 
     def run(self, stop: StopSignal) -> None:
-        assert isinstance(stop, Attentive)
-        begun = stop.begins()
         body = {"spec": {"unschedulable": True}}
         patch(self._rest, "/api/v1/nodes/n1", body, MERGE_PATCH)
         leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
         self._rest.request("POST", leases, body={"kind": "Lease", "metadata": {"name": "acme"}})
         try:
             raw = self._rest._transport
-            guard = partial(self._rest._identity.guard, "DELETE", "/api/v1/nodes/n1")
+            guard = partial(self._rest._config.guard, "DELETE", "/api/v1/nodes/n1")
             raw.exchange("DELETE", "/api/v1/nodes/n1", b"", 0.0, guard)
         except NotSent as error:
             self.unguarded = str(error)
-        begun()
+        self.begun = True
         stop.wait()
 
     def health(self) -> list[tuple[str, bool, str]]:

@@ -28,7 +28,7 @@ from controllers.runtime.api import ClientBuilder, ClientSettings, Response, Res
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.cache import NODES, Registration, uid_of, version_of
 from controllers.runtime.cache.informer import Informer
-from controllers.runtime.cache.watchtypes import WatchOptions
+from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import JSON
 

@@ -6,7 +6,7 @@ import threading
 
 from controllers.runtime.cache import NODES, SERVICES, InformerFactory
 from controllers.runtime.cache.resources import LEASES, PERSISTENT_VOLUMES
-from controllers.runtime.cache.watchtypes import WatchOptions
+from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.metrics import Metrics
 from tests.integration.conftest import Cluster
 

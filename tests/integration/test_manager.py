@@ -332,7 +332,7 @@ class Stuck(ControllerBase):
             drain_timeout: float = context.drain
 
         super().__init__(context.clients, Given(), context.metrics, context.clock)
-        self.begun, self.hang = threading.Event(), threading.Event()
+        self.entered, self.hang = threading.Event(), threading.Event()
         self._keys = self._queue("Stuck")
         self._add_worker(self._keys, self._work, threads=1, failures=FailureHandling(noun="node"))
 
@@ -340,7 +340,7 @@ class Stuck(ControllerBase):
         self._keys.add("n1")
 
     def _work(self, _key: str) -> None:
-        self.begun.set()
+        self.entered.set()
         self.hang.wait(60)
 
 
@@ -356,7 +356,7 @@ def test_a_key_whose_work_does_not_end_is_work_left_behind(
 
     entries = [ControllerEntry(name="stuck", construct=construct)]
     run = start(None, given=options(shutdown_drain_timeout=3.5), catalog=entries)
-    eventually(lambda: made and made[0].begun.is_set())
+    eventually(lambda: made and made[0].entered.is_set())
     try:
         assert str(run.end()) == "work is left behind that did not end in time: node n1 (Stuck)"
     finally:

@@ -166,6 +166,18 @@ def test_two_nodes_of_one_machine_are_told(api: Cluster, cloud: FakeCloud) -> No
         assert running.metrics.value("node_controller_nodes_sharing_provider_id") == 2
 
 
+@pytest.mark.row("P5")
+def test_a_machine_with_another_name_changes_no_hostname(api: Cluster, cloud: FakeCloud) -> None:
+    api.create(NODES, small_node("node-0000"))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        eventually(lambda: not is_tainted(_node(api)))
+        assert ("Hostname", "node-0000") in _addresses(api)
+        moved = ("InternalIP", "10.0.0.22")
+        cloud.console.change_instance("node-0000", addresses=[moved, ("Hostname", "shop-web")])
+        eventually(lambda: moved in _addresses(api))
+        assert _addresses(api) == [moved, ("Hostname", "node-0000")]
+
+
 @pytest.mark.row("N35")
 def test_a_bad_zone_does_not_keep_a_new_address_away(api: Cluster, cloud: FakeCloud) -> None:
     api.create(NODES, small_node("node-0000"))

@@ -11,7 +11,7 @@ from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ApiError, ClientBuilder, reachability
 from controllers.runtime.cache import NODES
 from controllers.runtime.cache.informer import Informer
-from controllers.runtime.cache.watchtypes import WatchOptions
+from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.metrics import Metrics
 from tests.integration.conftest import EMBEDDED, Cluster
 

@@ -12,11 +12,10 @@ import pytest
 
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, ClientSettings, Gone, NotFound, RestClient, ServerError, Unauthorized
-from controllers.runtime.cache.encoding import Encoding
+from controllers.runtime.cache.decoding import Encoding
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.listing import is_too_large
-from controllers.runtime.cache.parsing import WireObject
-from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, Resource
+from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, Resource, WireObject
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.clock import SYSTEM_CLOCK
@@ -221,8 +220,8 @@ def watch_from_one(rest: RestClient, wanted: str) -> None:
     query = {"watch": "true", "resourceVersion": "1", "timeoutSeconds": "5"}
     with closing(rest.stream(NODE, query=query, read_timeout=10, accept=Encoding(rest, NODES).accept)) as pieces:
         for piece in pieces:
-            assert is_protobuf(pieces.content_type) == is_protobuf(wanted)
-            watch._decode(piece, pieces.content_type)
+            assert pieces.protobuf == is_protobuf(wanted)
+            watch._decode(piece, pieces.protobuf)
 
 
 def test_bookmarks_are_read(both: dict[str, RestClient]) -> None:
@@ -234,7 +233,7 @@ def test_bookmarks_are_read(both: dict[str, RestClient]) -> None:
     rest = both[CONTENT_TYPE]
     encoding = Encoding(rest, NODES)
     with closing(rest.stream(NODE, query=query, read_timeout=10, accept=encoding.accept)) as pieces:
-        events = (encoding.read_event(piece, pieces.content_type) for piece in pieces)
+        events = (encoding.read_event(piece, pieces.protobuf) for piece in pieces)
         sent = next(sent for kind, sent in events if kind == "BOOKMARK")
     assert isinstance(sent, WireObject)
     assert int(sent.message.metadata.resourceVersion) > 0

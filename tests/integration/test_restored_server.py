@@ -8,7 +8,7 @@ import pytest
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.cache import NODES, version_of
 from controllers.runtime.cache.informer import Informer
-from controllers.runtime.cache.watchtypes import WatchOptions
+from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.metrics import Metrics
 from tests.integration.conftest import REAL, Cluster
 from tests.lab.envtest.server import RealAPIServer

@@ -8,19 +8,28 @@ real.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 
 def write_distribution(
-    folder: Path, name: str, *entries: str, version: str = "1.0", metadata: bool = True, **modules: str
+    folder: Path,
+    name: str,
+    *entries: str,
+    version: str = "1.0",
+    metadata: bool = True,
+    group: str = "cloudprovider.providers",
+    requires: Sequence[str] = (),
+    **modules: str,
 ) -> None:
-    """A distribution: its name, its entry points ("name = module:object"), and the text of its
-    modules."""
+    """A distribution: its name, its entry points ("name = module:object"), what it requires, and
+    the text of its modules."""
     info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     if metadata:
-        info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    info.joinpath("entry_points.txt").write_text("\n".join(["[cloudprovider.providers]", *entries]) + "\n")
+        more = "".join(f"Requires-Dist: {line}\n" for line in requires)
+        info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}")
+    info.joinpath("entry_points.txt").write_text("\n".join([f"[{group}]", *entries]) + "\n")
     info.joinpath("RECORD").write_text("".join(f"{module}.py,,\n" for module in modules))
     for module, text in modules.items():
         folder.joinpath(f"{module}.py").write_text(textwrap.dedent(text))

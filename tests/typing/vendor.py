@@ -317,6 +317,7 @@ class Acme(Interface):
     def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
         api = CoreV1Api(client_builder.client("acme"))
         assert_type(api, CoreV1Api)
+        assert_type(client_builder.cluster_name(), str)
         identity = client_builder.cluster_identity()
         assert_type(identity, str | None)
         threading.Thread(target=stop.wait, daemon=True).start()

@@ -21,15 +21,14 @@ from cloudprovider.internal.patching import MERGE_PATCH
 from cloudprovider.testing.apiserver.access import Access
 from cloudprovider.testing.apiserver.errors import JSON, not_implemented
 from cloudprovider.testing.apiserver.faults import Faults
-from cloudprovider.testing.apiserver.http.connection import Handler
-from cloudprovider.testing.apiserver.http.listener import Certificates, Listener
+from cloudprovider.testing.apiserver.http import Certificates, Listener
 from cloudprovider.testing.apiserver.kinds import catalog
 from cloudprovider.testing.apiserver.kinds.kind import Kind
 from cloudprovider.testing.apiserver.rest.api import API, Router
 from cloudprovider.testing.apiserver.rest.decoding import Options
 from cloudprovider.testing.apiserver.rest.operations import Operations, Outcome
 from cloudprovider.testing.apiserver.rest.reads import list_objects
-from cloudprovider.testing.apiserver.storage.store import Store
+from cloudprovider.testing.apiserver.storage import Store
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 KUBECONFIG_NAME: Final = "embedded"
@@ -85,7 +84,7 @@ class EmbeddedAPIServer:
         """Listen and serve; returns once connections are accepted. Raises OSError when the port is
         taken."""
         if self._listener is None:
-            self._listener = Listener(self._port, self.api, self.faults, self._tls, Handler)
+            self._listener = Listener(self._port, self.api, self.faults, self._tls)
             self._port = self._listener.port
             self._listener.begin()
         return self

@@ -49,6 +49,10 @@ class NoCluster:
         made.user_agent = name
         return made
 
+    def cluster_name(self) -> str:
+        """Nobody said it."""
+        return ""
+
     def cluster_identity(self) -> str:
         """The UID of kube-system, the same every time."""
         return "c0f0a1ce-0000-4000-8000-000000000001"

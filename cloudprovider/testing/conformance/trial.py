@@ -306,13 +306,25 @@ class Trial:
         return service, nodes
 
     def _new_stopped(self) -> V1Node:
-        node = self.new_machine()
+        node = self._asked(self.new_machine())
         self.lab.stop_machine(node)
         return node
 
     def _new_deleted(self) -> V1Node:
-        node = self.new_machine()
+        node = self._asked(self.new_machine())
         self.delete(node)
+        return node
+
+    def _asked(self, node: V1Node) -> V1Node:
+        """The node, after the provider was asked what the host asks: what it remembers of it will
+        be out of date."""
+        one, batch = self.provider.instances_v2(), self.provider.instances_batch()
+        if one is not None:
+            for method in (one.instance_exists, one.instance_shutdown, one.instance_metadata):
+                attempt(partial(method, node))
+        if batch is not None:
+            attempt(partial(batch.instances_metadata, [node]))
+            attempt(partial(batch.instances_state, [node]))
         return node
 
     def _metadata(self, node: V1Node) -> object:

@@ -28,7 +28,6 @@ from controllers.runtime.api.errors import (
     Unreachable,
     from_status,
 )
-from controllers.runtime.api.identity import NotSent, Request, StandIn
 from controllers.runtime.api.kubeconfigfile import ClientConfigError
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.reachability import NO_ANSWERS, Recovery
@@ -55,14 +54,11 @@ __all__ = [
     "NO_ANSWERS",
     "NotFound",
     "ObjectNotFound",
-    "NotSent",
     "Recovery",
-    "Request",
     "Response",
     "RestClient",
     "STRATEGIC_PATCH",
     "SecretFile",
-    "StandIn",
     "ServerError",
     "TooManyRequests",
     "Unauthorized",

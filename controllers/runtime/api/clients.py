@@ -17,19 +17,17 @@ from attrs.validators import in_, matches_re
 
 from controllers.program import PROGRAM, version
 from controllers.runtime.api import kubeconfig as kubeconfigs
+from controllers.runtime.api.clientconfig import DEFAULT_TIMEOUT, ClientConfig, Guard, RequestMetrics
 from controllers.runtime.api.credentials import Credentials
-from controllers.runtime.api.doubts import Doubts
 from controllers.runtime.api.errors import CredentialsUnavailable, Forbidden, NotFound, Unreachable
-from controllers.runtime.api.identity import DEFAULT_TIMEOUT, Guard, Identity, NotSent, RequestMetrics, StandIn
 from controllers.runtime.api.kubeconfig import Access
 from controllers.runtime.api.kubeconfigfile import ClientConfigError
-from controllers.runtime.api.official import configuration_of
-from controllers.runtime.api.ratelimit import TokenBucket, Waits
+from controllers.runtime.api.ratelimit import Sleeper, TokenBucket
 from controllers.runtime.api.reachability import Reachability
 from controllers.runtime.api.restclient import RestClient
 from controllers.runtime.api.serviceaccounts import ServiceAccounts
 from controllers.runtime.api.tls import TLSFiles
-from controllers.runtime.api.transport import Transport
+from controllers.runtime.api.transport import HalfOpenDetection, Transport
 from controllers.runtime.api.wire import is_local
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
@@ -85,6 +83,8 @@ class ClientSettings:
     """Protobuf for what is large or frequent, where the API server has it, or JSON for all."""
     over_http: bool = False
     """Whether credentials go over plain HTTP to another machine (--allow-credentials-over-http)."""
+    cluster_name: str = ""
+    """The cluster's (--cluster-name), for providers; empty where nobody said it."""
     service_accounts: str | None = None
     """A namespace: every identity but the program's own (`OWN`) then has the service account of its
     name there, and tokens of its own."""
@@ -114,8 +114,6 @@ class ClientBuilder:
         unusable TLS files.
         """
         self.guard = guard
-        self.stand_in: StandIn | None = None
-        """Answers in the API server's place; then nothing is written by any client."""
         self.settings = settings
         self._program = f"{settings.program}/{version()}"
         self._clock = clock
@@ -134,7 +132,7 @@ class ClientBuilder:
                 "--kube-api-content-type=application/json avoids this line",
                 why,
             )
-        self._waits = Waits(clock)
+        self._sleeper = Sleeper(clock)
         self._tls_settings = tls = access.tls
         endpoint = access.endpoint
         self._tls = TLSFiles(tls, clock=clock) if endpoint.tls or (endpoint.proxy and endpoint.proxy.tls) else None
@@ -143,9 +141,9 @@ class ClientBuilder:
                 self._tls.context()
             except OSError as error:
                 raise ClientConfigError(f"the TLS files cannot be used: {tls.describe(error)}") from error
-        self._credentials = Credentials(access.source, self._waits, fetched=self._recheck_tls)
-        self._doubts = Doubts(clock)
-        self._transport = Transport(endpoint, self._tls, waits=self._waits, doubts=self._doubts)
+        self._credentials = Credentials(access.source, self._sleeper, fetched=self._recheck_tls)
+        self._half_open = HalfOpenDetection(clock)
+        self._transport = Transport(endpoint, self._tls, sleeper=self._sleeper, half_open=self._half_open)
         self._apart: list[Transport] = []
         self.metrics = Metrics() if metrics is None else metrics
         """Where requests are counted; a Manager over these clients serves it."""
@@ -162,10 +160,14 @@ class ClientBuilder:
             if self._tls is not None and tls.cert_file:  # a certificate would tell another name than the token
                 bare = TLSFiles(tls.without_certificate(), clock=clock)
                 self._bare = Transport(
-                    endpoint, bare, waits=self._waits, reachability=self._transport.reachability, doubts=self._doubts
+                    endpoint,
+                    bare,
+                    sleeper=self._sleeper,
+                    reachability=self._transport.reachability,
+                    half_open=self._half_open,
                 )
             tokens, accounts = self.rest(_TOKENS, guarded=False), self.rest(_TOKENS)
-            self._accounts = ServiceAccounts(settings.service_accounts, tokens, accounts, self._waits)
+            self._accounts = ServiceAccounts(settings.service_accounts, tokens, accounts, self._sleeper)
 
     @classmethod
     def from_options(
@@ -217,20 +219,22 @@ class ClientBuilder:
 
         Not `guarded`: its writes do not ask the guard. For the lease itself, and for questions that
         are POSTs, such as access reviews. `apart`, for the lease: with connections of its own, no
-        rate limit, and no `hurry`, so that nothing that happens to the others delays it.
+        rate limit, and no `stop_retrying`, so that nothing that happens to the others delays it.
         """
         with self._lock:
             client = self._rest.get((name, guarded, apart))
             if client is None:
                 transport, credentials, headers = self._own if apart else self._speaks_as(name)
                 if apart:
-                    transport = Transport(transport.endpoint, self._tls, waits=Waits(self._clock), doubts=self._doubts)
+                    transport = Transport(
+                        transport.endpoint, self._tls, sleeper=Sleeper(self._clock), half_open=self._half_open
+                    )
                     self._apart.append(transport)
                 guard = self._check_guard if guarded else _no_guard
                 limiter = None if apart else self._bucket(name)
                 client = self._rest[name, guarded, apart] = RestClient(
                     transport,
-                    self._identity_of(name, credentials, headers, guard, limiter),
+                    self._config_of(name, credentials, headers, guard, limiter),
                     field_validation=self.settings.field_validation,
                 )
             return client
@@ -247,8 +251,8 @@ class ClientBuilder:
         if known is not None:
             return known
         transport, credentials, headers = self._speaks_as(name)
-        identity = self._identity_of(name, credentials, headers, self._check_guard, self._bucket(name))
-        made = VendorClient(self._configuration(name)[0], identity, transport)
+        config = self._config_of(name, credentials, headers, self._check_guard, self._bucket(name))
+        made = VendorClient(self._configuration(name)[0], config, transport)
         with self._lock:
             return self._clients.setdefault(name, made)
 
@@ -257,14 +261,9 @@ class ClientBuilder:
         fresh by itself.
 
         Clients made from it are the caller's to close, and pass neither guard nor limits: prefer
-        `client`. Raises NotSent in a dry run, which could not hold back their writes, and
-        ClientConfigError where the kubeconfig says to act as another (`as`), which they could not.
+        `client`. Raises ClientConfigError where the kubeconfig says to act as another (`as`), which
+        they could not.
         """
-        if self.stand_in is not None:
-            raise NotSent(
-                f"{name}: a client made from ClientBuilder.config() could write, and a dry run could not hold it back. "
-                "Fix in the provider: use ClientBuilder.client()"
-            )
         if self._speaks_as(name)[2]:
             raise ClientConfigError(
                 f"{name}: the kubeconfig says to act as another (as, as-groups ...), and a client made from "
@@ -279,6 +278,8 @@ class ClientBuilder:
 
     def _configuration(self, name: str) -> tuple[Configuration, str | None]:
         """And the present Authorization header, None while it is not known."""
+        from controllers.runtime.api.vendorclient import configuration_of  # the start does without it
+
         endpoint, tls = self._transport.endpoint, self._tls_settings
         _, credentials, _ = self._speaks_as(name)
         try:
@@ -301,6 +302,10 @@ class ClientBuilder:
         configuration.api_key["BearerToken"] = ""
         configuration.refresh_api_key_hook = refresh  # type: ignore[assignment]  # declared by its default, None
         return configuration, present
+
+    def cluster_name(self) -> str:
+        """The cluster's name, as in the settings."""
+        return self.settings.cluster_name
 
     def cluster_identity(self) -> str | None:
         """The UID of the namespace kube-system, kept once read; None when the API server refuses
@@ -334,9 +339,9 @@ class ClientBuilder:
             self._identity = uid
             return uid
 
-    def hurry(self) -> None:
+    def stop_retrying(self) -> None:
         """We are stopping: an answer with Retry-After is raised at once. Requests go on."""
-        self._waits.hurry()
+        self._sleeper.stop_retrying()
 
     def close(self) -> None:
         """End all waits, requests and streams and close all connections. May be called twice."""
@@ -355,17 +360,17 @@ class ClientBuilder:
             return self._own
         return self._bare, self._accounts.credentials(name), ()
 
-    def _identity_of(
+    def _config_of(
         self,
         name: str,
         credentials: Credentials,
         headers: tuple[tuple[str, str], ...],
         guard: Guard,
         limiter: TokenBucket | None,
-    ) -> Identity:
+    ) -> ClientConfig:
         if not _NAME.fullmatch(name):
             raise ValueError(f"a client's name is part of its user agent: no blanks, ASCII only: {name!r}")
-        return Identity(
+        return ClientConfig(
             name=name,
             user_agent=f"{self._program} {name}",
             credentials=credentials,
@@ -375,7 +380,6 @@ class ClientBuilder:
             timeout=self.settings.timeout,
             headers=headers,
             protobuf=self._protobuf,
-            stand_in=lambda: self.stand_in,
         )
 
     def _check_guard(self, method: str, path: str) -> float | None:

@@ -1,5 +1,4 @@
-"""Who we are towards the API server, kept fresh: token files, credential plugins, auth providers
-(stages 1 and 6).
+"""Who we are to the API server, kept fresh: token files and credential plugins (stages 1 and 6).
 
 Every request of `clients.py`, and of vendors' official clients, asks `Credentials` for the present
 Authorization header. Tokens never appear in a message, a log line or a repr. Follows
@@ -21,7 +20,7 @@ from attrs import field, frozen
 from cloudprovider.internal.backoff import Backoff
 from cloudprovider.threads import NoThreadLeft, start
 from controllers.runtime.api.errors import ClientClosed, CredentialsUnavailable
-from controllers.runtime.api.ratelimit import Waits
+from controllers.runtime.api.ratelimit import Sleeper
 
 log = logging.getLogger(__name__)
 
@@ -136,27 +135,6 @@ class TokenFile(Source):
         return token
 
 
-class AuthProvider(Source):
-    """An `auth-provider` of a kubeconfig (oidc, gcp), which the official loader refreshes.
-
-    A refresh under way cannot be ended; its thread does not keep the process alive."""
-
-    slow = True
-    period = 60.0
-    pace = 10.0
-
-    def __init__(self, load: Callable[[], str], *, origin: str = "") -> None:
-        """`load` returns the Authorization value, "" when there is none."""
-        self.origin = origin
-        self._load = load
-
-    def fetch(self) -> Credential:
-        authorization = self._load()
-        if not authorization:
-            raise CredentialsUnavailable("the kubeconfig's auth-provider gave no token")
-        return Credential(authorization)
-
-
 class Credentials:
     """The present credential of a source; thread-safe. One thread fetches, others use what is good.
 
@@ -166,14 +144,14 @@ class Credentials:
     def __init__(
         self,
         source: Source,
-        waits: Waits,
+        sleeper: Sleeper,
         *,
         fetched: Callable[[], object] = lambda: None,
     ) -> None:
         """`fetched` is called after each fetch, in its thread: certificates may be other ones."""
         self._source = source
-        self._waits = waits
-        self._clock = waits.clock
+        self._sleeper = sleeper
+        self._clock = sleeper.clock
         self._fetched = fetched
         self._lock = threading.Lock()
         self._value: str | None = None
@@ -219,14 +197,14 @@ class Credentials:
             if self._expires_at is not None and self._clock.monotonic() >= self._expires_at:
                 self._value = None
             value, fetching = self._value, self._fetching
-        waits = max(0.0, min(timeout, FETCH_TIMEOUT))
+        limit = max(0.0, min(timeout, FETCH_TIMEOUT))
         if value is None and fetching:
-            self._waits.until(lambda: not self._fetching or (cancelled is not None and cancelled()), waits)
+            self._sleeper.wait_for(lambda: not self._fetching or (cancelled is not None and cancelled()), limit)
             value = self._value
         if value is None:
-            if self._waits.closed:
+            if self._sleeper.closed:
                 raise ClientClosed("the client is closed", sent=False)
-            raise CredentialsUnavailable(self._error or f"no credentials within {waits:.3g} s")
+            raise CredentialsUnavailable(self._error or f"no credentials within {limit:.3g} s")
         return value
 
     def rejected(self, authorization: str) -> None:
@@ -258,7 +236,7 @@ class Credentials:
         with self._lock:
             self._store(found)
             self._fetching = False
-        self._waits.wake()
+        self._sleeper.wake()
 
     def _try_fetch(self) -> Credential | str:
         self._version = self._source.version
@@ -267,7 +245,7 @@ class Credentials:
             self._fetched()
         except CredentialsUnavailable as error:
             return error.message
-        except Exception as error:  # noqa: BLE001 - auth libraries raise what they like; it is logged and tried again
+        except Exception as error:  # noqa: BLE001 - it is logged and tried again
             return f"credentials: {type(error).__name__}: {str(error)[:500]}"
         return found
 

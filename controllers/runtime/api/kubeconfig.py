@@ -18,13 +18,11 @@ import os
 import stat
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final
 
 from attrs import evolve, field, frozen
 
-from controllers.runtime.api.credentials import AuthProvider, Credential, Fixed, Source, TokenFile
-from controllers.runtime.api.errors import CredentialsUnavailable
+from controllers.runtime.api.credentials import Credential, Fixed, Source, TokenFile
 from controllers.runtime.api.kubeconfigfile import ClientConfigError, Reading, read, server_url
 from controllers.runtime.api.tls import SecretFile, TLSSettings, stamp
 from controllers.runtime.api.wire import Endpoint, Proxy, proxy_from_environment
@@ -67,9 +65,6 @@ class Kubeconfig(Source):
         own = self._stamped(())  # before it is read: a change meanwhile is one
         self.reading = read(path, master, over_http=over_http)
         self._stamps = own + self._stamped(self.reading.files)[1:]
-        with suppress(CredentialsUnavailable):
-            if isinstance(self.reading.source, AuthProvider):
-                self.reading.source.fetch()  # where it never can give a token, the start says so
         self._take(self.reading)
 
     @property

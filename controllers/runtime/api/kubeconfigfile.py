@@ -1,15 +1,9 @@
 """Reads the current context of one kubeconfig file (before stage 1).
 
 `kubeconfig.py` follows the file and asks for a `Reading` whenever it has changed; what a file may
-say is in `kubeconfigrules.py`. Which of a user's credentials counts is as in client-go: a
-`tokenFile`, then a `token` (which serves while the file cannot be read), then a username or
-password; only without them an auth provider, or an exec plugin, and that only where there is no
-client certificate either. Neither is then asked or run.
-
-The official client's loader (kubernetes.config) is asked for the tokens of auth providers alone, by
-way of `official.py`. It would read a `tokenFile` once, with its line break; wait for an exec plugin
-without end, and swallow its failure; ignore `as` and its like, and so act with more rights than
-were given; and write inline keys to temporary files.
+say is in `kubeconfigrules.py`. The official client's loader is not used: it reads a `tokenFile`
+once, waits for an exec plugin without end and hides its failure, and ignores `as` and its like, so
+that it acts with more rights than were given.
 """
 
 from __future__ import annotations
@@ -26,8 +20,7 @@ from attrs import field, frozen
 
 from cloudprovider.internal.problem import without_words
 from controllers.runtime.api import kubeconfigrules as rules
-from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile, impersonation_headers
-from controllers.runtime.api.official import RefusedByLoader, provider_token
+from controllers.runtime.api.credentials import Fixed, Source, TokenFile, impersonation_headers
 from controllers.runtime.api.wire import Endpoint, is_local
 
 _SINGLES: Final = {"contexts": "context", "clusters": "cluster", "users": "user"}
@@ -57,7 +50,7 @@ class Reading:
     """It has a credential, and the way to the server is plain HTTP to another machine."""
 
     def differs(self, other: Reading) -> str:
-        """In what another reading is of no use to who is connected by this one, in words; or ""."""
+        """What a client of this reading cannot take over from another one, in words; or ""."""
         for what, mine, its in (
             ("server", self.endpoint.url, other.endpoint.url),
             ("proxy or tls-server-name", self.endpoint, other.endpoint),
@@ -162,14 +155,13 @@ class _File:
     def _check_user(self) -> None:
         user, where = self._user, self._user_where
         self._check(rules.USER, user, where)
-        if "auth-provider" in user:
-            provider = user["auth-provider"]
-            self._check(rules.AUTH_PROVIDER, provider, f"{where}: auth-provider {provider.get('name')!r}")
         if "exec" in user:
             user["exec"] = plugin = rules.filled(user["exec"])
             self._check(rules.EXEC, plugin, f"{where}: exec")
 
     def _source(self, certificate: bytes) -> Source:
+        # In client-go's order: tokenFile, token (which serves while the file cannot be read),
+        # username or password; without them a plugin, unless there is a certificate.
         user = self._user
         of = f"user {self._user_name!r} ({self._context}) in the kubeconfig {self._path}"
         token = user.get("token", "").strip()
@@ -186,8 +178,10 @@ class _File:
                 f"Basic {base64.b64encode(pair.encode()).decode()}", origin=f"the username and password of {of}"
             )
         if "auth-provider" in user:
-            provider = user["auth-provider"]
-            return AuthProvider(lambda: self._provider_token(provider), origin=f"a token of the auth-provider of {of}")
+            name = user["auth-provider"].get("name")
+            raise self._error(
+                f"{self._user_where}: auth-provider {name!r} is not supported; use an exec plugin or a token"
+            )
         if certificate:
             return Fixed(origin=f"the client certificate of {of}")
         return self._plugin(of) if "exec" in user else Fixed(origin=f"no credential: there is none for {of}")
@@ -203,12 +197,6 @@ class _File:
         from controllers.runtime.api.execplugin import ExecPlugin  # most kubeconfigs have none, and it loads much
 
         return ExecPlugin(plugin, self._folder, self._cluster, origin=f"what the exec plugin {command} gave, of {of}")
-
-    def _provider_token(self, provider: dict[str, Any]) -> str:
-        try:
-            return provider_token(provider)
-        except RefusedByLoader as error:
-            raise self._error(f"{self._context}: {error}") from None
 
     def _contents(self, entry: dict[str, Any], where: str, key: str) -> bytes:
         """What a file holds that the entry names, or has inline; b"" for neither. Its path becomes

@@ -18,7 +18,6 @@ Rule = tuple[Callable[[Entry], object], str]
 EXEC_VERSIONS: Final = tuple(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))
 FILES: Final = ("certificate-authority", "client-certificate", "client-key")
 """Fields that name a file, and have a twin with its contents, `-data`."""
-_AUTH_PROVIDERS: Final = ("oidc", "gcp")
 _INTERACTIVE_MODES: Final = ("Never", "IfAvailable", "Always")
 
 
@@ -93,13 +92,6 @@ USER: Final[Sequence[Rule]] = (
         lambda entry: "token" in entry and not _is_token(entry["token"].strip()),
         ": token is not a bearer token; correct it",
     ),
-)
-AUTH_PROVIDER: Final[Sequence[Rule]] = (
-    (
-        lambda entry: entry.get("name") not in _AUTH_PROVIDERS,
-        " is not supported; use an exec plugin or a token",
-    ),
-    (lambda entry: not isinstance(entry.get("config"), dict), ": its config is not a mapping"),
 )
 EXEC: Final[Sequence[Rule]] = (
     (_lacks("command"), " has no command; add it"),

@@ -1,19 +1,95 @@
-"""A streamed answer, piece by piece: what `cache/watch.py` reads (stage 1).
+"""A streamed answer, event by event: what `cache/watch.py` reads (stage 1).
 
-Bytes come from a connection of its own (`transport.py`), `pieces.py` cuts them, and pieces go to
-the watch: lines, or frames where the server says that it sends Protobuf. By `RestClient.stream`."""
+Bytes come from the stream's own connection (`transport.py`), a `Decoder` cuts them, and whole
+events go to the watch: lines of JSON, or frames where the server says that it sends Protobuf. Made
+by `RestClient.stream`."""
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from controllers.runtime.api.errors import ApiError, HalfOpen, Unreachable
-from controllers.runtime.api.pieces import Frames, Lines, Pieces
 from controllers.runtime.api.transport import Transport
 from controllers.runtime.api.wire import Answer, Connection, Interrupted, ProtocolError
 from controllers.runtime.protobuf import is_protobuf
+
+MAX_EVENT: Final = 64 * 1024 * 1024
+"""Bytes; etcd stores objects of 1.5 MB, so no peer sends a longer one on purpose."""
+
+_PREFIX: Final = 4
+
+
+class Decoder(ABC):
+    """Cuts the bytes of a stream, which come in any parts, into whole events. For one thread."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []  # of the event that is not complete
+        self._length = 0  # of those parts
+
+    @property
+    def partial(self) -> bool:
+        """Whether an event has begun and is not complete."""
+        return bool(self._parts)
+
+    @abstractmethod
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        """Take what came next; returns the events that it completes. Raises ProtocolError."""
+
+
+class LineDecoder(Decoder):
+    """Events that end in a newline, returned without it; empty lines are left out."""
+
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        first, *others = data.split(b"\n")
+        if first:
+            self._parts.append(first)
+            self._length += len(first)
+            if self._length > MAX_EVENT:
+                raise ProtocolError(f"a line of more than {MAX_EVENT} bytes")
+        if not others:
+            return ()
+        whole = [b"".join(self._parts)] if self._parts else []
+        last = others.pop()
+        whole.extend(line for line in others if line)
+        self._parts, self._length = ([last] if last else []), len(last)
+        return whole
+
+
+class FrameDecoder(Decoder):
+    """Events of Protobuf: four bytes with their length, big-endian, and that many bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._needed = _PREFIX  # bytes before the next step is possible
+
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        self._parts.append(data)
+        self._length += len(data)
+        if self._length < self._needed:
+            return ()
+        # Joined only once a frame is complete or its length is known: a large frame comes in many
+        # parts, and joining at each of them would take its length squared.
+        data = b"".join(self._parts)
+        whole = []
+        at = 0
+        self._needed = _PREFIX
+        while len(data) - at >= _PREFIX:
+            size = int.from_bytes(data[at : at + _PREFIX], "big")
+            if size > MAX_EVENT:
+                raise ProtocolError(f"a frame of more than {MAX_EVENT} bytes")
+            end = at + _PREFIX + size
+            if end > len(data):
+                self._needed = end - at
+                break
+            whole.append(data[at + _PREFIX : end])
+            at = end
+        rest = data[at:]
+        self._parts, self._length = ([rest] if rest else []), len(rest)
+        return whole
 
 
 class LineStream:
@@ -48,14 +124,11 @@ class LineStream:
         self._connection: Connection | None = None
         self._answer: Answer | None = None
         self._whole: deque[bytes] = deque()
-        self._pieces: Pieces = Lines()
+        self._decoder: Decoder = LineDecoder()
         self._reading = False
         self._closed = False
-
-    @property
-    def content_type(self) -> str:
-        """What the server says that it sends; "" before it has answered."""
-        return "" if self._answer is None else self._answer.headers.get("content-type", "")
+        self.protobuf = False
+        """Whether the server says that it sends frames of Protobuf; known once it is open."""
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -87,9 +160,9 @@ class LineStream:
             self._closed = True
             connection, reading = self._connection, self._reading
             if reading:
-                self._transport.waits.wake()  # it may wait for its turn or for credentials
+                self._transport.sleeper.wake()  # it may wait for its turn or for credentials
             if connection is not None and reading:
-                connection.life.interrupt()  # the reading thread gives it back
+                connection.scope.cancel()  # the reading thread gives it back
                 return
             self._connection = None
         if connection is not None:
@@ -118,7 +191,7 @@ class LineStream:
         with self._lock:
             self._connection = connection
             if self._closed:
-                connection.life.interrupt()
+                connection.scope.cancel()
 
     def _connect(self) -> None:
         data = self._start(self._over)
@@ -145,10 +218,11 @@ class LineStream:
                 return
             raise
         self._opened("200", clock.monotonic() - began)
-        connection.life.deadline, connection.life.timeout = None, self._read_timeout
+        connection.scope.deadline, connection.scope.timeout = None, self._read_timeout
         self._answer = answer
-        if is_protobuf(self.content_type):
-            self._pieces = Frames()
+        if is_protobuf(answer.headers.get("content-type", "")):
+            self.protobuf = True
+            self._decoder = FrameDecoder()
 
     def _read(self) -> None:
         answer = self._answer
@@ -159,8 +233,8 @@ class LineStream:
             data = answer.piece()
             ended = not data
             if data:
-                self._whole.extend(self._pieces.cut(data))
-            elif self._pieces.partial:
+                self._whole.extend(self._decoder.feed(data))
+            elif self._decoder.partial:
                 raise Unreachable("the stream ended inside an event", method="GET", path=self._path)
         except (OSError, ProtocolError, Interrupted) as error:
             ended = True

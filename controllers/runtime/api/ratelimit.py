@@ -11,35 +11,34 @@ from collections.abc import Callable
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
 
 
-class Waits:
-    """The place where requests of one client wait, so closing it wakes them all; any thread."""
+class Sleeper:
+    """Where requests of one client wait, so that closing the client wakes them all; any thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.clock = clock
         self._condition = threading.Condition(threading.Lock())
-        self._hurry = False
+        self._retrying = True
         self._closed = False
 
     @property
     def closed(self) -> bool:
         return self._closed
 
-    def until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until the predicate holds (`wake` has it looked at again); False after the timeout
         or when closed."""
         with self._condition:
             wait_for(self.clock, self._condition, lambda: self._closed or predicate(), timeout)
             return not self._closed and predicate()
 
-    def pause(self, seconds: float, cancelled: Callable[[], bool] | None = None, *, hurried: bool = True) -> bool:
-        """Let time pass; True when it has. False at once when closed, cancelled (after a `wake`),
-        or, unless `hurried` is False, after `hurry`.
-        """
+    def sleep(self, seconds: float, cancelled: Callable[[], bool] | None = None, *, for_retry: bool = True) -> bool:
+        """Let time pass; True when it has. Ends early, with False, when closed, when `cancelled`
+        (after a `wake`), and, `for_retry`, after `stop_retrying`."""
         with self._condition:
             return not wait_for(
                 self.clock,
                 self._condition,
-                lambda: self._closed or (hurried and self._hurry) or (cancelled is not None and cancelled()),
+                lambda: self._closed or (for_retry and not self._retrying) or (cancelled is not None and cancelled()),
                 seconds,
             )
 
@@ -48,10 +47,10 @@ class Waits:
         with self._condition:
             self._condition.notify_all()
 
-    def hurry(self) -> None:
-        """No request waits for a better moment: we are stopping. May be called twice."""
+    def stop_retrying(self) -> None:
+        """End sleeps before a retry, now and later: the program stops. May be called twice."""
         with self._condition:
-            self._hurry = True
+            self._retrying = False
             self._condition.notify_all()
 
     def close(self) -> None:
@@ -64,7 +63,7 @@ class Waits:
 class TokenBucket:
     """At most `burst` requests at once and `qps` a second after that, in turn; thread-safe.
 
-    A caller takes its place at once and then waits for it, who gives up leaves a gap of one."""
+    A caller takes its place immediately and then waits for it; one that gives up leaves a gap."""
 
     def __init__(self, qps: float, burst: int, *, clock: Clock = SYSTEM_CLOCK) -> None:
         """`burst` of 0 means as many as a second allows. Raises ValueError unless qps > 0."""

@@ -17,9 +17,9 @@ from urllib.parse import urlencode
 
 from attrs import frozen
 
+from controllers.runtime.api.clientconfig import ClientConfig
 from controllers.runtime.api.credentials import FETCH_TIMEOUT
 from controllers.runtime.api.errors import ApiError, ClientClosed, ServerError, from_status
-from controllers.runtime.api.identity import Identity
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.reachability import NO_ANSWERS, Reachability
 from controllers.runtime.api.transport import READS, Transport
@@ -75,21 +75,21 @@ class RestClient:
     def __init__(
         self,
         transport: Transport,
-        identity: Identity,
+        config: ClientConfig,
         *,
         field_validation: str | None = None,
     ) -> None:
         """`field_validation` (Ignore, Warn, Strict) is a query parameter of writes."""
-        self.name = identity.name
-        self.user_agent = identity.user_agent
-        self._identity = identity
+        self.name = config.name
+        self.user_agent = config.user_agent
+        self._config = config
         self._transport = transport
-        self._credentials = identity.credentials
-        self._metrics = identity.metrics
-        self._waits = transport.waits
+        self._credentials = config.credentials
+        self._metrics = config.metrics
+        self._sleeper = transport.sleeper
         self._clock = transport.clock
         self._validation = f"fieldValidation={field_validation}" if field_validation else ""
-        lines = [("Host", transport.endpoint.authority), ("User-Agent", self.user_agent), *identity.headers]
+        lines = [("Host", transport.endpoint.authority), ("User-Agent", self.user_agent), *config.headers]
         if transport.proxy_authorization:
             lines.append(("Proxy-Authorization", transport.proxy_authorization))
         for header, value in lines:
@@ -100,9 +100,8 @@ class RestClient:
 
     @property
     def protobuf(self) -> bool:
-        """Whether Protobuf may be asked for, where a kind has it. Not in a dry run, whose stand-in
-        changes the answers, and knows JSON."""
-        return self._identity.protobuf and self._identity.stand_in() is None
+        """Whether Protobuf may be asked for, where a kind has it."""
+        return self._config.protobuf
 
     @property
     def reachability(self) -> Reachability:
@@ -127,17 +126,12 @@ class RestClient:
         Raises the mapped ApiError for every status that is no success, Unreachable when there was
         no complete answer, and whatever the guard raises.
         """
-        if (answer := self._identity.answered(method, path, content_type, body)) is not None:
-            status, data = answer
-            if 200 <= status < 300:
-                return Response(status, {}, data)
-            raise from_status(status, {}, data, method=method, path=path, now=self._clock.time())
         payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
         target = self._target(method, path, query)
         write = method not in READS
-        guard = partial(self._identity.guard, method, path) if write else None
+        guard = partial(self._config.guard, method, path) if write else None
         self._take_turn(method)
-        deadline = self._clock.monotonic() + (self._identity.timeout if timeout is None else timeout)
+        deadline = self._clock.monotonic() + (self._config.timeout if timeout is None else timeout)
         tries = TRIES
         while True:
             authorization = self._authorization(method, path, timeout=deadline - self._clock.monotonic())
@@ -150,8 +144,7 @@ class RestClient:
                 raise
             self._metrics.observe(method, str(status), self._clock.monotonic() - began)
             if 200 <= status < 300:
-                stand_in = self._identity.stand_in()
-                return Response(status, headers, data if stand_in is None else stand_in.shown(path, data))
+                return Response(status, headers, data)
             error = self._refused(method, path, status, headers, data, authorization)
             try:
                 tries -= 1
@@ -160,9 +153,11 @@ class RestClient:
                 if not tries or wait is None or not repeatable or self._clock.monotonic() + wait >= deadline:
                     raise error
                 log.debug("%s; retrying in %g s", error, wait)
-                if not self._waits.pause(wait):
+                if not self._sleeper.sleep(wait):
                     raise (
-                        ClientClosed("the client is closed", method=method, path=path) if self._waits.closed else error
+                        ClientClosed("the client is closed", method=method, path=path)
+                        if self._sleeper.closed
+                        else error
                     )
             finally:
                 del error  # the traceback holds this frame, and those of all callers
@@ -204,7 +199,7 @@ class RestClient:
             opened,
             path=path,
             read_timeout=read_timeout,
-            open_timeout=min(read_timeout, self._identity.timeout),
+            open_timeout=min(read_timeout, self._config.timeout),
         )
 
     def _target(self, method: str, path: str, query: Mapping[str, str] | None) -> str:
@@ -216,10 +211,10 @@ class RestClient:
         return f"{self._transport.target_prefix}{path}{'?' if text else ''}{text}"
 
     def _take_turn(self, method: str, cancelled: Callable[[], bool] | None = None) -> None:
-        limiter = self._identity.limiter
+        limiter = self._config.limiter
         if limiter is not None and (delay := limiter.reserve()):
             self._metrics.limited(method, delay)
-            self._waits.pause(delay, cancelled, hurried=False)  # when closed meanwhile, sending says so
+            self._sleeper.sleep(delay, cancelled, for_retry=False)  # when closed meanwhile, sending says so
 
     def _authorization(
         self, method: str, path: str, cancelled: Callable[[], bool] | None = None, timeout: float = FETCH_TIMEOUT

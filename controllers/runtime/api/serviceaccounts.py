@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from controllers.runtime.api.credentials import Credential, Credentials, Source
 from controllers.runtime.api.errors import AlreadyExists, ApiError, CredentialsUnavailable, Forbidden, NotFound
-from controllers.runtime.api.ratelimit import Waits
+from controllers.runtime.api.ratelimit import Sleeper
 from controllers.runtime.api.restclient import RestClient
 from controllers.runtime.clock import Clock
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 LIFETIME: Final = 3600
 """Seconds for which a token is asked, as Go; the API server may give another time."""
 _TIMEOUT: Final = 10.0
-_EARLIEST, _LATEST = 0.7, 0.8  # of a token's life, at which it is renewed
+_EARLIEST, _LATEST = 0.7, 0.8  # of a token's scope, at which it is renewed
 
 
 class TokenSource(Source):
@@ -87,7 +87,7 @@ class TokenSource(Source):
         token, seconds = _token_of(answer)
         if not token:
             raise CredentialsUnavailable(f"the answer to the token request for {self._shown} holds no token")
-        # The life counts from our clock, whatever the server's says.
+        # The scope counts from our clock, whatever the server's says.
         share = _EARLIEST + (_LATEST - _EARLIEST) * self._chance()
         return Credential(f"Bearer {token}", expires_at=began + seconds, renew_at=began + seconds * share)
 
@@ -127,11 +127,11 @@ class TokenSource(Source):
 class ServiceAccounts:
     """The credentials of every account that was asked for; each is made once. Thread-safe."""
 
-    def __init__(self, namespace: str, tokens: RestClient, accounts: RestClient, waits: Waits) -> None:
+    def __init__(self, namespace: str, tokens: RestClient, accounts: RestClient, sleeper: Sleeper) -> None:
         self._namespace = namespace
         self._tokens = tokens
         self._accounts = accounts
-        self._waits = waits
+        self._sleeper = sleeper
         self._lock = threading.Lock()
         self._credentials: dict[str, Credentials] = {}
 
@@ -140,8 +140,8 @@ class ServiceAccounts:
         with self._lock:
             found = self._credentials.get(name)
             if found is None:
-                source = TokenSource(self._namespace, name, self._tokens, self._accounts, self._waits.clock)
-                found = self._credentials[name] = Credentials(source, self._waits)
+                source = TokenSource(self._namespace, name, self._tokens, self._accounts, self._sleeper.clock)
+                found = self._credentials[name] = Credentials(source, self._sleeper)
             return found
 
 

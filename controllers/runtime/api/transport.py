@@ -6,22 +6,23 @@ out to be dead, and either the request cannot have reached the server, or it is 
 byte of an answer came.
 
 When an answer does not come in time, the path to the server may be broken without a sign (a load
-balancer that was replaced, say): see `doubts.py`."""
+balancer that was replaced, say): see `HalfOpenDetection`."""
 
 from __future__ import annotations
 
+import math
 import ssl
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from controllers.runtime.api.doubts import Doubts
 from controllers.runtime.api.errors import ApiError, ClientClosed, CredentialsUnavailable, HalfOpen, Unreachable
-from controllers.runtime.api.ratelimit import Waits
+from controllers.runtime.api.ratelimit import Sleeper
 from controllers.runtime.api.reachability import Reachability
 from controllers.runtime.api.tls import TLSFiles
 from controllers.runtime.api.wire import Connection, Endpoint, Interrupted, ProtocolError
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 READS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 """Methods that may be repeated, whatever became of the first try."""
@@ -35,6 +36,10 @@ MAX_IDLE: Final = 256
 IDLE_SECONDS: Final = 60.0
 """An idle connection is not reused after this time: kube-apiserver closes it after 90 s."""
 
+INTERRUPT_INTERVAL: Final = 60.0
+"""Seconds between two times that silent connections are interrupted. A healthy watch may be silent,
+and a server that answers late is not helped by many connections that are opened again."""
+
 
 class Transport:
     """Exchanges requests for answers; thread-safe. After `close` every call, waiting ones too,
@@ -45,13 +50,13 @@ class Transport:
         endpoint: Endpoint,
         tls: TLSFiles | None = None,
         *,
-        waits: Waits | None = None,
+        sleeper: Sleeper | None = None,
         reachability: Reachability | None = None,
-        doubts: Doubts | None = None,
+        half_open: HalfOpenDetection | None = None,
     ) -> None:
         self.endpoint = endpoint
-        self.waits = waits or Waits()
-        self.clock = self.waits.clock
+        self.sleeper = sleeper or Sleeper()
+        self.clock = self.sleeper.clock
         self.reachability = reachability or Reachability(self.clock)
         # Plain HTTP goes through a proxy by naming the whole URL; HTTPS through a tunnel.
         proxy = endpoint.proxy
@@ -62,12 +67,12 @@ class Transport:
         self._lock = threading.Lock()
         self._idle: deque[Connection] = deque()  # the most recently used last
         self._live: set[Connection] = set()
-        self._doubts = doubts or Doubts(self.clock)
-        self._doubts.join(self)
+        self._half_open = half_open or HalfOpenDetection(self.clock)
+        self._half_open.add(self)
 
     @property
     def closed(self) -> bool:
-        return self.waits.closed
+        return self.sleeper.closed
 
     @property
     def tls(self) -> TLSFiles | None:
@@ -95,7 +100,7 @@ class Transport:
             sent = False
             try:
                 leave = guard() if guard is not None else None
-                connection.life.deadline = deadline
+                connection.scope.deadline = deadline
                 within = None
                 if method not in READS:
                     within = deadline - self.clock.monotonic()
@@ -109,7 +114,7 @@ class Transport:
                 if isinstance(error, ssl.SSLError):
                     self.recheck_tls()
                 if isinstance(error, TimeoutError) and sent:
-                    self._doubts.unanswered(began)
+                    self._half_open.timed_out(began)
                 stale = connection.requests > 0 and not (sent and connection.reader.begun)
                 if stale and (not sent or method in READS) and not isinstance(error, (TimeoutError, Interrupted)):
                     connection = self.open(method, path, deadline, guard=guard)
@@ -120,7 +125,7 @@ class Transport:
                 raise
             self.reachability.answered(answer.status)
             connection.requests += 1
-            self._doubts.answered(connection.opened)
+            self._half_open.answered(connection.opened)
             if answer.keep_alive and not connection.reader.pending:
                 self._give_back(connection)
             else:
@@ -138,7 +143,7 @@ class Transport:
     ) -> Connection:
         """Open a connection, which ends with `discard`; raises as `exchange`.
 
-        `adopt` gets it before it is connected, so that another thread can interrupt the connecting.
+        `adopt` gets it before it is connected, so that another thread can cancel the connecting.
         """
         if guard is not None:
             guard()
@@ -185,7 +190,7 @@ class Transport:
         with self._lock:
             silent = [connection for connection in self._live if connection.last_received <= since]
         for connection in silent:
-            connection.life.interrupt()
+            connection.scope.cancel()
 
     def recheck_tls(self) -> None:
         """A certificate was refused: look at the files at the next connection."""
@@ -195,11 +200,11 @@ class Transport:
     def close(self) -> None:
         """End every wait and exchange at once and close all connections. May be called twice."""
         with self._lock:
-            self.waits.close()
+            self.sleeper.close()
             idle, self._idle = self._idle, deque()
             live, self._live = self._live, set()
         for connection in live:
-            connection.life.interrupt()
+            connection.scope.cancel()
         for connection in idle:
             connection.close()
 
@@ -262,3 +267,48 @@ class Transport:
                     surplus.append(self._idle.popleft())
         for old in surplus:
             self.discard(old)
+
+
+class HalfOpenDetection:
+    """Finds connections that are dead without a sign, over all transports to one API server.
+    Thread-safe.
+
+    A request that is not answered in its time makes every connection of that time suspect: idle
+    ones are closed. Once a connection that is newer than that request brings an answer, the server
+    is well: then all on which nothing came since are interrupted, so that watches are opened again
+    and requests repeated. The election renews the Lease all the time and waits for seconds only, so
+    the leader finds such a path within seconds."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._transports: list[Transport] = []
+        self._since = math.inf  # when the last unanswered request began; inf: none
+        self._not_before = 0.0
+
+    def add(self, transport: Transport) -> None:
+        """From now on this one's connections are closed and interrupted, too."""
+        with self._lock:
+            self._transports.append(transport)
+
+    def timed_out(self, began: float) -> None:
+        """A request that began then was not answered in its time (monotonic seconds)."""
+        with self._lock:
+            if self._clock.monotonic() >= self._not_before:
+                self._since = began if self._since == math.inf else max(self._since, began)
+            transports = list(self._transports)
+        for transport in transports:
+            transport.discard_idle(began)
+
+    def answered(self, opened: float) -> None:
+        """The server answered on a connection that was opened then."""
+        if opened <= self._since:  # without the lock, as each answer passes here
+            return
+        with self._lock:
+            if opened <= self._since:
+                return  # an older connection says nothing of the others
+            since, self._since = self._since, math.inf
+            self._not_before = self._clock.monotonic() + INTERRUPT_INTERVAL
+            transports = list(self._transports)
+        for transport in transports:
+            transport.interrupt_silent(since)

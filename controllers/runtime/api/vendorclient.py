@@ -5,7 +5,6 @@ Requests leave over urllib3 connections of its own, with the same credentials as
 
 from __future__ import annotations
 
-import io
 import re
 import socket
 import ssl
@@ -22,8 +21,9 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import NewConnectionError
 from urllib3.util.connection import create_connection
 
+from controllers.runtime.api.clientconfig import ClientConfig
 from controllers.runtime.api.errors import ClientClosed
-from controllers.runtime.api.identity import Identity
+from controllers.runtime.api.tls import TLSSettings
 from controllers.runtime.api.transport import READS, Transport
 from controllers.runtime.api.wire import (
     Endpoint,
@@ -44,15 +44,31 @@ _STREAMS: Final = ("exec", "attach", "portforward")
 """Parts of a pod that are opened by GET, and changed all the same."""
 
 
+def configuration_of(endpoint: Endpoint, tls: TLSSettings) -> Configuration:
+    """A new Configuration of the official client, without credentials. The environment's proxies
+    are not asked for again."""
+    made = Configuration(
+        host=endpoint.url,
+        ssl_ca_cert=tls.ca_file or None,
+        cert_file=tls.cert_file or None,
+        key_file=tls.key_file or None,
+        verify_ssl=tls.verify,
+        tls_server_name=endpoint.server_name if endpoint.server_name != endpoint.host else None,
+        no_proxy="",
+    )
+    made.proxy = endpoint.proxy.url if endpoint.proxy else None  # not left to it: that would be the environment's
+    return made
+
+
 class _Rest(RESTClientObject):
     """The official transport, with what our own does before and after each request."""
 
-    def __init__(self, configuration: Configuration, identity: Identity, transport: Transport) -> None:
+    def __init__(self, configuration: Configuration, config: ClientConfig, transport: Transport) -> None:
         super().__init__(configuration)
-        self.pool_manager.pool_classes_by_scheme = _pools(identity, transport)
+        self.pool_manager.pool_classes_by_scheme = _pools(config, transport)
         self._transport = transport
-        self._identity = identity
-        self._waits = transport.waits
+        self._config = config
+        self._sleeper = transport.sleeper
         self._base_path = f"{transport.endpoint.base_path}/".removeprefix("/")
         self._clock = transport.clock
 
@@ -70,31 +86,26 @@ class _Rest(RESTClientObject):
         A watch without one of either kind lasts `WATCH_SECONDS`, and then ends as any watch does;
         `kubernetes.watch` goes on behind the last event. A server that is silent for longer is
         gone: that raises urllib3's ReadTimeoutError."""
-        identity = self._identity
-        if identity.limiter is not None and (delay := identity.limiter.reserve()):
-            identity.metrics.limited(method, delay)
-            self._waits.pause(delay, hurried=False)
+        config = self._config
+        if config.limiter is not None and (delay := config.limiter.reserve()):
+            config.metrics.limited(method, delay)
+            self._sleeper.sleep(delay, for_retry=False)
         path = "/" + url.partition("://")[2].partition("/")[2].removeprefix(self._base_path)
-        kind = next((str(value) for name, value in (headers or {}).items() if name.lower() == "content-type"), "")
-        if (answer := identity.answered(method, path.partition("?")[0], kind, body)) is not None:
-            status, data = answer
-            headed = {"content-type": "application/json"}
-            return RESTResponse(urllib3.HTTPResponse(io.BytesIO(data), headers=headed, status=status))
-        if self._waits.closed:
+        if self._sleeper.closed:
             raise ClientClosed("the client is closed", sent=False, method=method, path=path)
         if method not in READS:
-            identity.guard(method, path)
+            config.guard(method, path)
         if _request_timeout is None:
             query = dict(parse_qsl(path.partition("?")[2]))
-            _request_timeout = identity.timeout
+            _request_timeout = config.timeout
             if query.get("watch", "false").lower() not in ("false", "0"):
                 seconds = query.get("timeoutSeconds", "")
                 if not seconds.isdecimal() or not int(seconds):  # 0 is none, to the API server too
                     url = re.sub("&timeoutSeconds=[^&]*", "", url)
                     url, seconds = f"{url}&timeoutSeconds={WATCH_SECONDS}", str(WATCH_SECONDS)
-                _request_timeout = (identity.timeout, int(seconds) + _WATCH_GRACE)
+                _request_timeout = (config.timeout, int(seconds) + _WATCH_GRACE)
         sent = urllib3.HTTPHeaderDict({name: value for name, value in (headers or {}).items() if value is not None})
-        for name, value in identity.headers:
+        for name, value in config.headers:
             sent.add(name, value)
         began = self._clock.monotonic()
         code = "<error>"
@@ -104,9 +115,9 @@ class _Rest(RESTClientObject):
             )
             code = str(response.status)
         finally:
-            identity.metrics.observe(method, code, self._clock.monotonic() - began)
+            config.metrics.observe(method, code, self._clock.monotonic() - began)
         if response.status == 401:
-            identity.credentials.rejected(sent.get("authorization") or "")
+            config.credentials.rejected(sent.get("authorization") or "")
             self._transport.recheck_tls()
         return response
 
@@ -120,17 +131,17 @@ class VendorClient(ApiClient):
     to act as another, as it would act with all rights of the kubeconfig's user.
     """
 
-    def __init__(self, configuration: Configuration, identity: Identity, transport: Transport) -> None:
+    def __init__(self, configuration: Configuration, config: ClientConfig, transport: Transport) -> None:
         """`transport` is that of our own clients: where to, which proxy, what TLS."""
         if (proxy := transport.endpoint.proxy) and proxy.scheme == "socks5":
             # The official client would need another library for it; our connections do it
             # themselves.
             configuration.proxy = None
         super().__init__(configuration)
-        self.user_agent = identity.user_agent
-        self.rest_client = _Rest(configuration, identity, transport)
-        self._impersonates = bool(identity.headers)
-        self._ask = identity.guard
+        self.user_agent = config.user_agent
+        self.rest_client = _Rest(configuration, config, transport)
+        self._impersonates = bool(config.headers)
+        self._ask = config.guard
 
     def __setattr__(self, name: str, value: Any) -> None:
         """See the class."""
@@ -161,7 +172,7 @@ class VendorClient(ApiClient):
         return ask
 
 
-def _pools(identity: Identity, transport: Transport) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+def _pools(config: ClientConfig, transport: Transport) -> dict[str, type[urllib3.HTTPConnectionPool]]:
     """urllib3's pools, whose connections ask the guard right before a write, know SOCKS5, and speak
     TLS as our own do: with the present CA and certificate."""
     proxy, tls = transport.endpoint.proxy, transport.tls
@@ -187,9 +198,9 @@ def _pools(identity: Identity, transport: Transport) -> dict[str, type[urllib3.H
             if self.sock is None:
                 self.connect()  # which may take longer than the lease holds
             if method not in READS:
-                leave = identity.guard(method, url)
+                leave = config.guard(method, url)
                 wire = getattr(self.sock, "socket", self.sock)  # TLS inside of TLS is no socket
-                deliver_within(wire, identity.timeout if leave is None else min(identity.timeout, leave))
+                deliver_within(wire, config.timeout if leave is None else min(config.timeout, leave))
             super().request(method, url, *args, **options)
 
     class GuardedTLS(Guarded, HTTPSConnection):

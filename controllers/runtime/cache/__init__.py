@@ -7,7 +7,6 @@ Read first: `watch.py`, `store.py`, `informer.py`, `handlers.py`. Imports the wi
 """
 
 from cloudprovider.helpers.objects import key_of, uid_of
-from controllers.runtime.cache.decoding import Garbled, list_meta
 from controllers.runtime.cache.factory import InformerFactory
 from controllers.runtime.cache.informer import Registration
 from controllers.runtime.cache.listing import quorum_list
@@ -16,10 +15,12 @@ from controllers.runtime.cache.resources import (
     NODES,
     PERSISTENT_VOLUMES,
     SERVICES,
+    DecodeError,
     MalformedObject,
     Resource,
     T,
     is_newer,
+    list_meta,
     split_key,
     version_of,
 )
@@ -31,7 +32,7 @@ __all__ = [
     "PERSISTENT_VOLUMES",
     "SERVICES",
     "Derived",
-    "Garbled",
+    "DecodeError",
     "InformerFactory",
     "Lister",
     "MalformedObject",

@@ -1,75 +1,120 @@
-"""The bytes of lists and watches in JSON (stage 1): pure functions to raw objects.
+"""The bytes of lists and watches (stage 1): JSON becomes raw objects here, Protobuf in
+`protodecoding.py`, and `Encoding` says which of the two a list-watch loop asks for.
 
-A list page is decoded item by item, so that never more than one item of it exists as a dict beside
-the page's text. What cannot be decoded is `Garbled`: the reader asks the server again from the last
-version it is sure of."""
+What cannot be decoded is a `DecodeError`: the reader asks the server again from the last version
+that it is sure of."""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from attrs import frozen
+from controllers.runtime.api import ApiError, Response, RestClient
+from controllers.runtime.cache.resources import (
+    DecodeError,
+    ListMeta,
+    ProtobufDecodeError,
+    Resource,
+    WireObject,
+    list_meta,
+)
+from controllers.runtime.protobuf import ACCEPT, JSON, is_protobuf
+
+log = logging.getLogger(__name__)
 
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
-_EXCERPT: Final = 60
+_NOT_ACCEPTABLE: Final = 406
+_UNREADABLE_LIMIT: Final = 3
 
 
-class Garbled(Exception):
-    """Bytes that are no list, or no watch event. The message shows a short excerpt's shape."""
+class Encoding:
+    """JSON or Protobuf: what one loop asks for. For the loop's thread.
+
+    Protobuf costs the API server less: docs/reference/benchmarks.md says how much. The server says
+    in each answer what it sends. After a 406, or after three answers in a row that could not be
+    read, a kind is asked for in JSON as long as the process lives."""
+
+    def __init__(self, rest: RestClient, resource: Resource[Any]) -> None:
+        self._rest = rest
+        self._resource = resource
+        self._given_up = False
+        self._unreadable = 0  # answers in a row
+
+    @property
+    def accept(self) -> str:
+        """The Accept header of the next request."""
+        wanted = self._resource.in_protobuf and self._rest.protobuf and not self._given_up
+        return ACCEPT if wanted else JSON
+
+    def read_event(self, data: bytes, protobuf: bool) -> tuple[str, WireObject | dict[str, Any]]:
+        """Decode one event of a watch into (type, object); an error's is raw. Raises
+        DecodeError."""
+        if not protobuf:
+            return read_watch_line(data)
+        # Loaded with the first Protobuf: it takes google.protobuf, which JSON does without.
+        from controllers.runtime.cache.protodecoding import read_watch_frame
+
+        event = read_watch_frame(data, self._resource.kind)
+        self._unreadable = 0
+        return event
+
+    def failed(self, error: Exception) -> bool:
+        """A request failed; returns whether another encoding is asked for from now on."""
+        if self._given_up or self.accept == JSON:
+            return False
+        if isinstance(error, ProtobufDecodeError):
+            self._unreadable += 1
+        refused = isinstance(error, ApiError) and error.status == _NOT_ACCEPTABLE
+        self._given_up = refused or self._unreadable >= _UNREADABLE_LIMIT
+        if self._given_up:
+            log.warning(
+                "%s: the API server's Protobuf cannot be read, asking for JSON from now on: %s. If a proxy stands "
+                "before the server, --kube-api-content-type=application/json avoids these tries",
+                self._resource.plural, error,
+            )  # fmt: skip
+        return self._given_up
 
 
-class Unreadable(Garbled):
-    """The bytes came as Protobuf: perhaps JSON can be read."""
+def read_page(page: Response, kind: str, each: Callable[[Any], None], meta: Callable[[ListMeta], None]) -> None:
+    """Read a list page of items of `kind`, whatever its encoding; see `read_list`. `meta`
+    is called once, with the page's metadata: before the items where it can be read first."""
+    if not is_protobuf(page.headers.get("content-type", "")):
+        return meta(read_list(page.data, kind, each))
+    from controllers.runtime.cache.protodecoding import read_protobuf_list
 
-
-@frozen
-class ListMeta:
-    """A list page's own metadata: the version to watch from, and the next page's token, or ""."""
-
-    resource_version: str
-    continue_token: str
+    return read_protobuf_list(page.data, kind, each, meta)
 
 
 def read_list(data: bytes, kind: str, each: Callable[[Any], None]) -> ListMeta:
     """Call `each` with every raw item of a list page, in order, then return the page's metadata.
 
-    `kind` is the items' ("Node"). Raises Garbled for anything that is not a complete list of that
-    kind with a resourceVersion: an empty object from a proxy must never pass for an empty list.
-    Items before the damage have then been handed out already, to be dropped with the page."""
+    `kind` is the items' ("Node"). Raises DecodeError for what is no complete list of that kind with
+    a resourceVersion: an empty object from a proxy must never pass for an empty list. Items before
+    the damage have then been handed out already, to be dropped with the page."""
     try:
         fields = _read_fields(data.decode(), each)
     except (ValueError, RecursionError) as error:
-        raise Garbled(f"list page of {len(data)} bytes: {_shape(error)}") from error
+        raise DecodeError(f"list page of {len(data)} bytes: {_shape(error)}") from error
     metadata = fields.get("metadata") if "items" in fields else None
     found = metadata if isinstance(metadata, dict) else {}
     return list_meta(kind, fields.get("kind"), found.get("resourceVersion"), found.get("continue"))
 
 
-def list_meta(kind: str, found: object, version: object, token: object) -> ListMeta:
-    """The metadata of a list of that kind: its own kind, resourceVersion and continue. Raises
-    Garbled for what is no such list."""
-    if found not in (None, f"{kind}List"):
-        raise Garbled(f"expected a {kind}List, got {str(found)[:_EXCERPT]!r}")
-    if not isinstance(version, str) or not version:
-        raise Garbled(f"a {kind}List without items or resourceVersion")
-    return ListMeta(version, token if isinstance(token, str) else "")
-
-
 def read_watch_line(line: bytes) -> tuple[str, dict[str, Any]]:
-    """Decode one line of a watch into (type, raw object). Raises Garbled; any type passes."""
+    """Decode one line of a watch into (type, raw object). Raises DecodeError; any type passes."""
     try:
         event = _DECODER.decode(line.decode())
     except (ValueError, RecursionError) as error:
-        raise Garbled(f"watch line of {len(line)} bytes: {_shape(error)}") from error
+        raise DecodeError(f"watch line of {len(line)} bytes: {_shape(error)}") from error
     if isinstance(event, dict):
         kind, raw = event.get("type"), event.get("object")
         if isinstance(kind, str) and isinstance(raw, dict):
             return kind, raw
-    raise Garbled("a watch line without type and object")
+    raise DecodeError("a watch line without type and object")
 
 
 def _read_fields(text: str, each: Callable[[Any], None]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from cloudprovider.host import StopSignal
 from controllers.runtime.api import RestClient
 from controllers.runtime.cache.informer import Informer, InformerHealth
 from controllers.runtime.cache.resources import Resource, T
-from controllers.runtime.cache.watchtypes import WatchOptions
+from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
@@ -33,14 +33,11 @@ class InformerFactory:
         metrics: Metrics,
         clock: Clock = SYSTEM_CLOCK,
         options: WatchOptions | None = None,
-        once: bool = False,
     ) -> None:
-        """`once`: each informer reads one list and then stands still; see `Informer.amend`."""
         self._rest = rest
         self._metrics = metrics
         self._clock = clock
         self._options = options
-        self._once = once
         self._lock = threading.Lock()
         self._informers: dict[tuple[str, str], Informer[Any]] = {}
         self._unclaimed: set[tuple[str, str]] = set()
@@ -86,7 +83,6 @@ class InformerFactory:
                 metrics=self._metrics,
                 clock=self._clock,
                 options=self._options,
-                once=self._once,
             )
             self._informers[resource.prefix, resource.plural] = found
         return cast("Informer[T]", found)

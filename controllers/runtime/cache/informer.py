@@ -19,10 +19,11 @@ from attrs import frozen
 from cloudprovider.helpers.objects import key_of
 from controllers.runtime.api import RestClient
 from controllers.runtime.cache.handlers import Delivery, Handlers
-from controllers.runtime.cache.resources import Raw, Resource, T
+from controllers.runtime.cache.lists import Bookmark, Listed, Update, Watched
+from controllers.runtime.cache.resources import Resource, T
+from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.cache.store import Cache, Change, Lister
 from controllers.runtime.cache.watch import ListWatch
-from controllers.runtime.cache.watchtypes import Bookmark, Listed, Update, Watched, WatchOptions
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
@@ -83,11 +84,8 @@ class Informer(Generic[T]):
         metrics: Metrics,
         clock: Clock = SYSTEM_CLOCK,
         options: WatchOptions | None = None,
-        once: bool = False,
     ) -> None:
-        """`once`: the first list is all it reads; then the cache changes by `amend` alone."""
         self.resource = resource
-        self._once = once
         self._metrics = metrics
         self._clock = clock
         self._cache = Cache(resource, metrics)
@@ -153,8 +151,7 @@ class Informer(Generic[T]):
     def health(self) -> InformerHealth:
         """How it does, for health checks."""
         started = self._started
-        over = started is None or (self._once and self._synced)
-        silent = None if over else self._clock.monotonic() - max(started or 0.0, self._source.last_contact)
+        silent = None if started is None else self._clock.monotonic() - max(started, self._source.last_contact)
         return InformerHealth(
             self.resource.plural, self._synced, silent, self._cache.quarantine.problems(), self._source.error
         )
@@ -163,18 +160,6 @@ class Informer(Generic[T]):
         """Whether a handler has something before it or under way."""
         with self._lock:
             return any(delivery.busy for delivery in self._deliveries)
-
-    def amend(self, key: str, raw: Raw | None) -> None:
-        """Make this the object's present state (None: deleted) and tell the handlers, as after a
-        watch.
-
-        For an informer that reads `once`. Raises MalformedObject, and RuntimeError where the server
-        would contradict."""
-        if not self._once:
-            raise RuntimeError(f"the cache of {self.resource.plural} follows the server")
-        new = None if raw is None else self.resource.parse(raw)
-        with self._lock:
-            self._push(self._cache.amend(key, new))
 
     # Handlers
 
@@ -219,8 +204,6 @@ class Informer(Generic[T]):
             try:
                 for update in self._source.updates():
                     self._take(update)
-                    if self._once and self._synced:
-                        self._source.stop()
                 return
             except Exception:
                 # A fault of ours, or of a credential plugin: whatever it was, a list makes the

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from attrs import frozen
 
 from controllers.runtime.api import ApiError, Gone, Response, RestClient
-from controllers.runtime.cache.decoding import Garbled, ListMeta
-from controllers.runtime.cache.encoding import read_page
+from controllers.runtime.cache.decoding import read_page
+from controllers.runtime.cache.resources import DecodeError, ListMeta
 
 if TYPE_CHECKING:
     from controllers.runtime.cache.resources import Raw, Resource
@@ -45,7 +45,7 @@ def fetch_list(
 
     A snapshot that expires between two pages (410) makes the pages so far worthless: the list
     starts over, at the second time without pages, which cannot expire half-way. Raises ApiError
-    (Gone: `not_older_than` is too old for the server) and Garbled.
+    (Gone: `not_older_than` is too old for the server) and DecodeError.
     """
     start = {"resourceVersion": not_older_than, "resourceVersionMatch": "NotOlderThan"} if not_older_than else {}
     for _ in range(_TRIES_IN_PAGES):
@@ -64,7 +64,7 @@ def quorum_list(
     """What `read` makes of every object of a kind: whatever was written before this call is in it.
 
     For what must not be decided by a cache. Blocks for as long as the server takes; raises
-    ApiError, and Garbled when an answer is no list.
+    ApiError, and DecodeError when an answer is no list.
     """
 
     def fetch(query: Mapping[str, str]) -> Callable[[], Response]:
@@ -96,7 +96,7 @@ def _in_pages(
     def ahead(meta: ListMeta) -> None:
         nonlocal token, version, waiting
         if meta.continue_token and meta.continue_token == token:
-            raise Garbled("a list whose pages repeat themselves")
+            raise DecodeError("a list whose pages repeat themselves")
         version = version or meta.resource_version  # the first page's: a watch from there repeats, never skips
         token = meta.continue_token
         if token:

@@ -12,15 +12,15 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Protocol, Self
 
+from attrs import frozen
+
 from cloudprovider.threads import start
 from controllers.runtime.api import ApiError, BadRequest, Gone, Response, RestClient
-from controllers.runtime.cache.decoding import ListMeta
-from controllers.runtime.cache.encoding import Encoding, read_page
+from controllers.runtime.cache.decoding import Encoding, read_page
 from controllers.runtime.cache.listing import Listing, fetch_list, is_too_large
-from controllers.runtime.cache.resources import T, is_newer
-from controllers.runtime.cache.retries import Retries
+from controllers.runtime.cache.resources import ListMeta, T, is_newer
+from controllers.runtime.cache.retries import Retries, WatchOptions
 from controllers.runtime.cache.store import Cache, Item
-from controllers.runtime.cache.watchtypes import Listed, WatchOptions
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
@@ -29,6 +29,36 @@ log = logging.getLogger(__name__)
 _TOO_LARGE_LIMIT: Final = 3
 _SUSPICIOUS: Final = 0.5
 """A list not from etcd itself that has a smaller share of what is cached, is asked for again."""
+
+
+@frozen
+class Listed(Generic[T]):
+    """A complete list at `version`. `cause` says why: "start", "expired", "garbled", "stuck", ...
+
+    "restored": the server's history went back, so that what was seen later has not happened.
+    """
+
+    items: list[Item[T]]
+    version: str
+    cause: str
+
+
+@frozen
+class Watched(Generic[T]):
+    """One event: ADDED, MODIFIED or DELETED, of an item that has a key."""
+
+    event: str
+    item: Item[T]
+
+
+@frozen
+class Bookmark:
+    """Everything up to this version has been shown."""
+
+    version: str
+
+
+Update = Listed[T] | Watched[T] | Bookmark
 
 
 class Stopped(Exception):
@@ -206,8 +236,8 @@ class Lists(Generic[T]):
         )
 
     def take(self) -> Listed[T]:
-        """Take a complete list, not older than what was seen. Raises ApiError, Garbled, ListBehind
-        and Stopped."""
+        """Take a complete list, not older than what was seen. Raises ApiError, DecodeError,
+        ListBehind and Stopped."""
         seen, asked = self._cache.version, self._clock.monotonic()
         listing = self._list("" if self._quorum else seen)
         cause = self._judge(seen, listing.version, asked)

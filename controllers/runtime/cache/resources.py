@@ -1,18 +1,17 @@
 """The kinds that the runtime lists and watches (stages 1 and 2): where each lives, how its JSON or
-Protobuf becomes an object. One object is parsed at a time, so that one which does not fit its model
-costs itself alone (`MalformedObject`)."""
+Protobuf becomes an object, and what of it is dropped: what no controller reads and a provider has
+no use for. Nothing is lost on the server by this, as objects are only ever patched. One object is
+parsed at a time, so that a malformed one costs itself alone (`MalformedObject`)."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import quote
 
 from attrs import frozen
-
-from controllers.runtime.cache.trimming import trim_metadata, trim_node
 
 if TYPE_CHECKING:
     from kubernetes.client.models.core_v1_event import CoreV1Event
@@ -22,6 +21,23 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_object_meta import V1ObjectMeta
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
+
+_EXCERPT: Final = 60
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+_NODE_LEFT_OUT: Final = {
+    "status": (
+        "images",
+        "volumesInUse",
+        "volumesAttached",
+        "config",
+        "runtimeHandlers",
+        "features",
+        "declaredFeatures",
+    ),
+    "spec": ("configSource",),
+}
 
 Raw = dict[str, Any]
 """An object as the API sends it, parsed from JSON, or from Protobuf with `datetime` for times."""
@@ -49,6 +65,52 @@ T = TypeVar("T", bound=ApiObject)
 class MalformedObject(Exception):
     """An object from the API server does not fit its model. The message says where, without
     repeating its contents."""
+
+
+def trim_metadata(raw: dict[str, Any]) -> None:
+    """Drop managedFields and kubectl's copy of the object, in place. The default for every kind."""
+    metadata = raw["metadata"]
+    metadata.pop("managedFields", None)
+    trim_annotations(metadata.get("annotations"))
+
+
+def trim_annotations(annotations: dict[str, str] | None) -> None:
+    """Drop kubectl's copy of the object, in place."""
+    if annotations:
+        dict.pop(annotations, LAST_APPLIED, None)  # read-only already, but nobody has it yet
+
+
+def trim_node(raw: dict[str, Any]) -> None:
+    """Drop what is most of a Node's size and read by no controller, in place."""
+    trim_metadata(raw)
+    for part, left_out in _NODE_LEFT_OUT.items():
+        fields = raw.get(part)
+        if fields:
+            for field in left_out:
+                fields.pop(field, None)
+
+
+class DecodeError(Exception):
+    """Bytes that are no list, or no watch event. The message shows a short excerpt's shape."""
+
+
+class ProtobufDecodeError(DecodeError):
+    """The bytes came as Protobuf: perhaps JSON can be read."""
+
+
+@frozen
+class ListMeta:
+    """A list page's own metadata: the version to watch from, and the next page's token, or ""."""
+
+    resource_version: str
+    continue_token: str
+
+
+class WireObject(NamedTuple):
+    """An object that came in Protobuf."""
+
+    message: Any
+    """Read, but not yet made a model."""
 
 
 @frozen
@@ -126,6 +188,16 @@ class Resource(Generic[T]):
         if self.namespaced and not meta.namespace:
             raise MalformedObject("metadata lacks a namespace")
         return parsed
+
+
+def list_meta(kind: str, found: object, version: object, token: object) -> ListMeta:
+    """The metadata of a list of that kind: its own kind, resourceVersion and continue. Raises
+    DecodeError for what is no such list."""
+    if found not in (None, f"{kind}List"):
+        raise DecodeError(f"expected a {kind}List, got {str(found)[:_EXCERPT]!r}")
+    if not isinstance(version, str) or not version:
+        raise DecodeError(f"a {kind}List without items or resourceVersion")
+    return ListMeta(version, token if isinstance(token, str) else "")
 
 
 def split_key(key: str) -> tuple[str, str]:

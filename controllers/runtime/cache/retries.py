@@ -1,4 +1,4 @@
-"""How long one list-watch loop waits after a failure, and what it says about it (stage 1).
+"""How a list-watch loop is set, how long it waits after a failure, and what it logs (stage 1).
 
 Delays start at 0.8 s, double up to 30 s, and vary between half and full. A server that gives no
 answer of its own (refused, reset, timed out; 502, 503 or 504) is asked again after 4 s at most, and
@@ -12,15 +12,39 @@ import random
 import threading
 from typing import Final
 
+from attrs import field, frozen, validators
+
 from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.api import NO_ANSWERS, CredentialsUnavailable, Gone, Recovery, ServerError, Unreachable
 from controllers.runtime.cache.listing import is_too_large
-from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.clock import Clock, ClockEvent, wait_for
 
 log = logging.getLogger(__name__)
 
 _MOMENT: Final = 0.8
+
+
+@frozen
+class WatchOptions:
+    """How to list and watch; all times in seconds. Tests shorten the defaults."""
+
+    page_size: int = field(default=500, validator=validators.gt(0))
+    watch_timeout: tuple[float, float] = (300.0, 600.0)
+    """The server ends a watch after a time drawn from this range, to spread them over replicas."""
+    silence: float = field(default=90.0, validator=validators.gt(0))
+    """No byte for so long: the watch counts as half-open. Bookmarks come each minute."""
+    list_timeout: float = field(default=60.0, validator=validators.gt(0))
+    """For one page of a list, from the request to its last byte."""
+    first_delay: float = field(default=0.8, validator=validators.gt(0))
+    longest_delay: float = field(default=30.0, validator=validators.gt(0))
+    longest_unanswered: float = field(default=4.0, validator=validators.gt(0))
+    """The longest delay while the server gives no answer at all, so that its return is noticed."""
+    longest_retry_after: float = 300.0
+    """A Retry-After beyond this is cut to it."""
+    believe_after: float = 10.0
+    """Seconds between the two quorum lists that prove that history went back."""
+    settled: float = 10.0
+    """A watch that stood for so long was a success, even if it brought nothing."""
 
 
 class Retries:
@@ -88,7 +112,7 @@ class Retries:
         end = self._clock.monotonic() + seconds
         with self._condition:
             wait_for(self._clock, self._condition, lambda: self._stop.is_set() or recovery.done(), seconds)
-        if recovery.done():  # a moment of its own for each, lest all come at once
+        if recovery.done():  # at a random moment, so that not all ask together
             moment = _MOMENT * self._rng.random()
             self._stop.wait(min(max(0.0, end - self._clock.monotonic()), moment))
 

@@ -265,17 +265,6 @@ class Cache(Generic[T]):
         self._put(item.key, item.obj)
         return _steps(item.key, old, item.obj)
 
-    def amend(self, key: str, new: T | None) -> list[Change[T]]:
-        """Put this object, or none, in place of what is cached there, whatever its version."""
-        old = self._objects.get(key)
-        if new is None:
-            if old is None:
-                return []
-            self._put(key, None)
-            return [Change(ChangeKind.DELETE, key, old, None)]
-        self._put(key, new)
-        return _steps(key, old, new)
-
     def advance(self, version: str) -> None:
         """The server has shown all up to this version (a bookmark). Never goes back."""
         if version and is_newer(version, self._version) is not False:

@@ -28,8 +28,8 @@ Half-open connections: a watch may be quiet for hours, so its own timeout (5 to 
 slow a test. TCP keepalive finds a peer that is gone, but not a proxy or a server that hangs.
 kube-apiserver sends a bookmark about every 60 s to each watch that allows them, so 90 s without a
 byte mean a dead one. Without bookmarks it costs a request. It is found sooner, within seconds for
-the leader, when some other request is not answered (`api/doubts.py`): the Lease is renewed all the
-time.
+the leader, when some other request is not answered (`HalfOpenDetection`): the Lease is renewed all
+the time.
 
 A server restored from a backup counts its versions from an earlier number. A watch from what is the
 future there stays silent, or shows only what comes after that number is reached. So after an
@@ -60,14 +60,12 @@ from controllers.runtime.api import (
     Unreachable,
     from_status,
 )
-from controllers.runtime.cache.decoding import Garbled
-from controllers.runtime.cache.encoding import Encoding
-from controllers.runtime.cache.lists import ListBehind, Lists, Loop, Stopped
+from controllers.runtime.cache.decoding import Encoding
+from controllers.runtime.cache.lists import Bookmark, ListBehind, Lists, Loop, Stopped, Update, Watched
 from controllers.runtime.cache.parsing import metadata_of
-from controllers.runtime.cache.resources import T, is_newer
-from controllers.runtime.cache.retries import Retries
+from controllers.runtime.cache.resources import DecodeError, T, is_newer
+from controllers.runtime.cache.retries import Retries, WatchOptions
 from controllers.runtime.cache.store import EVENT_TYPES, Cache
-from controllers.runtime.cache.watchtypes import Bookmark, Update, Watched, WatchOptions
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 
@@ -146,7 +144,7 @@ class ListWatch(Generic[T]):
                 yield from phase()
             except Stopped:
                 return
-            except (ApiError, Garbled, ListBehind) as error:
+            except (ApiError, DecodeError, ListBehind) as error:
                 if self._loop.stopping.is_set():
                     return
                 listing = phase == self._list
@@ -175,20 +173,20 @@ class ListWatch(Generic[T]):
             "resourceVersion": self._cache.version,
             "timeoutSeconds": str(int(self._rng.uniform(low, high))),
         }
-        pieces = self._rest.stream(
+        stream = self._rest.stream(
             self._resource.path(), query=query, read_timeout=self._options.silence, accept=self._encoding.accept
         )
-        self._loop.begin(pieces)
+        self._loop.begin(stream)
         useful = False
         self._open_since = None
         try:
-            pieces.open()
+            stream.open()
             self._open_since = self._quiet_since = self._clock.monotonic()
-            for piece in pieces:
-                update = self._decode(piece, pieces.content_type)
+            for data in stream:
+                update = self._decode(data, stream.protobuf)
                 if isinstance(update, Bookmark) and is_newer(self._cache.version, update.version):
                     self._in_doubt = True
-                    raise Garbled(f"a bookmark at version {update.version}, though {self._cache.version} was seen")
+                    raise DecodeError(f"a bookmark at version {update.version}, though {self._cache.version} was seen")
                 if not useful:
                     useful = True
                     self._fruitless = self._garbled = self._silences = 0
@@ -196,7 +194,7 @@ class ListWatch(Generic[T]):
                 self._hear()
                 yield update
         finally:
-            self._loop.finish(pieces)
+            self._loop.finish(stream)
             stood = self._open_for() >= min(self._options.settled, self._options.silence * _MARGIN)
             if stood:
                 self._retries.start_over()
@@ -207,22 +205,22 @@ class ListWatch(Generic[T]):
         self._restarts.labels(self._resource.plural, "closed").inc()
         if not stood:  # a server that shuts down, or one that would have us ask without pause
             self._relist_if_stuck()
-            trouble = Garbled("the server ended it after a moment")
+            trouble = DecodeError("the server ended it after a moment")
             self._loop.stopping.wait(self._retries.complain("watch", trouble, warn=not useful))
 
-    def _decode(self, piece: bytes, content_type: str) -> Update[T]:
-        event, raw = self._encoding.read_event(piece, content_type)
+    def _decode(self, data: bytes, protobuf: bool) -> Update[T]:
+        event, raw = self._encoding.read_event(data, protobuf)
         if event in EVENT_TYPES:
             item = self._cache.read(raw)
             if not item.key:
-                raise Garbled(f"{event} event: {item.problem}")
+                raise DecodeError(f"{event} event: {item.problem}")
             return Watched(event, item)
         if event == "BOOKMARK":
             metadata = metadata_of(raw)
             return Bookmark("" if metadata is None else metadata.version)
         if event == "ERROR" and isinstance(raw, dict):
             raise from_status(0, None, raw, method="GET", path=self._resource.path())
-        raise Garbled(f"a watch event of the unknown type {event[:40]!r}")
+        raise DecodeError(f"a watch event of the unknown type {event[:40]!r}")
 
     def _watch_failed(self, error: Exception) -> float:
         if isinstance(error, HalfOpen) or (isinstance(error, Unreachable) and self._was_silent()):
@@ -237,7 +235,7 @@ class ListWatch(Generic[T]):
         if isinstance(error, Gone):
             self._lists.cause = "expired"
             waits = self._retries.failures > 0
-        elif isinstance(error, Garbled):
+        elif isinstance(error, DecodeError):
             self._garbled += 1
             if self._garbled >= _GARBLED_LIMIT:
                 self._lists.cause = "garbled"
@@ -278,6 +276,6 @@ _CAUSES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (Forbidden, "forbidden"),
     (ServerError, "server_error"),
     (Unreachable, "unreachable"),
-    (Garbled, "garbled"),
+    (DecodeError, "garbled"),
     (ListBehind, "behind"),
 )

@@ -1,5 +1,5 @@
 """Objects in Protobuf as the raw objects that JSON gives (stage 1): dicts of the API's field names.
-Into models they are read by `cache/protomodels.py`, with the same readers in another shape.
+Into models they are read by `cache/protodecoding.py`, with the same readers in another shape.
 
 The result equals the API server's JSON, but for times, which are `datetime` here. Go writes a field
 that is no pointer into Protobuf also where it is empty, and leaves most of those out of JSON; the

@@ -1,8 +1,8 @@
 """What we change in the cluster (stage 6): minimal patches, and Events for people.
 
 Comes in: patches that the controllers' pure `changes.py` made, and what happened to an object. Goes
-out: PATCH requests that a conflict makes anew (`patches.py`); Events, counted and combined, written
-beside the work (`events.py`, `eventwriter.py`).
+out: PATCH requests, computed again after a conflict (`patches.py`); Events, counted and combined,
+written beside the work (`events.py`).
 
 Read first: `patches.py`, `events.py`. Imports the wing `api` only.
 """

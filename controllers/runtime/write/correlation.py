@@ -1,5 +1,5 @@
 """Which Events are worth a write: counting repeated ones, combining similar ones, limiting
-talkative objects (stage 6). No I/O, no clock; one thread at a time. The rules and their figures are
+talkative objects (stage 6). No I/O; one thread at a time. The rules and their figures are
 those of client-go's EventCorrelator (tools/record/events_cache.go):
 
 - the same event again (object, type, reason, message) raises the count of the stored one;
@@ -10,29 +10,34 @@ those of client-go's EventCorrelator (tools/record/events_cache.go):
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 from attrs import define, field, frozen
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
+
+log = logging.getLogger(__name__)
 
 COMBINED_PREFIX: Final = "(combined from similar events): "
 SIMILAR_LIMIT: Final = 10
 SIMILAR_SECONDS: Final = 600.0
 KEPT_SECONDS: Final = 3600.0
-"""An Event that did not happen again for so long is written anew: the API server deletes it after
+"""An Event that did not happen again for so long is created again: the API server deletes it after
 as long (--event-ttl)."""
 BURST: Final = 25
 REFILL_PER_SECOND: Final = 1 / 300
 MAX_MESSAGE: Final = 1024
+_LOG_SECONDS: Final = 60.0
 
 _MODEL_PREFIX: Final = re.compile(r"^(?:Core|Events)?V\d+(?:(?:alpha|beta)\d+)?(?=[A-Z])")
 _API_VERSIONS: Final[Mapping[str, str]] = {"Lease": "coordination.k8s.io/v1"}
@@ -172,10 +177,7 @@ class Correlator:
     """What was written lately, as far as `memory` reaches; without one it has one of its own."""
 
     def __init__(self, memory: EventMemory | None = None) -> None:
-        memory = memory or EventMemory()
-        self._entries: Share[Entry] = Share(memory, "event")
-        self._similar: Share[tuple[tuple[int, ...], float]] = Share(memory, "group")
-        self._budgets: Share[tuple[float, float]] = Share(memory, "budget")
+        self._memory = memory or EventMemory()
         self._last_stamp = 0
 
     def observe(self, happening: Happening) -> Entry | None:
@@ -184,7 +186,7 @@ class Correlator:
 
         What is not written is still counted, and its number appears with the next write."""
         key, message = self._combine(happening)
-        entry = self._entries.get(key)
+        entry: Entry | None = self._memory.get("event", (self, key))
         if entry is None:
             name = self._name(happening)
             entry = Entry(
@@ -197,7 +199,7 @@ class Correlator:
                 happening.first_at,
                 happening.last_at,
             )
-        self._entries.put(key, entry, happening.at, happening.at + KEPT_SECONDS)
+        self._memory.put("event", (self, key), entry, happening.at, happening.at + KEPT_SECONDS)
         entry.message = message
         entry.count += happening.count
         entry.last_at = happening.last_at
@@ -207,20 +209,20 @@ class Correlator:
         return entry
 
     def forget(self, entry: Entry) -> None:
-        """The Event could not be stored: the next one of its kind starts anew."""
-        if self._entries.get(entry.key) is entry:
-            self._entries.drop(entry.key)
+        """The Event could not be stored: the next one of its kind becomes a new Event."""
+        if self._memory.get("event", (self, entry.key)) is entry:
+            self._memory.drop("event", (self, entry.key))
 
     def _combine(self, happening: Happening) -> tuple[Hashable, str]:
         group = happening.key[:3]
-        known = self._similar.get(group)
+        known: tuple[tuple[int, ...], float] | None = self._memory.get("group", (self, group))
         now = happening.at
         messages = known[0] if known is not None and now - known[1] <= SIMILAR_SECONDS else ()
         message = hash(happening.message)  # only their number counts
         if message not in messages:
             messages = (*messages, message)
         combined = len(messages) >= SIMILAR_LIMIT
-        self._similar.put(group, (messages[combined:], now), now, now + SIMILAR_SECONDS)
+        self._memory.put("group", (self, group), (messages[combined:], now), now, now + SIMILAR_SECONDS)
         if not combined:
             return happening.key, happening.message
         return group, (COMBINED_PREFIX + happening.message)[:MAX_MESSAGE]
@@ -228,12 +230,12 @@ class Correlator:
     def _afford(self, happening: Happening) -> bool:
         owner = happening.key[:2]
         now = happening.at
-        tokens, filled_at = self._budgets.get(owner) or (float(BURST), now)
+        tokens, filled_at = self._memory.get("budget", (self, owner)) or (float(BURST), now)
         tokens = min(float(BURST), tokens + (now - filled_at) * REFILL_PER_SECOND)
         affordable = tokens >= 1
         tokens -= affordable
         full = now + (BURST - tokens) / REFILL_PER_SECOND
-        self._budgets.put(owner, (tokens, now), now, full)
+        self._memory.put("budget", (self, owner), (tokens, now), now, full)
         return affordable
 
     def _name(self, happening: Happening) -> str:
@@ -251,8 +253,8 @@ def timestamp(at: float) -> str:
 CACHE_SIZE: Final = 4096
 """What a process's recorders remember together, of each kind of thing; as one of client-go's."""
 
-V = TypeVar("V")
 _Key = tuple[object, Hashable]
+"""Whose it is, and its key."""
 
 
 class EventMemory(Collector):
@@ -305,20 +307,45 @@ class EventMemory(Collector):
         yield family
 
 
-class Share(Generic[V]):
-    """One owner's part of one kind of things in a memory."""
+class Counts:
+    """The recorder's metrics, and of drops one log line a minute for each reason."""
 
-    def __init__(self, memory: EventMemory, kind: str) -> None:
-        self._memory = memory
-        self._kind = kind
-        self._owner = object()
+    def __init__(self, metrics: Metrics, component: str, clock: Clock) -> None:
+        writes = metrics.counter(
+            "event_recorder_writes_total", "Events written, by operation.", ("component", "operation")
+        )
+        self.created = writes.labels(component=component, operation="create")
+        self.patched = writes.labels(component=component, operation="patch")
+        self.merged = metrics.counter(
+            "event_recorder_merged_total",
+            "Events that were told by the write of an equal one still waiting.",
+            ("component",),
+        ).labels(component=component)
+        self._dropped = metrics.counter(
+            "event_recorder_dropped_total", "Events that were not written, by reason.", ("component", "reason")
+        )
+        self._component = component
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._silent: dict[str, tuple[float, int]] = {}
 
-    def get(self, key: Hashable) -> V | None:
-        found: V | None = self._memory.get(self._kind, (self._owner, key))
-        return found
-
-    def put(self, key: Hashable, value: V, now: float, until: float) -> None:
-        self._memory.put(self._kind, (self._owner, key), value, now, until)
-
-    def drop(self, key: Hashable) -> None:
-        self._memory.drop(self._kind, (self._owner, key))
+    def drop(self, reason: str, what: str, number: int = 1) -> None:
+        self._dropped.labels(component=self._component, reason=reason).inc(number)
+        now = self.clock.monotonic()
+        with self._lock:
+            until, more = self._silent.get(reason, (float("-inf"), 0))
+            if now < until:
+                self._silent[reason] = (until, more + number)
+                return
+            self._silent[reason] = (now + _LOG_SECONDS, 0)
+        level = logging.INFO if reason in ("rate_limited", "namespace") else logging.WARNING
+        hint = "; needs the rule: apiGroups [''], resources [events], verbs [create, patch]"
+        log.log(
+            level,
+            "%s: %d Event(s) dropped (%s): %s%s",
+            self._component,
+            more + number,
+            reason,
+            what,
+            hint if reason == "forbidden" else "",
+        )

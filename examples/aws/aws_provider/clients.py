@@ -4,7 +4,7 @@ One session reads the credentials: from the environment, the shared file, a web 
 machine's role, as everywhere with boto3. Clients are safe for many threads, sessions are not, so
 clients are made under a lock and kept.
 
-botocore fixes a client's time limits when it is made. So there is one pair of clients for each of
+botocore fixes a client's time limits when it is made. So there is one set of clients for each of
 `LIMITS`, made when it is first needed, and `ec2` and `elb` give the one whose requests take at most
 half of what is left of the call. A request that could no longer end in time is not sent, be it the
 tenth page of a list. Nothing is tried twice here: the host does that, and knows when.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import botocore.session
@@ -36,9 +36,10 @@ _CONNECTIONS = 50
 
 
 @frozen
-class _Pair:
+class _Made:
     ec2: EC2Client
     elb: ElasticLoadBalancingv2Client
+    classic: Any
 
 
 class Clients:
@@ -58,7 +59,7 @@ class Clients:
         self.metadata_endpoint: str = found
         """Where the metadata service of this machine would be."""
         self._lock = threading.Lock()
-        self._made: dict[float, _Pair] = {}
+        self._made: dict[float, _Made] = {}
         # At DEBUG botocore logs signed headers and whole answers, credentials among them: whatever
         # -v says, not those.
         logging.getLogger("botocore").setLevel(logging.INFO)
@@ -74,7 +75,13 @@ class Clients:
         under way is over."""
         return self._for_this_call().elb
 
-    def _for_this_call(self) -> _Pair:
+    @property
+    def classic(self) -> Any:
+        """Elastic Load Balancing of the first version, for Classic Load Balancers, as `elb`. They
+        are looked for, never changed."""
+        return self._for_this_call().classic
+
+    def _for_this_call(self) -> _Made:
         call = current_call()
         call.check()
         left = call.remaining()
@@ -84,20 +91,21 @@ class Clients:
                 self._made[limit] = self._make(limit)
             return self._made[limit]
 
-    def _make(self, limit: float) -> _Pair:
+    def _make(self, limit: float) -> _Made:
         config = Config(
             connect_timeout=limit / 4,
             read_timeout=limit * 3 / 4,
             retries={"total_max_attempts": 1, "mode": "standard"},
             max_pool_connections=_CONNECTIONS,
         )
-        pair = _Pair(
+        made = _Made(
             self._session.client("ec2", region_name=self.region, config=config),
             self._session.client("elbv2", region_name=self.region, config=config),
+            self._session.client("elb", region_name=self.region, config=config),
         )
-        for client in (pair.ec2, pair.elb):
+        for client in (made.ec2, made.elb, made.classic):
             client.meta.events.register_first("before-send", _sends_only_in_time(limit))
-        return pair
+        return made
 
 
 def _sends_only_in_time(limit: float) -> Callable[..., None]:

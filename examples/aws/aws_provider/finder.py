@@ -91,14 +91,14 @@ class InstanceFinder:
         missing."""
         return {instance.get("InstanceId", ""): instance for instance in self._list("instance-id", ids)}
 
-    def targets(self, nodes: Iterable[V1Node]) -> Mapping[str, InstanceTypeDef]:
-        """The instances of those nodes that have a provider ID of EC2's in this region, by instance
-        ID. Others are left out: one such node (Fargate's, or a forged one) spoils nothing."""
+    def target_ids(self, nodes: Iterable[V1Node]) -> frozenset[str]:
+        """The instance IDs of those nodes that have a provider ID of EC2's in this region. Others
+        are left out: one such node (Fargate's, or a forged one) spoils nothing."""
         ids: set[str] = set()
         for node in nodes:
             with suppress(CloudProviderError):
                 ids.add(instance_id(provider_id_of(node), self.clients.region))
-        return self.by_id(sorted(ids))
+        return frozenset(ids)
 
     def _id_of(self, node: V1Node, name: str) -> str:
         """The ID that the node's provider ID or name says, "" where its name is another."""

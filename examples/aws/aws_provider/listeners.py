@@ -32,9 +32,10 @@ class Listeners:
 
     clients: Clients
 
-    def ensure(self, load_balancer: str, plan: Plan, groups: Mapping[int, str]) -> None:
+    def ensure(self, load_balancer: str, plan: Plan, groups: Mapping[int, str]) -> list[str]:
         """Have the planned listeners, and no others. `groups`: the ARN of each port's target
-        group."""
+        group. Returns the ARNs of those that were there, and stay."""
+        kept: list[str] = []
         pages = self.clients.elb.get_paginator("describe_listeners").paginate(LoadBalancerArn=load_balancer)
         present = {listener.get("Port", 0): listener for page in pages for listener in page["Listeners"]}
         for port in plan.ports:
@@ -46,8 +47,10 @@ class Listeners:
                 self._create(load_balancer, plan, port, groups[port.port])
             else:
                 self._modify(listener, port, groups[port.port])
+                kept.append(listener.get("ListenerArn", ""))
         for listener in present.values():
             self._delete(listener)
+        return kept
 
     def _create(self, load_balancer: str, plan: Plan, port: PlannedPort, group: str) -> None:
         wanted: CreateListenerInputTypeDef = {

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 
 from aws_provider.clients import Clients
 from aws_provider.plan import Identity
-from aws_provider.tags import CLUSTER_TAG_PREFIX, SERVICE_NAME_TAG, SERVICE_UID_TAG, is_owned, tag_map
+from aws_provider.tags import CLUSTER_TAG_PREFIX, SERVICE_NAME_TAG, SERVICE_UID_TAG, is_owned, tag_list, tag_map
 from cloudprovider import CloudProviderError
 
-_MAX_TAGGED = 20
-"""How many things AWS tells the tags of at once."""
+MAX_TAGGED = 20
+"""How many things AWS tells the tags of, or tags, at once."""
 
 
 class NotOurs(CloudProviderError):
@@ -27,10 +27,18 @@ def tags_of(clients: Clients, arns: Sequence[str]) -> dict[str, dict[str, str]]:
     """The tags of each of these load balancers or target groups, by ARN. Raises what botocore
     raises."""
     found: dict[str, dict[str, str]] = {}
-    for start in range(0, len(arns), _MAX_TAGGED):
-        answer = clients.elb.describe_tags(ResourceArns=arns[start : start + _MAX_TAGGED])
+    for start in range(0, len(arns), MAX_TAGGED):
+        answer = clients.elb.describe_tags(ResourceArns=arns[start : start + MAX_TAGGED])
         found |= {one.get("ResourceArn", ""): tag_map(one.get("Tags")) for one in answer["TagDescriptions"]}
     return found
+
+
+def add_tags(clients: Clients, wanted: Mapping[str, str], present: Mapping[str, Mapping[str, str]]) -> None:
+    """Have these tags on things that are the Service's, whose tags are `present`, by ARN. Others
+    stay."""
+    lacking = sorted(arn for arn, tags in present.items() if not wanted.items() <= tags.items())
+    for start in range(0, len(lacking), MAX_TAGGED):
+        clients.elb.add_tags(ResourceArns=lacking[start : start + MAX_TAGGED], Tags=tag_list(wanted))
 
 
 def is_of(tags: Mapping[str, str], service: Identity) -> bool:

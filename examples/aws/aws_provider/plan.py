@@ -20,11 +20,12 @@ from kubernetes.client.models.v1_service_spec import V1ServiceSpec
 
 from aws_provider.annotations import Annotations
 from aws_provider.healthcheck import TRAFFIC_PORT, HealthCheck, health_check
-from aws_provider.tags import OWNED, SERVICE_NAME_TAG, SERVICE_UID_TAG, cluster_tag
+from aws_provider.tags import OWNED, SERVICE_NAME_TAG, SERVICE_UID_TAG, cluster_tag, is_reserved
 from cloudprovider import InvalidService
 from cloudprovider.errors import InvalidAnnotations
 from cloudprovider.helpers import (
     ServicePort,
+    annotations_of,
     default_load_balancer_name,
     health_check_path_port,
     key_of,
@@ -32,6 +33,7 @@ from cloudprovider.helpers import (
     ports_of,
     uid_of,
 )
+from cloudprovider.wellknown import ANNOTATION_LOAD_BALANCER_SOURCE_RANGES
 
 if TYPE_CHECKING:
     from mypy_boto3_elbv2.literals import ProtocolEnumType
@@ -46,6 +48,13 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
 }
 """The attributes of target groups that are kept as wished, with AWS's defaults for targets that are
 instances."""
+LOAD_BALANCER_ATTRIBUTES: Final[Mapping[str, str]] = {
+    "load_balancing.cross_zone.enabled": "false",
+    "access_logs.s3.enabled": "false",
+    "access_logs.s3.bucket": "",
+    "access_logs.s3.prefix": "",
+}
+"""The same of load balancers."""
 
 
 @frozen
@@ -110,9 +119,22 @@ class Plan(Identity):
     annotations: Annotations
     ports: tuple[PlannedPort, ...]
     sources: tuple[str, ...]
-    """The ranges of addresses that may come in."""
+    """The ranges of addresses that may come in; empty where the Service names none."""
     attributes: Mapping[str, str]
     """Of every target group."""
+
+    @property
+    def load_balancer_attributes(self) -> dict[str, str]:
+        """Of the load balancer. Where logs go is told only while they are written: AWS refuses an
+        empty bucket."""
+        asked = self.annotations
+        wanted = {"load_balancing.cross_zone.enabled": str(asked.cross_zone).lower()}
+        if asked.has_access_log is not None:
+            wanted["access_logs.s3.enabled"] = str(asked.has_access_log).lower()
+        if asked.has_access_log:
+            wanted["access_logs.s3.bucket"] = asked.access_log_bucket
+            wanted["access_logs.s3.prefix"] = asked.access_log_prefix
+        return wanted
 
     @property
     def all_tags(self) -> dict[str, str]:
@@ -133,6 +155,9 @@ def plan(cluster: str, service: V1Service) -> Plan:
     ports, more = _ports(service, annotations, found.group_prefix)
     problems += [*more, *_spec_problems(spec)]
     attributes = {**ATTRIBUTES, **annotations.attributes}
+    if annotations.proxy_protocol:
+        attributes["proxy_protocol_v2.enabled"] = "true"
+    problems += _annotation_problems(annotations)
     unknown = sorted(attributes.keys() - ATTRIBUTES.keys())
     if unknown:
         problems.append(f"unknown target group attributes {', '.join(unknown)} (known: {', '.join(ATTRIBUTES)})")
@@ -143,10 +168,11 @@ def plan(cluster: str, service: V1Service) -> Plan:
     sources: tuple[str, ...] = ()
     try:
         # Its addresses are of IPv4, so ranges of IPv6 let nobody in.
-        sources = tuple(str(network) for network in load_balancer_source_ranges(service) if network.version == 4)
+        named = tuple(str(network) for network in load_balancer_source_ranges(service) if network.version == 4)
+        sources = named if _names_sources(service) or not annotations.internal else ()
     except ValueError as exc:
         problems.append(str(exc))
-    if attributes["preserve_client_ip.enabled"] == "false" and sources != (EVERYONE,):
+    if attributes["preserve_client_ip.enabled"] == "false" and sources not in ((), (EVERYONE,)):
         problems.append("source ranges need preserve_client_ip.enabled=true: the nodes see no other addresses then")
     if problems:
         raise InvalidService(*problems)
@@ -159,6 +185,26 @@ def identity(cluster: str, service: V1Service) -> Identity:
     uid = uid_of(service)
     prefix = f"k8s-{_digest(cluster, uid)}-"
     return Identity(default_load_balancer_name(service), prefix, cluster, key_of(service), uid)
+
+
+def _names_sources(service: V1Service) -> bool:
+    spec = service.spec or V1ServiceSpec()
+    annotation = annotations_of(service).get(ANNOTATION_LOAD_BALANCER_SOURCE_RANGES, "")
+    return bool(spec.load_balancer_source_ranges or annotation.strip())
+
+
+def _annotation_problems(asked: Annotations) -> list[str]:
+    """What cannot be together."""
+    problems: list[str] = []
+    if reserved := sorted(key for key in asked.tags if is_reserved(key)):
+        problems.append(f"additional-resource-tags: {', '.join(reserved)} may not be set by a Service")
+    if asked.has_access_log and not asked.access_log_bucket:
+        problems.append("access-log-enabled needs access-log-s3-bucket-name")
+    if asked.elastic_ips and asked.internal:
+        problems.append("eip-allocations are for load balancers that are internet-facing, not internal")
+    if asked.private_ips and not asked.internal:
+        problems.append("private-ipv4-addresses are for internal load balancers")
+    return problems
 
 
 def _spec_problems(spec: V1ServiceSpec) -> list[str]:

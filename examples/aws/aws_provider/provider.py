@@ -19,6 +19,7 @@ from aws_provider.routes import AWSRoutes
 from cloudprovider import (
     ClientBuilder,
     CloudConfig,
+    CloudProviderError,
     InstancesBatch,
     InstancesV2,
     Interface,
@@ -40,6 +41,7 @@ class AWS(Interface):
     def __init__(self, config: Config, clients: Clients) -> None:
         finder = InstanceFinder(clients, config.cluster)
         self.clients = clients
+        self._cluster = config.cluster
         self._zone_ids = ZoneIDs(clients)
         self._instances = AWSInstances(finder, self._zone_ids, config.node_ip_families)
         self._load_balancers = AWSLoadBalancers(clients, finder, config)
@@ -55,7 +57,14 @@ class AWS(Interface):
     @answered()
     def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
         """Asks AWS for the region's zones: without credentials, a right or a way to AWS the manager
-        does not start."""
+        does not start. Nor where two names are given for one cluster: nodes would be looked up
+        under one, load balancers built under the other."""
+        asked = client_builder.cluster_name()
+        if asked not in ("", self._cluster):
+            raise CloudProviderError(
+                f"the cluster is {asked!r} by --cluster-name and {self._cluster!r} by the cloud config (cluster, or "
+                "AWS_CLUSTER): give it one name, that of the tags in AWS"
+            )
         self._zone_ids.load()
         logger.info("AWS answers in region %s", self.clients.region)
 

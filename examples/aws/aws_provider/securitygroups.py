@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from ipaddress import IPv4Network, ip_network
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import field, frozen
 from botocore.exceptions import ClientError
 
 from aws_provider.clients import Clients
 from aws_provider.errors import error_code
 from aws_provider.healthcheck import KUBE_PROXY_PORT
-from aws_provider.plan import EVERYONE, Identity, Plan
+from aws_provider.plan import Identity, Plan
+from aws_provider.shared import Shared
 from aws_provider.tags import cluster_tag
 from cloudprovider import CloudProviderError, RetryError
 
@@ -51,25 +53,32 @@ class IngressRule:
         """What AWS takes once in a group, whatever the description is."""
         return self.protocol, self.port, self.cidr
 
+    def is_within(self, other: IngressRule) -> bool:
+        """Whether the other lets all of this traffic in already."""
+        if (self.protocol, self.port) != (other.protocol, other.port):
+            return False
+        mine, its = ip_network(self.cidr), ip_network(other.cidr)
+        return isinstance(mine, IPv4Network) and isinstance(its, IPv4Network) and mine.subnet_of(its)
 
-def rules_of(plan: Plan, subnet_cidrs: Collection[str]) -> set[IngressRule]:
-    """What the nodes must let in for the load balancer: its clients, and its health checks from its
-    subnets. Pure."""
+
+def rules_of(plan: Plan, subnet_cidrs: Collection[str], sources: Collection[str]) -> set[IngressRule]:
+    """What the nodes must let in for the load balancer: its clients from `sources`, and its health
+    checks from its subnets. Pure."""
     hidden = plan.attributes["preserve_client_ip.enabled"] == "false"
     rules = {
         IngressRule(transport, port.node_port, cidr, f"{CLIENT_RULE}={plan.name}")
         for port in plan.ports
         for transport in port.transports
-        for cidr in (subnet_cidrs if hidden else plan.sources)
+        for cidr in (subnet_cidrs if hidden else sources)
     }
-    open_already = {rule.key for rule in rules}
+    open_already = set(rules)
     for port in sorted(plan.ports, key=lambda one: one.shares_health_check_port):  # a rule of its own goes with it
         owner = SHARED if port.shares_health_check_port else plan.name
         for cidr in subnet_cidrs:
             rule = IngressRule("tcp", port.health_check_port, cidr, f"{HEALTH_RULE}={owner}")
-            if not {rule.key, (*rule.key[:2], EVERYONE)} & open_already:
+            if not any(rule.is_within(other) for other in open_already):
                 rules.add(rule)
-                open_already.add(rule.key)
+                open_already.add(rule)
     return rules
 
 
@@ -79,44 +88,60 @@ class NodeSecurityGroups:
     different Services."""
 
     clients: Clients
+    _known: Shared[str, Mapping[str, SecurityGroupTypeDef]] = field(init=False)
 
-    def ensure(
-        self,
-        service: Identity,
-        rules: Collection[IngressRule],
-        instances: Iterable[InstanceTypeDef],
-        *,
-        keep: bool = False,
-    ) -> None:
+    @_known.default
+    def _make_known(self) -> Shared[str, Mapping[str, SecurityGroupTypeDef]]:
+        return Shared(self._groups)
+
+    def ensure(self, service: Identity, rules: Collection[IngressRule], instances: Iterable[InstanceTypeDef]) -> None:
         """Have these rules in the groups of these instances, and no other rule of the Service in
         any group.
 
-        With `keep` the instances' groups keep the Service's other rules.
-
         Raises `CloudProviderError` when no instance has a group with the cluster's tag (one alone
-        is a warning), and `RetryError` when somebody else changed a group meanwhile.
+        is a warning) or a group is full, and `RetryError` when somebody else changed a group
+        meanwhile.
         """
-        groups = self._groups(service.cluster)
+        groups = self._known.get(service.cluster)
         used = _groups_of(instances, groups, service.cluster)
         for group_id, group in groups.items():
             present = _ingress(group)
             wanted: set[IngressRule] = set(rules) if group_id in used else set()
-            revoke = set() if keep and wanted else {rule for rule in present if _is_of(rule, service)} - wanted
+            revoke = {rule for rule in present if _is_of(rule, service)} - wanted
             # One that goes may be in the way of one that differs in its description alone.
             keys = {rule.key for rule in present - revoke}
             self._change(group_id, revoke, {rule for rule in wanted if rule.key not in keys})
-            if not keep:
-                self._sweep(group_id, present - wanted)
+            self._sweep(group_id, present - wanted)
+
+    def extend(self, service: Identity, health_ports: Collection[int], instances: Iterable[InstanceTypeDef]) -> None:
+        """Have the rules that the Service has in any group, and those for health checks on these
+        ports, in the groups of these instances too. None goes. Raises as `ensure`."""
+        groups = self._known.get(service.cluster)
+        used = _groups_of(instances, groups, service.cluster)
+        rules = {
+            rule
+            for group in groups.values()
+            for rule in _ingress(group)
+            if _is_of(rule, service) or (rule.description == _SHARED_RULE and rule.port in health_ports)
+        }
+        for group_id in sorted(used):
+            keys = {rule.key for rule in _ingress(groups[group_id])}
+            self._change(group_id, set(), {rule for rule in rules if rule.key not in keys})
 
     def remove(self, service: Identity) -> None:
         """Take away every rule of the Service. None there is fine."""
+        self._known.forget()
         self.ensure(service, (), ())
 
-    def has_rules_of(self, service: Identity) -> bool:
-        """Whether any rule of the Service is left."""
-        return any(
-            _is_of(rule, service) for group in self._groups(service.cluster).values() for rule in _ingress(group)
-        )
+    def names_of_rules(self, service: Identity) -> str:
+        """The Service's rules in words, "" where there is none."""
+        found = [
+            f"{rule.protocol}/{rule.port} from {rule.cidr} in {group_id}"
+            for group_id, group in sorted(self._groups(service.cluster).items())
+            for rule in sorted(_ingress(group))
+            if _is_of(rule, service)
+        ]
+        return ", ".join(found[:10]) + (f" and {len(found) - 10} more" if len(found) > 10 else "")
 
     def _sweep(self, group: str, rules: Collection[IngressRule]) -> None:
         """Take away those that are for health checks on a port that users chose, and that no target
@@ -141,6 +166,9 @@ class NodeSecurityGroups:
         return {group.get("GroupId", ""): group for page in pages for group in page["SecurityGroups"]}
 
     def _change(self, group: str, revoke: set[IngressRule], authorize: set[IngressRule]) -> None:
+        if not revoke and not authorize:
+            return
+        self._known.forget()
         try:
             if revoke:
                 self.clients.ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=_permissions(revoke))
@@ -149,6 +177,13 @@ class NodeSecurityGroups:
         except ClientError as exc:
             if error_code(exc) in ("InvalidPermission.Duplicate", "InvalidPermission.NotFound"):
                 raise RetryError(f"the rules of {group} changed meanwhile ({error_code(exc)})", _AGAIN_SECONDS) from exc
+            if error_code(exc) == "RulesPerSecurityGroupLimitExceeded":
+                raise CloudProviderError(
+                    f"the nodes' security group {group} has no room for {len(authorize)} more rules (60, unless "
+                    "AWS was asked for more): a Service takes one for each port and source range. Name fewer "
+                    "ranges, ask AWS for a higher quota, or set manage_security_groups to false and open the node "
+                    "ports yourself"
+                ) from exc
             raise
 
 

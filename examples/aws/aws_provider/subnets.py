@@ -49,6 +49,16 @@ class Subnets:
         """These subnets; those that are gone are missing."""
         return self._list([{"Name": "subnet-id", "Values": sorted(ids)}])
 
+    def ranges_of_vpc(self, vpc: str) -> list[str]:
+        """The IPv4 ranges of a network."""
+        [found] = self.clients.ec2.describe_vpcs(VpcIds=[vpc])["Vpcs"]
+        ranges = [
+            one.get("CidrBlock", "")
+            for one in found.get("CidrBlockAssociationSet", [])
+            if one.get("CidrBlockState", {}).get("State") in ("associated", "associating")
+        ]
+        return sorted(ranges or [found.get("CidrBlock", "")])
+
     def _tagged(self, cluster: str, internal: bool) -> list[Subnet]:
         role = SUBNET_ROLE_INTERNAL if internal else SUBNET_ROLE_INTERNET_FACING
         of_cluster = self._list([{"Name": "tag-key", "Values": [cluster_tag(cluster)]}])

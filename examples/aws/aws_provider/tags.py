@@ -26,6 +26,13 @@ SUBNET_ROLE_INTERNET_FACING: Final = "kubernetes.io/role/elb"
 SUBNET_ROLE_INTERNAL: Final = "kubernetes.io/role/internal-elb"
 
 
+def is_reserved(key: str) -> bool:
+    """Whether a tag of this key means something to AWS, to Kubernetes or to its controllers: a
+    Service's owner could give a load balancer away with it, to another cluster, say."""
+    domain = key.partition("/")[0]
+    return key.startswith("aws:") or domain.endswith(("kubernetes.io", "k8s.io", "k8s.aws"))
+
+
 def cluster_tag(cluster: str) -> str:
     """The key of the cluster's tag."""
     return CLUSTER_TAG_PREFIX + cluster

@@ -7,16 +7,17 @@ change makes a new group, and the old one goes when no listener needs it any mor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import field, frozen
 from botocore.exceptions import ClientError
 
 from aws_provider.clients import Clients
 from aws_provider.errors import error_code
 from aws_provider.ownership import check, is_of, tags_of
 from aws_provider.plan import ATTRIBUTES, Identity, Plan, PlannedPort
+from aws_provider.shared import Shared
 from aws_provider.tags import tag_list, tag_map
 from cloudprovider import RetryError
 
@@ -35,6 +36,8 @@ _IN_USE_SECONDS = 5.0
 
 Groups = Mapping[str, "TargetGroupTypeDef"]
 """By name."""
+Registered = frozenset[tuple[str, int]]
+"""The targets of a group: IDs of instances, and their ports."""
 
 
 @frozen
@@ -43,54 +46,85 @@ class TargetGroups:
     Services."""
 
     clients: Clients
+    _every: Shared[None, Sequence[TargetGroupTypeDef]] = field(init=False)
+
+    @_every.default
+    def _make_every(self) -> Shared[None, Sequence[TargetGroupTypeDef]]:
+        return Shared(self._list)
+
+    def behind(self, load_balancer: str) -> list[TargetGroupTypeDef]:
+        """Those that the load balancer's listeners use."""
+        pages = self.clients.elb.get_paginator("describe_target_groups").paginate(LoadBalancerArn=load_balancer)
+        try:
+            return [group for page in pages for group in page["TargetGroups"]]
+        except ClientError as exc:
+            if error_code(exc) == "TargetGroupNotFound":
+                return []
+            raise
+
+    def candidates(self, service: Identity) -> list[TargetGroupTypeDef]:
+        """Every one that may be the Service's, also those that no listener uses: tags must prove
+        it."""
+        return [group for group in self._every.get(None) if _may_be_of(group, service)]
 
     def of(self, service: Identity) -> Groups:
-        """Every target group of the Service, also those that no listener uses. All of it is proved
-        by tags; others' are left out."""
-        pages = self.clients.elb.get_paginator("describe_target_groups").paginate(PaginationConfig={"PageSize": 400})
-        found = {
-            group.get("TargetGroupArn", ""): group
-            for page in pages
-            for group in page["TargetGroups"]
-            if _may_be_of(group, service)
-        }
-        tags = tags_of(self.clients, list(found))
-        return {
-            group.get("TargetGroupName", ""): group for arn, group in found.items() if is_of(tags.get(arn, {}), service)
-        }
+        """Every target group of the Service, proved by tags."""
+        found = self.candidates(service)
+        return proved(found, tags_of(self.clients, [group.get("TargetGroupArn", "") for group in found]), service)
 
-    def ensure(self, plan: Plan, port: PlannedPort, vpc: str, present: Groups, instances: Collection[str]) -> str:
-        """Have the port's target group as planned, with these instances. Returns its ARN."""
+    def ensure(self, plan: Plan, port: PlannedPort, vpc: str, present: Groups) -> TargetGroupTypeDef:
+        """Have the port's target group as planned, but for its targets."""
         group = present.get(port.group)
         if group is None:
             group = self._create(plan, port, vpc)
         else:
             self._modify_health_check(group, port)
-        arn = group.get("TargetGroupArn", "")
-        self._set_attributes(arn, plan.attributes)
-        self.set_targets(arn, instances, port.node_port)
-        return arn
+        self._set_attributes(group.get("TargetGroupArn", ""), plan.attributes)
+        return group
 
-    def set_targets(self, arn: str, instances: Collection[str], node_port: int) -> None:
-        """Have these instances, and no others, behind the target group. Registers and deregisters
-        the difference."""
+    def registered(self, arn: str, node_port: int) -> Registered:
+        """Who gets traffic from the target group, or would if it ran."""
         answer = self.clients.elb.describe_target_health(TargetGroupArn=arn)
-        present = {
+        return frozenset(
             (one["Target"]["Id"], one["Target"].get("Port", node_port))
             for one in answer["TargetHealthDescriptions"]
             if "Target" in one and one.get("TargetHealth", {}).get("Reason") != "Target.DeregistrationInProgress"
-        }
+        )
+
+    def set_targets(
+        self, arn: str, node_port: int, present: Registered, instances: Collection[str], kept: Collection[str]
+    ) -> Registered:
+        """Have these instances behind the target group, and no others but those of `kept` that are
+        there. Registers and deregisters the difference to `present`; returns who is registered
+        then."""
         wanted = {(instance, node_port) for instance in instances}
-        # First out, then in: a full target group takes no more.
-        for chunk in _chunks(present - wanted):
-            self.clients.elb.deregister_targets(TargetGroupArn=arn, Targets=chunk)
-        for chunk in _chunks(wanted - present):
+        lost = {one for one in present - wanted if one[1] != node_port or one[0] not in kept}
+        new = wanted - present
+        try:
+            self._register(arn, new)
+        except ClientError as exc:
+            if error_code(exc) != "TooManyTargets":
+                raise
+            self._deregister(arn, lost)  # a full target group has no room for the new ones beside the old
+            self._register(arn, new)
+        else:
+            # New ones first: when a pool is replaced as a whole, it would have no target meanwhile.
+            self._deregister(arn, lost)
+        return frozenset((present | new) - lost)
+
+    def _register(self, arn: str, targets: Collection[tuple[str, int]]) -> None:
+        for chunk in _chunks(targets):
             self.clients.elb.register_targets(TargetGroupArn=arn, Targets=chunk)
+
+    def _deregister(self, arn: str, targets: Collection[tuple[str, int]]) -> None:
+        for chunk in _chunks(targets):
+            self.clients.elb.deregister_targets(TargetGroupArn=arn, Targets=chunk)
 
     def delete(self, groups: Iterable[TargetGroupTypeDef]) -> None:
         """Delete these. Raises `RetryError` while AWS still counts one as in use: a listener that
         is gone lingers."""
         for group in groups:
+            self._every.forget()
             try:
                 self.clients.elb.delete_target_group(TargetGroupArn=group.get("TargetGroupArn", ""))
             except ClientError as exc:
@@ -99,6 +133,10 @@ class TargetGroups:
                     raise RetryError(f"AWS still counts the target group {name} as in use", _IN_USE_SECONDS) from exc
                 if error_code(exc) != "TargetGroupNotFound":
                     raise
+
+    def _list(self, _: None) -> Sequence[TargetGroupTypeDef]:
+        pages = self.clients.elb.get_paginator("describe_target_groups").paginate(PaginationConfig={"PageSize": 400})
+        return [group for page in pages for group in page["TargetGroups"]]
 
     def _create(self, plan: Plan, port: PlannedPort, vpc: str) -> TargetGroupTypeDef:
         health = port.health_check
@@ -118,6 +156,7 @@ class TargetGroups:
         }
         if health.path:
             wanted["HealthCheckPath"] = health.path
+        self._every.forget()
         try:
             made = self.clients.elb.create_target_group(**wanted)
         except ClientError as exc:
@@ -156,6 +195,17 @@ class TargetGroups:
         ]
         if changes:
             self.clients.elb.modify_target_group_attributes(TargetGroupArn=arn, Attributes=changes)
+
+
+def proved(
+    found: Iterable[TargetGroupTypeDef], tags: Mapping[str, Mapping[str, str]], service: Identity
+) -> dict[str, TargetGroupTypeDef]:
+    """Those that the tags, by ARN, prove to be the Service's, by name."""
+    return {
+        group.get("TargetGroupName", ""): group
+        for group in found
+        if is_of(tags.get(group.get("TargetGroupArn", ""), {}), service)
+    }
 
 
 def _chunks(targets: Collection[tuple[str, int]]) -> list[list[TargetDescriptionTypeDef]]:

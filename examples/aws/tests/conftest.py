@@ -82,6 +82,7 @@ def credentials() -> Iterator[None]:
         patch.setenv("AWS_REGION", REGION)
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # half a second for each test
+        patch.setattr("aws_provider.shared.SECONDS", -1.0)  # tests change AWS behind the provider's back
         patch.setenv("AWS_CONFIG_FILE", "/nonexistent")
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
         # Each session of botocore reads the APIs' models anew, half a second of work: one reader

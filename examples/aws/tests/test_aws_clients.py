@@ -17,6 +17,7 @@ from aws_provider.provider import AWS, new_provider
 from botocore.exceptions import ClientError, NoCredentialsError
 from botocore.stub import Stubber
 from conftest import CLUSTER, REGION, Account, node
+from typing_extensions import override
 
 from cloudprovider import (
     Call,
@@ -28,6 +29,7 @@ from cloudprovider import (
     call_scope,
 )
 from cloudprovider.errors import InvalidConfig
+from cloudprovider.testing.conformance.bench import NoCluster
 
 NODE = node("node-1", f"aws:///{REGION}a/i-0123456789abcdef0")
 
@@ -142,8 +144,20 @@ def test_the_start_fails_when_aws_refuses(account: Account, clients: Clients) ->
     with Stubber(cloud.clients.ec2) as stub:
         stub.add_client_error("describe_availability_zones", "AuthFailure", http_status_code=401)
         with pytest.raises(AWSError, match="did not accept the credentials"):
-            cloud.initialize(None, threading.Event())  # type: ignore[arg-type]
-    cloud.initialize(None, threading.Event())  # type: ignore[arg-type]
+            cloud.initialize(NoCluster(), threading.Event())
+    cloud.initialize(NoCluster(), threading.Event())
+
+
+@pytest.mark.row("P3")
+def test_two_names_of_one_cluster_are_refused_at_the_start(account: Account, clients: Clients) -> None:
+    class Green(NoCluster):
+        @override
+        def cluster_name(self) -> str:
+            return "green"
+
+    with pytest.raises(CloudProviderError, match="'green' by --cluster-name and 'blue' by the cloud config"):
+        AWS(Config(cluster=CLUSTER), clients).initialize(Green(), threading.Event())
+    AWS(Config(cluster="green"), clients).initialize(Green(), threading.Event())
 
 
 # Secrets

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,96 +14,35 @@ from aws_provider.ownership import NotOurs
 from aws_provider.plan import identity, plan
 from aws_provider.provider import AWS
 from aws_provider.tags import tag_list
-from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from conftest import CLUSTER, REGION, Account, node, node_of
-from kubernetes.client.models import V1Node, V1ObjectMeta, V1Service, V1ServicePort, V1ServiceSpec
-from moto.elbv2.models import ELBv2Backend, elbv2_backends
+from kubernetes.client.models import V1ServicePort
+from moto.elbv2.models import ELBv2Backend
+from nlb import (
+    CERTIFICATE,
+    NAME,
+    UID,
+    backend,
+    calls_of,
+    ensure,
+    failing_call,
+    groups,
+    listeners,
+    port,
+    rules,
+    service,
+    targets,
+)
 
 from cloudprovider import CloudProviderError, ImplementedElsewhere, InvalidService, OwnedLoadBalancer, RetryError
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import TagTypeDef
 
-UID = "0f3d5a7e-1111-2222-3333-444455556666"
-NAME = "a0f3d5a7e11112222333344445555666"
-CERTIFICATE = "arn:aws:iam::123456789012:server-certificate/web"
-
 
 @pytest.fixture
 def aws(account: Account, clients: Clients) -> AWS:
     return AWS(Config(cluster=CLUSTER), clients)
-
-
-def service(*ports: V1ServicePort, uid: str = UID, annotations: dict[str, str] | None = None, **spec: Any) -> V1Service:
-    return V1Service(
-        metadata=V1ObjectMeta(
-            namespace="shop", name="web", uid=uid, annotations={PREFIX + k: v for k, v in (annotations or {}).items()}
-        ),
-        spec=V1ServiceSpec(type="LoadBalancer", ports=list(ports) or [port(80)], **spec),
-    )
-
-
-def port(number: int, protocol: str = "TCP", node_port: int | None = None, name: str = "") -> V1ServicePort:
-    return V1ServicePort(port=number, protocol=protocol, node_port=node_port or 30000 + number, name=name or None)
-
-
-def ensure(aws: AWS, wanted: V1Service, nodes: Sequence[V1Node] = ()) -> str:
-    """The hostname of the finished load balancer; AWS shows a new one as provisioning once."""
-    balancers = aws.load_balancer()
-    try:
-        status = balancers.ensure_load_balancer(CLUSTER, wanted, nodes)
-    except RetryError:
-        status = balancers.ensure_load_balancer(CLUSTER, wanted, nodes)
-    assert status.ingress is not None
-    assert status.ingress == balancers.get_load_balancer(CLUSTER, wanted).ingress  # type: ignore[union-attr]
-    return status.ingress[0].hostname or ""
-
-
-@contextmanager
-def calls_of(aws: AWS) -> Iterator[list[str]]:
-    """The names of the API calls that change something, made in the body."""
-    made: list[str] = []
-
-    def note(model: Any, **_: object) -> None:
-        if not model.name.startswith("Describe"):
-            made.append(model.name)
-
-    for client in (aws.clients.ec2, aws.clients.elb):
-        client.meta.events.register("before-call", note)
-    yield made
-    for client in (aws.clients.ec2, aws.clients.elb):
-        client.meta.events.unregister("before-call", note)
-
-
-def listeners(account: Account) -> dict[int, tuple[str, str]]:
-    """Protocol and target group of each port."""
-    [balancer] = account.elb.describe_load_balancers(Names=[NAME])["LoadBalancers"]
-    found = account.elb.describe_listeners(LoadBalancerArn=balancer["LoadBalancerArn"])["Listeners"]
-    return {one["Port"]: (one["Protocol"], one["DefaultActions"][0]["TargetGroupArn"]) for one in found}
-
-
-def targets(account: Account, number: int = 80) -> set[str]:
-    health = account.elb.describe_target_health(TargetGroupArn=listeners(account)[number][1])
-    return {one["Target"]["Id"] for one in health["TargetHealthDescriptions"]}
-
-
-def rules(account: Account) -> set[tuple[str, int, str, str]]:
-    """What the nodes' security group lets in."""
-    [group] = account.ec2.describe_security_groups(GroupIds=[account.security_group])["SecurityGroups"]
-    return {
-        (one["IpProtocol"], one["FromPort"], each["CidrIp"], each.get("Description", "").removesuffix(NAME))
-        for one in group["IpPermissions"]
-        for each in one["IpRanges"]
-    }
-
-
-def groups(account: Account) -> list[str]:
-    return [one["TargetGroupName"] for one in account.elb.describe_target_groups()["TargetGroups"]]
-
-
-def backend() -> ELBv2Backend:
-    return elbv2_backends["123456789012"][REGION]
 
 
 # Building
@@ -151,27 +89,13 @@ def test_what_an_interrupted_call_left_is_completed_and_not_doubled(account: Acc
     instance = account.launch()
     with failing_call(aws, failing), pytest.raises(CloudProviderError, match="InternalError"):
         aws.load_balancer().ensure_load_balancer(CLUSTER, service(), [node_of(instance)])
-    assert aws.load_balancer().get_load_balancer(CLUSTER, service()) is not None
+    is_begun = failing != "AuthorizeSecurityGroupIngress"  # the rules come first
+    assert (aws.load_balancer().get_load_balancer(CLUSTER, service()) is not None) == is_begun
     ensure(aws, service(), [node_of(instance)])
     assert len(account.elb.describe_load_balancers()["LoadBalancers"]) == 1
     assert len(groups(account)) == 1
     assert targets(account) == {instance["InstanceId"]}
     assert len(rules(account)) == 1
-
-
-@contextmanager
-def failing_call(aws: AWS, name: str) -> Iterator[None]:
-    """AWS refuses this API call."""
-
-    def fail(model: Any, **_: object) -> None:
-        if model.name == name:
-            raise ClientError({"Error": {"Code": "InternalError", "Message": "no"}}, name)
-
-    for client in (aws.clients.ec2, aws.clients.elb):
-        client.meta.events.register("before-call", fail)
-    yield
-    for client in (aws.clients.ec2, aws.clients.elb):
-        client.meta.events.unregister("before-call", fail)
 
 
 def test_local_traffic_is_checked_on_its_own_port_with_rules_for_the_subnets(account: Account, aws: AWS) -> None:
@@ -379,7 +303,7 @@ def test_targets_follow_by_difference(account: Account, aws: AWS) -> None:
     ensure(aws, service(), [node_of(old), node_of(kept)])
     with calls_of(aws) as calls:
         aws.load_balancer().update_load_balancer(CLUSTER, service(), [node_of(kept), node_of(new)])
-    assert calls == ["DeregisterTargets", "RegisterTargets"]
+    assert calls == ["RegisterTargets", "DeregisterTargets"]
     assert targets(account) == {kept["InstanceId"], new["InstanceId"]}
 
 
@@ -434,7 +358,7 @@ def test_rules_follow_the_nodes_groups_and_others_stay(account: Account, aws: AW
     assert {rule[1] for rule in rules(account)} == {22, 30080, 30443}
     aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, service())
     assert {rule[1] for rule in rules(account)} == {22, 30443}
-    aws.load_balancer().update_load_balancer(CLUSTER, service(port(443), uid="another"), [])
+    ensure(aws, service(port(443), uid="another"), [])
     assert {rule[1] for rule in rules(account)} == {22}, "no node, no rule"
 
 

@@ -19,7 +19,7 @@ def calls(clients: Clients) -> set[str]:
     """The actions of IAM for every API call in the source: methods and paginators of boto3's
     clients, by name."""
     actions: dict[tuple[str, str], str] = {}
-    for attribute, prefix in (("ec2", "ec2"), ("elb", "elasticloadbalancing")):
+    for attribute, prefix in (("ec2", "ec2"), ("elb", "elasticloadbalancing"), ("classic", "elasticloadbalancing")):
         names = getattr(clients, attribute).meta.service_model.operation_names
         actions |= {(attribute, xform_name(name)): f"{prefix}:{name}" for name in names}
     found = set()

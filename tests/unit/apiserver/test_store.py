@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudprovider.testing.apiserver.storage.store import Change, Compacted, Store
+from cloudprovider.testing.apiserver.storage import Change, Compacted, Store
 
 WRITES = st.lists(st.tuples(st.sampled_from(["put", "remove"]), st.sampled_from("abc"), st.integers(0, 9)), max_size=25)
 

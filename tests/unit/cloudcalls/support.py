@@ -167,7 +167,7 @@ class World:
     def __init__(self, provider: Interface, **settings: Any) -> None:
         self.clock = FakeClock()
         self.metrics = Metrics()
-        hooks = {name: settings.pop(name) for name in ("guard", "dry_run") if name in settings}
+        hooks = {name: settings.pop(name) for name in ("guard",) if name in settings}
         self.calls = CloudCalls(
             provider,
             options=CloudCallOptions(**{"cache_ttl": 0.0, **settings}),

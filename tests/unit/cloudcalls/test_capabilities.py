@@ -87,7 +87,7 @@ def test_hooks_run_in_the_providers_thread_and_a_node_s_failure_is_its_own() -> 
         assert (first, nothing) == ("edge", "")
         assert isinstance(wrong, CallFailed)
         assert isinstance(unknown, CallFailed)
-        assert "target_traits failed: 'n4'" in str(unknown)
+        assert "target_traits failed: KeyError: 'n4'" in str(unknown)
     assert ran
     assert here not in ran
 

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import CloudProviderError, InstanceNotFound, RetryError, Throttled
+from cloudprovider import CloudProviderError, InstanceNotFound, Interface, LoadBalancer, RetryError, Throttled
 from controllers.cloudcalls import CallFailed, CallOverdue
-from controllers.cloudcalls.errors import translate
-from tests.unit.cloudcalls.support import Capability, Hang, Provider, Task, World, batch_of, node, world
+from controllers.cloudcalls.errors import CallAborted, translate
+from controllers.runtime.cleaning import stack_of, text_of
+from tests.unit.cloudcalls.support import Capability, Hang, Provider, Task, World, batch_of, node, service, world
 
 pytestmark = pytest.mark.row("K29")
 
@@ -141,3 +143,73 @@ def test_what_leaves_the_gate_holds_plain_text_and_plain_numbers() -> None:
     assert type(str(made)) is str
     assert str(made) == "our own words (retry after 3 s)"
     assert str(translate(Throttled("busy", 3), "m")) == "busy (retry after 3 s)", "the time is said once"
+
+
+# Where a bug of the provider is
+
+
+def broken_helper(service: Any) -> Any:
+    return service.spec.portz
+
+
+class Broken(Interface, LoadBalancer):
+    """Has a bug one call deep; talks of a secret."""
+
+    def __init__(self, raised: Callable[[Any], Any]) -> None:
+        self.raised = raised
+
+    def provider_name(self) -> str:
+        return "broken"
+
+    def load_balancer(self) -> LoadBalancer:
+        return self
+
+    def get_load_balancer(self, cluster_name: str, service: V1Service) -> None:
+        self.raised(service)
+
+    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Any) -> Any:
+        raise RuntimeError("token=hunter2x " + "x" * 2000)
+
+    def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Any) -> None:
+        raise SystemExit(3)
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        raise CloudProviderError("the cloud is down")
+
+
+def line_of(function: Callable[..., Any]) -> int:
+    return function.__code__.co_firstlineno + 1
+
+
+def test_a_bug_has_file_and_line_in_its_message_and_its_traceback_once(caplog: pytest.LogCaptureFixture) -> None:
+    with world(Broken(broken_helper)) as w:
+        for name in ("web", "api"):
+            with pytest.raises(CallFailed) as caught:
+                w.balancers.get("c", service(name))
+            place = f"test_vendor_exceptions.py:{line_of(broken_helper)}, in broken_helper"
+            assert str(caught.value).endswith(f"has no attribute 'portz' (tests/unit/cloudcalls/{place})")
+    told = [record for record in caplog.records if record.exc_info]
+    assert len(told) == 1
+    text = stack_of(told[0].exc_info[1])  # type: ignore[index,arg-type]
+    assert "in get_load_balancer" in text
+    assert "in broken_helper" in text
+
+
+@pytest.mark.row("X5")
+def test_the_place_is_kept_behind_a_long_text_and_no_secret_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    with world(Broken(broken_helper)) as w:
+        with pytest.raises(CallFailed) as caught:
+            w.balancers.ensure("c", service("web"), [])
+        assert text_of(caught.value).endswith(", in ensure_load_balancer)")
+        with pytest.raises(CallAborted, match=r"raised SystemExit: 3 \(.*, in update_load_balancer\)"):
+            w.balancers.update("c", service("web"), [])
+    shown = [stack_of(record.exc_info[1]) for record in caplog.records if record.exc_info and record.exc_info[1]]
+    assert len(shown) == 2
+    assert "hunter2x" not in "".join((*shown, str(caught.value)))
+
+
+def test_what_the_contract_knows_has_no_place(caplog: pytest.LogCaptureFixture) -> None:
+    with world(Broken(broken_helper)) as w, pytest.raises(CloudProviderError) as caught:
+        w.balancers.ensure_deleted("c", service("web"))
+    assert str(caught.value) == "the cloud is down"
+    assert not [record for record in caplog.records if record.exc_info]

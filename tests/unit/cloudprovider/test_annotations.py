@@ -244,3 +244,65 @@ def test_a_duration_of_many_digits_is_refused_at_once(text: str) -> None:
     """Divided in every way, these took minutes, in which nothing else of the process ran."""
     with pytest.raises(ValueError, match="must be a duration"):
         parse_duration(text)
+
+
+def _declared(prefix: str, **declared: Any) -> type[ServiceAnnotations]:
+    return type("Wrong", (ServiceAnnotations,), declared, prefix=prefix)
+
+
+@pytest.mark.row("P8")
+@pytest.mark.parametrize(
+    ("kind", "default", "says"),
+    [
+        (BOOL, "false", "size: the default 'false' must be true or false"),
+        (Duration(least=1, most=60), 3600, "size: the default 3600 must be a duration"),
+        (OneOf("small", "large"), "huge", "size: the default 'huge' must be small or large"),
+        (TEXT, 3, "size: the default 3 must be a text"),
+        (Text("[a-z]+"), "A", "size: the default 'A' must be a text that matches"),
+        (Member(Algorithm), "round-robin", "must be a member of Algorithm"),
+        (ListOf(Integer()), "1,2", "must be a list or a tuple"),
+        (ListOf(Integer()), ("1",), "must be a whole number"),
+        (PAIRS, {"a": 1}, "must be a mapping of texts to texts"),
+        (JSON_OBJECT, "{}", "must be a mapping"),
+        (CIDR, "10.0.0.0/24", "must be an IPv4Network or an IPv6Network"),
+        (int, None, r"size: int is no kind of values, write Integer\(\)"),
+        (bool, True, "size: bool is no kind of values, write BOOL"),
+        (Integer, None, r"size: Integer is no kind of values, write Integer\(\)"),
+        ("text", None, "size: 'text' is no kind of values, write a Kind"),
+    ],
+)
+def test_what_is_declared_wrongly_is_refused_with_the_class(kind: Any, default: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        _declared("acme.example/", size=annotation("size", kind, default=default))
+
+
+@pytest.mark.row("P8")
+def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
+    wrong: Any = int
+    with pytest.raises(ValueError, match="Wrong: ") as caught:
+        _declared("acme.example", size=annotation("size", wrong), inner=annotation("inner", BOOL, default="false"))
+    told = str(caught.value)
+    assert 'the prefix \'acme.example\' has no "/", which ends the domain: write prefix="acme.example/"' in told
+    assert "size: int is no kind" in told
+    assert "inner: the default 'false' must be true or false" in told
+
+
+@pytest.mark.row("P8")
+def test_defaults_of_the_configuration_are_of_their_kind() -> None:
+    with pytest.raises(ValueError, match="Acme, defaults of the configuration: idle_timeout: the default 7200") as told:
+        Acme.read(service(), defaults={"idle_timeout": 7200, "internal": "no", "certificate": "c-1"})
+    assert "internal: the default 'no' must be true or false" in str(told.value)
+    assert Acme.read(service(), defaults={"idle_timeout": None}).idle_timeout is None, "no default"
+
+
+def test_defaults_that_no_annotation_could_say_may_be_declared() -> None:
+    made = _declared(
+        "acme.example/lb-", name=annotation("name", TEXT, default=""), more=annotation("more", ListOf(TEXT), default=())
+    )
+    assert made.read(service()).values == {"name": "", "more": ()}
+
+
+def test_kinds_that_are_values_say_what_they_are() -> None:
+    for kind in (BOOL, CIDR, PAIRS, JSON_OBJECT, TEXT):
+        assert kind.__doc__
+        assert "Kind" not in kind.__doc__

@@ -72,9 +72,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
 
-    def install(text: str, entry: str = "acme = acme_module:new_provider") -> None:
+    def install(text: str, entry: str = "acme = acme_module:new_provider", **more: Any) -> None:
         monkeypatch.delitem(sys.modules, "acme_module", raising=False)
-        write_distribution(tmp_path, "acme-cloud", entry, acme_module=text)
+        write_distribution(tmp_path, "acme-cloud", entry, acme_module=text, **more)
 
     return install
 
@@ -273,12 +273,74 @@ def test_secrets_of_the_config_are_in_no_output(install: Install, tmp_path: Path
     assert "in initialize" in run("check", "acme", "--cloud-config=acme.conf", "--traceback")[2]
 
 
+@pytest.mark.row("O22")
+def test_what_the_cloud_says_is_cleaned_as_in_the_manager(install: Install, tmp_path: Path, run: Run) -> None:
+    """Secrets of the config are in no answer; its endpoint, region and a status are."""
+    said = "https://api.acme.example/oauth/token: 401 in eu-west-7, sent hunter2xyz"
+    broken = GOOD.replace("return False\n\n    def instance_s", f"raise OSError({said!r})\n\n    def instance_s")
+    broken = broken.replace("return None", "raise NotImplementedByProvider('hunter2xyz')")
+    install(broken.replace("import CloudP", "import NotImplementedByProvider, CloudP"))
+    config = tmp_path / "acme.yaml"
+    config.write_text("endpoint: https://api.acme.example\nregion: eu-west-7\ntoken: hunter2xyz\n")
+    _, out, _ = run("check", "acme", "--cloud-config", str(config))
+    assert "https://api.acme.example/oauth/token: 401 in eu-west-7, sent ***" in out
+    assert "NotImplementedByProvider: ***" in out
+    assert "hunter2" not in out
+
+
 def test_a_wrong_name_and_a_missing_config_are_told_together(install: Install, run: Run) -> None:
     install(GOOD)
     code, out, _ = run("check", "acne", "--cloud-config=none.conf", "-o", "json")
     assert code == 1
     assert "Did you mean 'acme'?" in problems(out)["entry point"]["what"]
     assert "there is no cloud config at 'none.conf'" in problems(out)["config"]["what"]
+
+
+@pytest.mark.parametrize(
+    ("requires", "told"),
+    [
+        (
+            ["kubernetes-cloud-provider<0.2,>=0.1"],
+            "acme-cloud 1.0 is made for kubernetes-cloud-provider <0.2,>=0.1, and 0.9",
+        ),
+        (["Kubernetes.Cloud_Provider[testing]==0.1.*"], "and 0.9.0 is installed"),
+        (["kubernetes-cloud-provider<0.2; python_version >= '3'"], "and 0.9.0 is installed"),
+        (["kubernetes-cloud-provider>=0.9,<1", "boto3", "not a requirement !"], ""),
+        (["kubernetes-cloud-provider<0.2; extra == 'test'"], ""),
+        (["kubernetes-cloud-provider"], ""),
+        ([], ""),
+    ],
+)
+def test_a_provider_for_another_version_of_the_sdk(
+    install: Install, run: Run, tmp_path: Path, requires: list[str], told: str
+) -> None:
+    write_distribution(tmp_path, "kubernetes-cloud-provider", version="0.9.0")
+    install(GOOD, requires=requires)
+    code, out, _ = run("check", "acme")
+    assert code == (1 if told else 0)
+    assert told in out
+    assert ("problem  packages" in out) == bool(told)
+
+
+@pytest.mark.parametrize("group", ["cloudprovider.provider", "cloud_provider.providers", "cloudprovider-providers"])
+def test_a_group_that_is_misspelt_is_named_with_its_distribution(install: Install, run: Run, group: str) -> None:
+    install(GOOD, group=group)
+    code, out, _ = run("check", "acme")
+    told = f"acme-cloud 1.0 offers 'acme' in the entry-point group {group!r}, where nobody looks"
+    fix = "Fix: call it 'cloudprovider.providers' in the pyproject.toml of acme-cloud, and install that again"
+    assert code == 1
+    assert told in out
+    assert fix in out
+    code, out, _ = run("providers")
+    assert code == 1
+    assert f"{told}. {fix}" in out
+    code, out, _ = run("providers", "-o", "json")
+    assert [one["what"] for one in json.loads(out)["wrongGroups"]] == [told]
+
+
+def test_groups_of_others_are_nobodys_mistake(install: Install, run: Run) -> None:
+    install(GOOD, group="cloudwatch.providers")
+    assert "nobody looks" not in run("check", "acme")[1]
 
 
 @pytest.mark.parametrize("argv", [[], ["no"], ["check"], ["check", "a", "--timeout=0"], ["check", "a", "-o", "xml"]])

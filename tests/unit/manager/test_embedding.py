@@ -10,6 +10,7 @@ from cloudprovider import ClientBuilder as HostClientBuilder
 from cloudprovider import CloudConfig, CloudProviderError, Interface, Listers, StopSignal
 from controllers.app import Manager, ManagerError, ManagerOptions, Options, PlanRun, hosting
 from controllers.cloudcalls import CallsClosed, CloudCallOptions
+from controllers.plan.clients import NotSent
 from controllers.registration.options import PlanOptions
 from controllers.runtime.api import ClientBuilder, ClientConfigError
 
@@ -103,6 +104,7 @@ def test_a_manager_of_ones_own_does_not_write_what_was_to_be_planned(kubeconfig:
     with ClientBuilder.from_options(kubeconfig) as clients:
         with pytest.raises(ManagerError, match=r"^--dry-run: .* runs a PlanRun"):
             Manager(given, Tiny(), clients)
-        assert clients.stand_in is None
         PlanRun(given, Tiny(), clients)
-        assert clients.stand_in is not None
+        assert clients.guard is not None
+        with pytest.raises(NotSent):
+            clients.guard("PATCH", "/api/v1/nodes/n1")

@@ -1,5 +1,4 @@
-"""Files of other distributions among ours are told by a manager too, but not before its first
-writes."""
+"""What is installed wrongly is told by a manager too, but not before its first writes."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controllers.manager.provider_host import warn_of_intruders
+from controllers.manager.provider_host import warn_of_installed
 from tests.support.plugins import write_distribution
 
 TOLD = "other-thing 1.0 brings files into the top-level package 'controllers'"
@@ -36,18 +35,25 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_tells_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    warn_of_intruders()
+    warn_of_installed("x")
     assert TOLD in caplog.text
     assert "Fix: uninstall it" in caplog.text
 
 
 def test_a_manager_waits_first(caplog: pytest.LogCaptureFixture) -> None:
     stop = Stop(comes=False)
-    warn_of_intruders(stop)
+    warn_of_installed("x", stop)
     assert stop.waited == [5.0]
     assert TOLD in caplog.text
 
 
 def test_a_manager_that_ends_before_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    warn_of_intruders(Stop(comes=True))
+    warn_of_installed("x", Stop(comes=True))
     assert caplog.text == ""
+
+
+def test_a_provider_for_another_version_of_the_sdk_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_distribution(tmp_path, "acme", "acme = m:f", requires=["kubernetes-cloud-provider<0.0.1"])
+    warn_of_installed("acme")
+    assert "acme 1.0 is made for kubernetes-cloud-provider <0.0.1, and " in caplog.text
+    assert caplog.records[-1].levelname == "WARNING"

@@ -12,7 +12,7 @@ from tests.unit.runtime.cache.informers import WAIT, ScriptedRest, page, raw_nod
 
 def test_a_kind_that_is_asked_for_when_all_others_run_is_read_too() -> None:
     rest = ScriptedRest(page(5, raw_node("n1", 5)))
-    informers = InformerFactory(rest_of(rest), metrics=Metrics(), once=True)
+    informers = InformerFactory(rest_of(rest), metrics=Metrics())
     listers = InformerListers(informers)  # as `set_informers` says: kept, and nothing else
     informers.start()
     nodes = listers.nodes

@@ -350,6 +350,25 @@ def test_a_third_node_of_the_machine_costs_one_event() -> None:
     assert world.shared == {"n2": ("n0", "n1")}
 
 
+# ---- a machine with another name
+
+
+@pytest.mark.row("P5")
+def test_a_hostname_that_is_the_nodes_name_stays() -> None:
+    world = joined(*FULL)
+    renamed, moved = ("Hostname", "shop-web"), ("InternalIP", "10.0.0.22")
+    assert refreshed(world, IN, renamed, EX, times=SETTLED + 2) == [IN, NAME, EX]
+    assert refreshed(world, moved, EX, renamed, ("Hostname", "shop")) == [moved, EX, NAME]
+    assert refreshed(world, moved, EX, renamed, NAME) == [moved, EX, renamed, NAME]
+
+
+@pytest.mark.row("P5")
+def test_another_hostname_from_the_beginning_follows_the_cloud() -> None:
+    first, second = ("Hostname", "ip-10-0-0-1.internal"), ("Hostname", "ip-10-0-0-1.ec2.internal")
+    world = joined(IN, first)
+    assert refreshed(world, IN, second) == [IN, second]
+
+
 # ---- a fault in one field
 
 

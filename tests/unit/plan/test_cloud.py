@@ -1,27 +1,24 @@
-"""The cloud's stand-in: nothing is called that changes the cloud, and reads show what was
+"""The gateway of a plan: nothing is called that changes the cloud, and reads show what was
 answered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import InstanceState, OwnedLoadBalancer, Route, Throttled
+from cloudprovider import InstanceState, Route, Throttled
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
-from controllers.catalog import CATALOG
-from controllers.plan.cloud import CloudStandIn
-from controllers.plan.rows import Plan
-from controllers.registration.plan import ASSIGNED_LATER, Change, Planning
+from controllers.plan.balancers import PlannedLoadBalancers
+from controllers.plan.cloud import Evidence, PlannedCalls
+from controllers.plan.rows import ASSIGNED_LATER, Change, Plan
 from controllers.service.changes import APPLIED, Note
 from controllers.service.targets import targets
 from tests.support.clock import FakeClock
 from tests.support.sshkeys import OTHER, PUBLIC, fingerprint, leaks
 from tests.unit.cloudcalls.support import node, service
-
-KEY = "service/default/web"
 
 
 @pytest.fixture
@@ -31,7 +28,7 @@ def cloud() -> Iterator[FakeCloud]:
 
 
 class Stage:
-    """The stand-in before a cloud, its plan, and what the Service tells."""
+    """The gateway of a plan before a cloud, its plan, and what the Service tells."""
 
     def __init__(self, cloud: FakeCloud) -> None:
         self.plan = Plan()
@@ -40,14 +37,21 @@ class Stage:
         assert self.web.metadata is not None
         self.web.metadata.uid = "11111111-2222-3333-4444-555555555555"
         self.cloud = cloud
-        planning = Planning(
-            record=self.plan.record,
-            provider=cloud,
-            original=lambda _kind, _key: None,
+        self.evidence = Evidence(self.clock)
+        self.calls = PlannedCalls(
+            cloud,
+            plan=self.plan,
+            evidence=self.evidence,
+            original=lambda _key: None,
             nodes=lambda: (node("a"), node("b")),
+            clock=self.clock,
         )
-        planned = [entry.planned_calls(planning) for entry in CATALOG if entry.planned_calls is not None]
-        self.stand_in = CloudStandIn(self.plan, planned, self.clock)
+
+    @property
+    def balancers(self) -> PlannedLoadBalancers:
+        found = self.calls.load_balancers
+        assert found is not None
+        return found
 
     def built_with(self, *names: str) -> None:
         """The Service tells that this program built its load balancer, with these targets."""
@@ -56,9 +60,10 @@ class Stage:
         self.web.metadata.annotations = {APPLIED: str(Note(str(self.web.metadata.uid), nodes=digest))}
 
     def ensure(self, *names: str) -> V1LoadBalancerStatus:
-        answer = self.stand_in.answer("ensure_load_balancer", KEY, ("c", self.web, [node(name) for name in names]))
-        assert isinstance(answer, V1LoadBalancerStatus)
-        return answer
+        return self.balancers.ensure("c", self.web, [node(name) for name in names])
+
+    def update(self, *names: str) -> None:
+        self.balancers.update("c", self.web, [node(name) for name in names])
 
     def there(self) -> V1LoadBalancerStatus:
         """The load balancer is in the cloud."""
@@ -78,9 +83,8 @@ def stage(cloud: FakeCloud) -> Stage:
 def test_a_load_balancer_that_is_not_there_is_created_with_its_last_targets(stage: Stage) -> None:
     [point] = stage.ensure("a").ingress or []
     assert point.hostname == ASSIGNED_LATER
-    shown = stage.stand_in.shown("get_load_balancer", KEY, None)
-    assert shown == V1LoadBalancerStatus(ingress=[point])
-    stage.stand_in.answer("update_load_balancer", KEY, ("c", stage.web, [node("a"), node("b")]))
+    assert stage.balancers.get("c", stage.web) == V1LoadBalancerStatus(ingress=[point])
+    stage.update("a", "b")
     assert stage.rows() == [
         ("service/default/web", "create load balancer", (Change("targets", None, ("a", "b")),)),
     ]
@@ -102,26 +106,24 @@ def test_one_that_is_there_is_changed_or_may_stay_as_it_is(stage: Stage) -> None
 
 def test_other_targets_and_those_that_come_back(stage: Stage) -> None:
     stage.built_with("a", "b")
-    stage.stand_in.answer("update_load_balancer", KEY, ("c", stage.web, [node("a")]))
+    stage.update("a")
     assert stage.rows() == [("service/default/web", "retarget load balancer", (Change("targets", ("a", "b"), ("a",)),))]
-    stage.stand_in.answer("update_load_balancer", KEY, ("c", stage.web, [node("a"), node("b")]))
+    stage.update("a", "b")
     assert stage.rows() == []
 
 
 def test_a_deleted_one_is_gone_from_every_read(stage: Stage) -> None:
-    status = stage.there()
-    stage.stand_in.answer("ensure_load_balancer_deleted", KEY, ("c", stage.web))
-    assert stage.stand_in.shown("get_load_balancer", KEY, status) is None
-    owned: tuple[OwnedLoadBalancer, ...] = (
-        OwnedLoadBalancer(name="x", service="default/web"),
-        OwnedLoadBalancer(name="y", service="default/other"),
-    )
-    assert stage.stand_in.shown("owned_load_balancers", "load-balancers", owned) == owned[1:]
+    stage.there()
+    [owned] = stage.balancers.owned("c")
+    assert owned.service == "default/web"
+    stage.balancers.ensure_deleted("c", stage.web)
+    assert stage.balancers.get("c", stage.web) is None
+    assert stage.balancers.owned("c") == ()
     assert [(row.action, row.note) for row in stage.plan.rows()] == [("delete load balancer", "")]
     assert len(stage.cloud.console.load_balancers()) == 1
     other = Stage(stage.cloud)
     other.web = V1Service.model_validate({"metadata": {"name": "x", "namespace": "default", "uid": "other"}})
-    other.stand_in.answer("ensure_load_balancer_deleted", "service/default/x", ("c", other.web))
+    other.balancers.ensure_deleted("c", other.web)
     assert [row.note for row in other.plan.rows()] == ["the cloud shows none"]
 
 
@@ -133,42 +135,59 @@ def test_what_the_provider_raises_passes(stage: Stage) -> None:
 
 
 def test_routes_are_overlaid_and_one_that_comes_and_goes_is_no_row(stage: Stage) -> None:
-    old = Route(name="old", target_node="a", destination_cidr="10.0.1.0/24")
-    hole = Route(name="hole", destination_cidr="10.0.2.0/24", blackhole=True, target_node="")
+    old, hole = (Route(name=f"to-{at}", target_node="a", destination_cidr=f"10.0.{at}.0/24") for at in (1, 2))
     new = Route(name="", target_node="b", destination_cidr="10.0.3.0/24")
-    answer = stage.stand_in.answer
-    listed: tuple[Route, ...] = (old, hole)
-    answer("create_route", "route/10.0.3.0/24", ("c", "hint", new))
-    answer("delete_route", "route/10.0.1.0/24", ("c", old))
-    answer("delete_route", "route/10.0.2.0/24", ("c", hole))
-    assert stage.stand_in.shown("list_routes", "routes/c", listed) == (new,)
+    there = stage.cloud.routes()
+    assert there is not None
+    for route in (old, hole):
+        there.create_route("c", "hint", route)
+    stage.cloud.console.remove_instance("a")
+    routes = stage.calls.routes
+    assert routes is not None
+    old, hole = routes.list("c")
+    routes.create("c", "hint", new)
+    routes.delete("c", old)
+    routes.delete("c", hole)
+    assert routes.list("c") == (new,)
+    gone = "(none: a blackhole)" if old.blackhole else "a"
     assert stage.rows() == [
-        ("route/10.0.1.0/24", "delete route", (Change("target", "a", None),)),
-        ("route/10.0.2.0/24", "delete route", (Change("target", "(none: a blackhole)", None),)),
+        ("route/10.0.1.0/24", "delete route", (Change("target", gone, None),)),
+        ("route/10.0.2.0/24", "delete route", (Change("target", gone, None),)),
         ("route/10.0.3.0/24", "create route", (Change("target", None, "b"),)),
     ]
-    answer("delete_route", "route/10.0.3.0/24", ("c", new))
-    assert stage.stand_in.shown("list_routes", "routes/c", listed) == ()
+    routes.delete("c", new)
+    assert routes.list("c") == ()
     assert [action for _, action, _ in stage.rows()] == ["delete route", "delete route"]
+    assert "delete_route" not in {call.method for call in stage.cloud.calls.log()}
 
 
 def test_a_key_is_shown_by_its_fingerprint_and_other_calls_by_their_name(stage: Stage) -> None:
+    keys = stage.calls.ssh_keys
+    assert keys is not None
     for key in (PUBLIC, OTHER):
-        stage.stand_in.answer("add_ssh_key_to_all_instances", "ssh-keys", ("core", f"{key} someone".encode()))
-    assert stage.stand_in.answer("paint_instance", "node/a", ("blue",)) is None
+        keys.add("core", f"{key} someone".encode())
+    called: list[str] = []
+    paint: Callable[[str], None] = called.append
+    assert stage.calls.call("paint_instance", paint, "blue", key="node/a", mutating=True) is None
+    assert called == []
+    assert stage.calls.call("see", lambda: "blue", key="node/a") == "blue"
     rows = stage.plan.rows()
-    keys = [row for row in rows if row.action == "add SSH key"]
-    assert {row.subject.name for row in keys} == {fingerprint(PUBLIC), fingerprint(OTHER)}
-    assert {(row.changes, row.certain) for row in keys} == {((Change("user", None, "core"),), False)}
+    added = [row for row in rows if row.action == "add SSH key"]
+    assert {row.subject.name for row in added} == {fingerprint(PUBLIC), fingerprint(OTHER)}
+    assert {(row.changes, row.certain) for row in added} == {((Change("user", None, "core"),), False)}
     assert leaks(repr(rows)) == []
     assert [str(row.subject) for row in rows if row.action == "paint instance"] == ["node/a"]
 
 
 def test_evidence_is_an_unbroken_row_of_answers(stage: Stage) -> None:
-    stage.stand_in.stated("a", InstanceState.GONE)
-    stage.stand_in.stated("a", InstanceState.RUNNING)
-    assert stage.stand_in.evidence("a") == ""
-    stage.stand_in.stated("a", InstanceState.GONE)
+    def ask() -> str:
+        stage.calls.fetch_state([node("a")], lambda _name, _answer: None)
+        return stage.evidence.of("a")
+
+    assert ask() == ""
+    stage.cloud.console.remove_instance("a")
+    assert ask().startswith("the cloud said that its instance is gone, 1 times: ")
     stage.clock.advance(5.0)
-    stage.stand_in.stated("a", InstanceState.GONE)
-    assert stage.stand_in.evidence("a").startswith("the cloud said that its instance is gone, 2 times: ")
+    assert ask().startswith("the cloud said that its instance is gone, 2 times: ")
+    stage.evidence.stated("a", InstanceState.RUNNING)
+    assert stage.evidence.of("a") == ""

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from kubernetes.client import CoreV1Api
 
-from controllers.plan.cluster import ClusterStandIn, Place, place_of
-from controllers.plan.rows import Plan
-from controllers.registration.plan import Kind
-from controllers.runtime.api import MERGE_PATCH, STRATEGIC_PATCH, ClientBuilder, Forbidden, NotFound, Request
+from controllers.plan.clients import NotSent, PlannedClients
+from controllers.plan.cluster import ClusterStandIn
+from controllers.plan.requests import Changes, Place, Request, place_of
+from controllers.plan.rows import Kind, Plan
+from controllers.runtime.api import MERGE_PATCH, STRATEGIC_PATCH, ClientBuilder, Forbidden, NotFound
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
 from controllers.runtime.api.wire import Endpoint
@@ -166,10 +167,39 @@ def test_a_provider_s_write_below_a_base_path_is_answered_and_in_the_plan(plan: 
     with Loopback(lambda peer: peer.answer(200, json.dumps(N1).encode()) if peer.request() else None) as there:
         access = Access(Endpoint.parse(f"{there.url}/k8s/clusters/c1"), Fixed())
         with ClientBuilder(access) as clients:
-            clients.stand_in = ClusterStandIn(plan, {}, clients.rest("x", guarded=False).get)
-            CoreV1Api(clients.client("acme")).patch_node("n1", label("web"))
+            cluster = ClusterStandIn(plan, {}, clients.rest("x", guarded=False).get)
+            planned = PlannedClients(clients, cluster)
+            client = planned.client("acme")
+            assert planned.client("acme") is client
+            CoreV1Api(client).patch_node("n1", label("web"))
+            with pytest.raises(NotSent, match=r"acme: .* Fix in the provider: use ClientBuilder.client\(\)"):
+                planned.config("acme")
         assert [one.method for one in there.requests] == ["GET"]
     assert rows(plan) == [("node/n1", "label")]
+
+
+def test_a_watch_shows_what_would_be_written_and_then_stays_alive_by_bookmarks(
+    stand_in: ClusterStandIn, server: Server
+) -> None:
+    watch = Changes("100", bookmarks=0.001)
+    stand_in.tell(Place("/api/v1", "nodes", "", "", ""), watch)
+    stand_in.tell(Place("/api/v1", "services", "", "", ""), Changes("500", 1.0))
+    ask(stand_in, "PATCH", f"{NODES}/n1", label("gold"))
+    ask(stand_in, "POST", NODES, {"kind": "Node", "metadata": {"name": "n2"}})
+    ask(stand_in, "DELETE", f"{NODES}/n1")
+    events, version = [], "100"
+    while (event := json.loads(next(watch)))["type"] != "BOOKMARK":
+        assert stand_in.busy(), "what is taken is not in the cache until the next is asked for"
+        events.append((event["type"], event["object"]["metadata"]["name"]))
+        version = event["object"]["metadata"]["resourceVersion"]
+    assert events == [("MODIFIED", "n1"), ("ADDED", "n2"), ("DELETED", "n1")]
+    assert event["object"]["metadata"]["resourceVersion"] == version
+    assert int(version) > 500, "later than all that the server has shown"
+    assert not stand_in.busy()
+    listed = json.loads(stand_in.shown(NODES, json.dumps({"metadata": {}, "items": [N1]}).encode()))
+    assert listed == {"metadata": {"resourceVersion": version}, "items": []}
+    watch.close()
+    assert list(watch) == []
 
 
 @pytest.mark.parametrize(

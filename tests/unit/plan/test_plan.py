@@ -9,9 +9,7 @@ import pytest
 
 from controllers.plan.describing import written
 from controllers.plan.output import as_json, as_table
-from controllers.plan.rows import Plan
-from controllers.plan.run import Outcome
-from controllers.registration.plan import ASSIGNED_LATER, Change, Kind, Row, Subject
+from controllers.plan.rows import ASSIGNED_LATER, Change, Kind, Outcome, Plan, Row, Subject
 
 NODE = Subject("Node", "n1")
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}

@@ -8,12 +8,11 @@ import pytest
 
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import OverdueCall
+from controllers.plan.rows import Kind
 from controllers.plan.settling import Settling
 from controllers.registration.entry import ControllerEntry, Rule
-from controllers.registration.plan import Kind
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
-from controllers.runtime.run import Attentive
 from tests.support.clock import FakeClock
 
 
@@ -29,11 +28,12 @@ class World:
         self.answered = True
         self.missing: tuple[Rule, ...] = ()
         self.matters: list[tuple[str, str, bool]] = []
+        self.begun = True
         self.queue: WorkQueue[str] = WorkQueue(
             "Nodes", clock=self.clock, metrics=self.metrics, backoff=Backoff(1.0, 60.0, 0.0)
         )
         self.queue.noun, self.queue.controller = "node", "cloud-node-controller"
-        self.settling = Settling(self, self, self, self.metrics)  # type: ignore[arg-type]  # all of what it asks is here
+        self.settling = Settling(self, self, self, self.metrics, self.clock)  # type: ignore[arg-type]  # all of what it asks is here
         self.settling.watch([(ControllerEntry(name="lifecycle", construct=lambda _c: None), self)])  # type: ignore[list-item]
 
     def busy(self) -> bool:
@@ -82,19 +82,14 @@ def test_everybody_who_is_busy_is_named(world: World) -> None:
     ]
 
 
-def test_a_controller_counts_from_before_its_start_to_the_end_of_its_first_round(world: World) -> None:
-    stop = world.settling.stop_signal(world.clock)
-    assert isinstance(stop, Attentive)
-    assert world.settling.left() == ["1 controllers that begin"]
-    begun = stop.begins()
+def test_a_controller_counts_until_it_says_that_it_works_or_for_a_moment(world: World) -> None:
+    world.begun = False
     world.clock.advance(3600)
     assert world.settling.left() == ["1 controllers that begin"]
-    begun()
+    world.begun = True
     assert world.settling.left() == []
-
-
-def test_a_controller_that_does_not_say_when_it_works_is_given_a_moment(world: World) -> None:
-    world.settling.stop_signal(world.clock)
+    silent = ControllerEntry(name="silent", construct=lambda _c: None), object()
+    world.settling.watch([silent])  # type: ignore[list-item]
     assert world.settling.left() == ["1 controllers that begin"]
     world.clock.advance(3.0)
     assert world.settling.left() == []

@@ -11,8 +11,10 @@ import warnings
 
 import pytest
 
+from cloudprovider import Interface, register_cloud_provider
 from cloudprovider.internal import cleaning
 from cloudprovider.internal.cleaning import Cleaner
+from controllers.manager.provider_host import load_provider
 from controllers.process import logs
 
 TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6Ing"
@@ -176,6 +178,78 @@ def test_verbosity_opens_our_loggers_and_never_the_clients_bodies() -> None:
     _, log = written("text", 10)
     assert logging.getLogger("urllib3.connectionpool").isEnabledFor(logging.DEBUG)
     assert not logging.getLogger("kubernetes.client.rest").isEnabledFor(logging.INFO)
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "shown"),
+    [
+        (0, ["info", "warning"]),
+        (3, ["info", "warning"]),
+        (4, ["debug", "info", "warning"]),
+        (10, ["debug", "info", "warning"]),
+    ],
+)
+def test_lines_of_the_provider_are_shown_at_the_levels_of_ours_cleaned(
+    verbosity: int, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_followed", {})
+    stream, _ = written("json", verbosity)
+    logs.follow("acme_provider.cloud")
+    log = logging.getLogger("acme_provider.client")
+    for level in ("debug", "info", "warning"):
+        getattr(log, level)("asked with token=%s", TOKEN, extra={"node": "n1"})
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["level"] for line in lines] == shown
+    assert {line["logger"] for line in lines} == {"acme_provider.client"}
+    assert {line["node"] for line in lines} == {"n1"}
+    assert TOKEN not in stream.getvalue()
+    logging.getLogger("boto3").debug("a library's own")
+    assert "a library" not in stream.getvalue()
+
+
+def test_the_provider_s_level_follows_the_verbosity_unless_it_has_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logs, "_followed", {})
+    written("text", 4)
+    logs.follow("acme_two")
+    logs.follow("acme_three")
+    logging.getLogger("acme_three").setLevel(logging.ERROR)
+    logs.keep("cloud provider acme")
+    assert logging.getLogger("acme_two").isEnabledFor(logging.DEBUG)
+    logs.set_verbosity(0)
+    assert not logging.getLogger("acme_two.x").isEnabledFor(logging.DEBUG)
+    logs.set_verbosity(5)
+    assert logging.getLogger("acme_two.x").isEnabledFor(logging.DEBUG)
+    assert not logging.getLogger("acme_three").isEnabledFor(logging.WARNING), "its own choice stays"
+    before = logging.getLogger().level
+    logs.follow("")
+    logs.set_verbosity(4)
+    assert logging.getLogger().level == before
+
+
+def test_the_package_of_factory_and_provider_are_followed_from_the_factory_s_first_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logs, "_followed", {})
+    written("text", 4)
+    seen = []
+
+    class Acme(Interface):
+        __module__ = "acme_cloud.provider"
+
+        def provider_name(self) -> str:
+            return "acme-logs"
+
+    def factory(config: object) -> Interface:
+        seen.append(logging.getLogger("acme_entry.x").isEnabledFor(logging.DEBUG))
+        return Acme()
+
+    factory.__module__ = "acme_entry"
+    register_cloud_provider("acme-logs", factory)
+    load_provider("acme-logs", "")
+    assert seen == [True]
+    assert logging.getLogger("acme_cloud").isEnabledFor(logging.DEBUG)
 
 
 def test_a_second_setup_replaces_the_first() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cloudprovider import Route
-from tests.unit.route.objects import CREATED, Bench, node, route
+from tests.unit.route.objects import CREATED, MISSING, Bench, node, route
 
 CIDR = "10.244.1.0/24"
 
@@ -111,6 +111,20 @@ def test_two_nodes_of_one_machine_each_keep_their_route() -> None:
     bench.start()
     bench.later(300.0)
     assert changes_of(bench) == []
+
+
+@pytest.mark.row("P5")
+@pytest.mark.parametrize("forger", ["a-forger", "z-forger"])
+def test_a_kubelet_that_takes_anothers_machine_and_range_costs_it_nothing(forger: str) -> None:
+    bench = bench_of(to("acme://i-1"))
+    bench.start()
+    bench.add(forger, CIDR, provider_id="acme://i-1")
+    bench.work("n1", forger)
+    bench.later(300.0)
+    bench.remove(forger)
+    bench.work(forger)
+    assert changes_of(bench) == []
+    assert ("n1", *MISSING) not in bench.conditions()
 
 
 @pytest.mark.row("P5")

@@ -101,7 +101,9 @@ def test_a_controller_begins_works_looks_and_ends() -> None:
     assert clients.names == ["toy-client"]
     assert [(name, healthy) for name, healthy, _ in toy.health()] == [("Toy", True), ("Batch", True)]
     assert informer.handlers == [], "nothing is registered before it runs"
+    before = toy.begun
     toy.run(cast(Any, toy.stop))
+    assert (before, toy.begun) == (False, True)
     assert toy.did == ["begin", "bad", "good"]
     assert toy.failed == ["bad"]
     assert informer.handlers == [(None, toy.triggers.on_update, None)]

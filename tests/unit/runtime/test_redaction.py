@@ -158,6 +158,69 @@ def test_where_a_request_went_stays_readable(text: str) -> None:
     assert redact(text) == text
 
 
+@pytest.mark.row("O22")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "POST /oauth/token: 401, the cloud does not know the API client",
+        "POST /v3/auth/tokens: 503 Service Unavailable",
+        "GET /secrets/db-password: 404 not found",
+        "GET /secrets/db-password: 404: no such secret",
+        "POST /oauth/token: HTTP 401",
+        "POST /oauth/token: EOF",
+        "POST /oauth/token: ReadTimeout: no answer after 5 s",
+        "POST /oauth/token: dial tcp 10.0.0.1:443: connection refused",
+        "POST https://10.0.0.1:5000/v3/auth/token: certificate verify failed",
+        '{"token": 401}',
+        "the token: expired at 12:00",
+        "client_secret: is empty",
+        "password: too short",
+        "password: doesn't match",
+        "token: rejected",
+        "token: 401",
+    ],
+)
+def test_statuses_and_what_a_request_ended_in_stay_readable(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.row("O22")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "POST /oauth/token: hunter2x",
+        "GET /v1/token: 401, token: hunter2x",
+        "/run/secrets/token: hunter2x",
+        "/run/secrets/token:hunter2x",
+        "/run/secrets/db-password: 'hunter2x'",
+        "POST /oauth/token?token=hunter2x: 401",
+        "POST /oauth/token;token=hunter2x: 401",
+        "/etc/app.ini: client secret: hunter2x",
+        "/etc/app.ini: password=hunter2x",
+        "secret/data/token: hunter2x",
+        "example.com/token: hunter2x",
+        "token: 401hunter2x",
+        "token: 401-hunter2x",
+        "token=401.hunter2x",
+        "password: 12345hunter2x",
+        "password: too-hunter2x",
+        "password: toohunter2x",
+        "password=too+hunter2x",
+        "token: use.hunter2x",
+    ],
+)
+def test_what_only_looks_like_a_status_or_a_sentence_is_hidden(text: str) -> None:
+    told = redact(text)
+    assert SECRET not in told
+    assert redact(told) == told
+
+
+@pytest.mark.row("O22")
+@pytest.mark.parametrize("text", ["password=please", "token=refused", "pin_secret: 1234", "token: abcdefghijklmnop"])
+def test_a_word_that_is_the_value_is_hidden(text: str) -> None:
+    assert redact(text).endswith(REDACTED)
+
+
 @pytest.mark.row("X5")
 @pytest.mark.parametrize("text", READABLE)
 def test_names_and_prose_stay_readable(text: str) -> None:
@@ -169,7 +232,7 @@ def test_names_and_prose_stay_readable(text: str) -> None:
     "unit",
     ["a", "token", "token=", "token=\"", "token=\\\"", "bearer ", "basic aaaaaaa", "authorization: bearer ", "cookie:a",
      "-----BEGIN PRIVATE KEY-----", "://", "://a:", "a:b", "a@", "eyJaaaaaaaaaaaa", "-eyJ", "--token ", "token>a",
-     "token: https://a.", "token: https://[",
+     "token: https://a.", "token: https://[", "/a", "/a: ", "/token: a", "/a:1", "token: 401", "token: too",
      "password ", "secretname", "ghp_", ":", "\\", "user:a", "pass\"\""],
 )  # fmt: skip
 def test_hostile_texts_cost_linear_time(unit: str) -> None:

@@ -9,8 +9,7 @@ import pytest
 from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.api import Forbidden, ServerError, Unreachable
 from controllers.runtime.api.reachability import OUTAGE, Reachability
-from controllers.runtime.cache.retries import Retries
-from controllers.runtime.cache.watchtypes import WatchOptions
+from controllers.runtime.cache.retries import Retries, WatchOptions
 from controllers.runtime.clock import ClockEvent
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue

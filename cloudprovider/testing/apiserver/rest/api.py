@@ -22,7 +22,7 @@ from cloudprovider.testing.apiserver.rest import discovery, reads, reviews
 from cloudprovider.testing.apiserver.rest.decoding import Options
 from cloudprovider.testing.apiserver.rest.operations import Operations, Outcome
 from cloudprovider.testing.apiserver.rest.watchstream import WatchStream, parse_watch
-from cloudprovider.testing.apiserver.storage.store import Store, Stored, encode
+from cloudprovider.testing.apiserver.storage import Store, Stored, encode
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
 """The largest request body in bytes, as the real server has it."""

@@ -23,7 +23,7 @@ from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.kinds.kind import Kind
 from cloudprovider.testing.apiserver.kinds.schema import DecodeError
-from cloudprovider.testing.apiserver.storage.store import Stored, encode
+from cloudprovider.testing.apiserver.storage import Stored, encode
 
 Decoded = tuple[JSON, tuple[str, ...]]
 """An object with fresh `metadata` and top level, and warnings for the client."""

@@ -28,7 +28,7 @@ from cloudprovider.testing.apiserver.rest.decoding import (
     decode,
     decode_patch,
 )
-from cloudprovider.testing.apiserver.storage.store import Store, Stored
+from cloudprovider.testing.apiserver.storage import Store, Stored
 
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SYSTEM_FIELDS: Final = (

@@ -17,7 +17,7 @@ from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import JSON, Cause, StatusError
 from cloudprovider.testing.apiserver.kinds.kind import NAME_FIELDS, Kind
 from cloudprovider.testing.apiserver.rest.selectors import Predicate, field_selector, label_selector
-from cloudprovider.testing.apiserver.storage.store import Compacted, Store, Stored
+from cloudprovider.testing.apiserver.storage import Compacted, Store, Stored
 
 Query = Mapping[str, str]
 

@@ -16,7 +16,7 @@ from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.access import Access, Attributes, User
 from cloudprovider.testing.apiserver.errors import JSON
 from cloudprovider.testing.apiserver.kinds.schema import DecodeError, format_time, struct
-from cloudprovider.testing.apiserver.storage.store import Store
+from cloudprovider.testing.apiserver.storage import Store
 
 AUDIENCE: Final = "https://kubernetes.default.svc"
 _LIFETIME: Final = 3600

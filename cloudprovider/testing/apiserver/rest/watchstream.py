@@ -25,7 +25,7 @@ from cloudprovider.testing.apiserver.rest.reads import (
     parse_number,
     parse_version,
 )
-from cloudprovider.testing.apiserver.storage.store import (
+from cloudprovider.testing.apiserver.storage import (
     ADDED,
     DELETED,
     MODIFIED,

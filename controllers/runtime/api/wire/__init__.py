@@ -5,7 +5,7 @@ an OSError, `ProtocolError` or `Interrupted`. Nothing here knows Kubernetes, cre
 that is for `transport.py` and `linestream.py`, one folder up.
 
 Read first: `connection.py`, `http1.py`. Then how a connection is made (`dialing.py`, `tunnel.py`,
-`endpoint.py`), and how long it may wait (`lifetime.py`). Imports nothing else of `api`.
+`endpoint.py`), and how long it may wait (`cancelscope.py`). Imports nothing else of `api`.
 
 Why not urllib3, on which vendors' clients run: it cannot hold what writes and a lost lease need.
 Its timeouts start anew with each `recv`, so a server that trickles bytes keeps a worker beyond any
@@ -17,11 +17,11 @@ run, reading the answer to a PATCH of a node took 6 us of CPU here, 29 with http
 h11; the whole request over a kept TLS connection 24 us here, 72 with http.client, 147 with
 urllib3."""
 
+from controllers.runtime.api.wire.cancelscope import Interrupted
 from controllers.runtime.api.wire.connection import Connection
 from controllers.runtime.api.wire.dialing import deliver_within, forget_at_close
 from controllers.runtime.api.wire.endpoint import Endpoint, Proxy, excluded, is_local, proxy_from_environment
 from controllers.runtime.api.wire.http1 import Answer, ProtocolError, Reader
-from controllers.runtime.api.wire.lifetime import Interrupted
 from controllers.runtime.api.wire.tunnel import open_tunnel
 
 __all__ = [

@@ -1,8 +1,8 @@
 """One connection to the API server, and how it is made: TCP, a proxy, TLS (stages 1 and 6).
 
 Every blocking step of a connection ends in time, and within milliseconds when another thread calls
-`interrupt`: looking up the name, connecting, the proxy's answer, the TLS handshake, reads and
-writes. `lifetime.py` sees to both."""
+`cancel`: looking up the name, connecting, the proxy's answer, the TLS handshake, reads and
+writes. `cancelscope.py` sees to both."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import socket
 import ssl
 from typing import Final
 
+from controllers.runtime.api.wire.cancelscope import CancelScope, Interrupted
 from controllers.runtime.api.wire.dialing import deliver_within, dial
 from controllers.runtime.api.wire.endpoint import Endpoint
 from controllers.runtime.api.wire.http1 import ProtocolError, Reader
-from controllers.runtime.api.wire.lifetime import Interrupted, Lifetime
 from controllers.runtime.api.wire.tunnel import TLSInTLS, open_tunnel
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
@@ -25,7 +25,7 @@ _WRITE_SIZE: Final = 1 << 20
 
 
 class Connection:
-    """One connection, used by one thread at a time. Its `life` has the time limits of every write
+    """One connection, used by one thread at a time. Its `scope` has the time limits of every write
     and read, and ends them from any thread."""
 
     __slots__ = (
@@ -36,14 +36,14 @@ class Connection:
         "_tls",
         "context",
         "last_received",
-        "life",
         "opened",
         "reader",
         "requests",
+        "scope",
     )
 
     def __init__(self, context: ssl.SSLContext | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.life = Lifetime(clock)
+        self.scope = CancelScope(clock)
         self._sock: socket.socket | None = None
         self._tls: ssl.SSLSocket | TLSInTLS | None = None
         self._stream: socket.socket | TLSInTLS | None = None
@@ -58,9 +58,9 @@ class Connection:
     def open(self, endpoint: Endpoint, deadline: float) -> None:
         """Connect in time; raises OSError, ProtocolError (from a proxy) or Interrupted."""
         proxy = endpoint.proxy
-        self.life.deadline = deadline
+        self.scope.deadline = deadline
         try:
-            sock = dial(self.life, proxy.host if proxy else endpoint.host, proxy.port if proxy else endpoint.port)
+            sock = dial(self.scope, proxy.host if proxy else endpoint.host, proxy.port if proxy else endpoint.port)
             self._use(sock)
             if proxy and proxy.tls:
                 self._secure(proxy.host.partition("%")[0].removesuffix("."))
@@ -70,7 +70,7 @@ class Connection:
                 self._secure(endpoint.server_name)
         except BaseException as error:
             self.close()
-            if self.life.interrupted and isinstance(error, (OSError, ProtocolError)):
+            if self.scope.cancelled and isinstance(error, (OSError, ProtocolError)):
                 raise Interrupted from error
             raise
 
@@ -82,7 +82,7 @@ class Connection:
         """
         if within is not None and self._sock is not None:
             deliver_within(self._sock, within)
-        until = self.life.begin()
+        until = self.scope.begin_step()
         stream = self._ready()
         view: bytes | memoryview = data
         while view:
@@ -98,19 +98,19 @@ class Connection:
 
     def recv(self, size: int) -> bytes:
         """Up to `size` bytes, b"" at the end; raises TimeoutError, OSError or Interrupted."""
-        until = self.life.begin()
+        until = self.scope.begin_step()
         stream = self._ready()
         if self._tls is None or not self._tls.pending():
-            self.life.wait(self._poll, until)  # first, for an answer takes longer than asking for it does
+            self.scope.wait(self._poll, until)  # first, for an answer takes longer than asking for it does
         while True:
             try:
                 data = stream.recv(size)
             except _NOT_NOW as error:
                 self._wait_for(error, select.POLLIN, until)
                 continue
-            if not data and self.life.interrupted:
+            if not data and self.scope.cancelled:
                 raise Interrupted
-            self.last_received = self.life.clock.monotonic()
+            self.last_received = self.scope.clock.monotonic()
             return data
 
     def quiet(self) -> bool:
@@ -120,7 +120,7 @@ class Connection:
     def close(self) -> None:
         """Give the socket back; for the thread that uses it, or any when none does."""
         self._stream = None
-        self.life.close()
+        self.scope.close()
         self.reader.end()  # else the two would hold each other until the garbage collector comes
 
     def _ready(self) -> socket.socket | TLSInTLS:
@@ -134,7 +134,7 @@ class Connection:
             usually = select.POLLIN
         elif isinstance(error, ssl.SSLWantWriteError):
             usually = select.POLLOUT
-        self.life.wait(self._poll if usually == select.POLLIN else self._poll_write, until)
+        self.scope.wait(self._poll if usually == select.POLLIN else self._poll_write, until)
 
     def _use(self, sock: socket.socket) -> None:
         self._sock = self._stream = sock
@@ -145,12 +145,12 @@ class Connection:
         """Put TLS on top of what there is."""
         assert self.context is not None
         assert self._sock is not None
-        until = self.life.begin()
+        until = self.scope.begin_step()
         if isinstance(self._tls, ssl.SSLSocket):
             secure: ssl.SSLSocket | TLSInTLS = TLSInTLS(self.context, self._tls, server_name)
         else:
             secure = self.context.wrap_socket(self._sock, server_hostname=server_name, do_handshake_on_connect=False)
-            self.life.keep(secure, instead_of=self._sock)
+            self.scope.add(secure, replaces=self._sock)
             self._sock = secure
         self._tls = self._stream = secure
         while True:

@@ -14,7 +14,7 @@ from itertools import chain, zip_longest
 from typing import Any, Final
 
 from cloudprovider.threads import NoThreadLeft, start
-from controllers.runtime.api.wire.lifetime import Lifetime
+from controllers.runtime.api.wire.cancelscope import CancelScope
 
 KEEPALIVE_SECONDS: Final = 30
 """First TCP keep-alive probe and the interval of the next ones, as client-go's dialer."""
@@ -26,36 +26,36 @@ _FORGET: Final = struct.pack("ii", 1, 0)
 _LONGEST_MS: Final = 3_600_000
 
 
-def dial(life: Lifetime, host: str, port: int) -> socket.socket:
+def dial(scope: CancelScope, host: str, port: int) -> socket.socket:
     """Connect to the first address of `host` that answers. Raises OSError or Interrupted."""
-    addresses = by_turns(resolve(life, host, port))
+    addresses = by_turns(resolve(scope, host, port))
     if not addresses:
         raise OSError(f"{host} has no address")
-    until = life.begin()
+    until = scope.begin_step()
     racing: dict[int, socket.socket] = {}
     poll = select.poll()
     failure: OSError | None = None
     try:
         while racing or addresses:
             if addresses:
-                sock = _start(life, addresses.pop(0))
+                sock = _start(scope, addresses.pop(0))
                 if isinstance(sock, OSError):
                     failure = failure or sock
                     continue
                 racing[sock.fileno()] = sock
                 poll.register(sock.fileno(), select.POLLOUT)
-            for descriptor, _ in life.wait(poll, until, HEAD_START if addresses else None):
+            for descriptor, _ in scope.wait(poll, until, HEAD_START if addresses else None):
                 sock = racing.pop(descriptor)
                 poll.unregister(descriptor)
-                life.left(until)  # an interrupt ends it, too
+                scope.remaining(until)  # a cancel ends it, too
                 code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 if not code:
                     return sock
-                life.drop(sock)
+                scope.remove(sock)
                 failure = failure or OSError(code, os.strerror(code))
     finally:
         for loser in racing.values():
-            life.drop(loser)
+            scope.remove(loser)
     assert failure is not None  # no address is left, so each has failed
     try:
         raise failure
@@ -88,7 +88,7 @@ def by_turns(addresses: list[Any]) -> list[Any]:
     return [address for address in chain.from_iterable(zip_longest(first, others)) if address is not None]
 
 
-def _start(life: Lifetime, address: Any) -> socket.socket | OSError:
+def _start(scope: CancelScope, address: Any) -> socket.socket | OSError:
     """Begin to connect to one address, without waiting."""
     family, kind, protocol, _, target = address
     try:
@@ -103,27 +103,27 @@ def _start(life: Lifetime, address: Any) -> socket.socket | OSError:
         for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
             if hasattr(socket, option):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), KEEPALIVE_SECONDS)
-        # An interrupt is seen either by `keep`, right after this call, or, as the shutdown of a
+        # A cancel is seen either by `add`, right after this call, or, as the shutdown of a
         # connecting socket wakes its poller, in the wait: there is no gap between the two.
         code = sock.connect_ex(target)
     except BaseException:
         sock.close()
         raise
-    life.keep(sock)
+    scope.add(sock)
     if code not in (0, errno.EINPROGRESS):
-        life.drop(sock)
+        scope.remove(sock)
         return OSError(code, os.strerror(code))
     return sock
 
 
-def resolve(life: Lifetime, host: str, port: int) -> list[Any]:
+def resolve(scope: CancelScope, host: str, port: int) -> list[Any]:
     """Look the name up in a thread of its own: the resolver knows no deadline."""
     try:
         # As bytes: for a text Python imports its tables of international names, 2 ms of each start.
         return socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         pass  # a name, not an address
-    until = life.begin()
+    until = scope.begin_step()
     found: list[Any] = []
 
     def look_up() -> None:
@@ -131,14 +131,14 @@ def resolve(life: Lifetime, host: str, port: int) -> list[Any]:
             answer: Any = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:  # UnicodeError: a label that is empty or too long
             answer = error
-        life.tell(lambda: found.append(answer))
+        scope.notify(lambda: found.append(answer))
 
     try:
         start(look_up, f"resolve-{host}")
     except NoThreadLeft as error:
         raise OSError(errno.EAGAIN, f"cannot look up {host}: {error}") from error
     try:
-        life.wait_for(lambda: bool(found), until)
+        scope.wait_for(lambda: bool(found), until)
     except TimeoutError:
         raise TimeoutError(f"timed out while looking up {host}") from None
     if isinstance(found[0], Exception):

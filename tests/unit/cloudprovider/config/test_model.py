@@ -107,7 +107,7 @@ def test_every_problem_is_told_at_once_with_its_place_and_what_is_allowed() -> N
     assert set(told) == {
         "ACME_TOKEN: is set, and so is ACME_TOKEN_FILE: set one of them",
         "acme.yaml, line 1: regoin: unknown field; did you mean region?",
-        "acme.yaml: region: is required (or ACME_REGION)",
+        "acme.yaml: region: is required (or ACME_REGION, ACME_REGION_FILE)",
         "acme.yaml, line 2: mode: must be 'vpc' or 'classic'",
         "acme.yaml, line 4: limits.burst: must be greater than or equal to 1",
         "acme.yaml, line 5: limits.puase: unknown field; did you mean pause?",
@@ -183,7 +183,7 @@ def test_only_a_variable_that_is_read_is_named() -> None:
     assert caught.value.problems == (
         "acme.yaml: pools[0].name: is required",
         "acme.yaml: first: is required",
-        "acme.yaml: second.name: is required (or ACME_SECOND__NAME)",
+        "acme.yaml: second.name: is required (or ACME_SECOND__NAME, ACME_SECOND__NAME_FILE)",
     )
 
 

@@ -270,7 +270,7 @@ class TestRepetition:
         with serving(busy, busy, clock=clock) as (_, clients):
             call = Call(lambda: write(clients.rest("x")))
             clock.wait_for_timeout(5)
-            clients.hurry()
+            clients.stop_retrying()
             assert isinstance(call.outcome(), TooManyRequests)
             with pytest.raises(TooManyRequests):
                 write(clients.rest("x"))
@@ -366,7 +366,7 @@ class TestLimit:
     def test_it_holds_while_we_hurry(self, clock: FakeClock) -> None:
         """Stopping is no reason to flood the server of an operator who set a limit."""
         with Server() as server, builder_for(server, clock=clock, qps=1, burst=1) as clients:
-            clients.hurry()
+            clients.stop_retrying()
             clients.rest("x").get("/")
             call = Call(lambda: clients.rest("x").get("/"))
             clock.wait_for_timeout(1)

@@ -9,9 +9,9 @@ import pytest
 
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, ClientClosed, CredentialsUnavailable
-from controllers.runtime.api.credentials import AuthProvider, Credential, Credentials, Fixed, Source, TokenFile
+from controllers.runtime.api.credentials import Credential, Credentials, Fixed, Source, TokenFile
 from controllers.runtime.api.kubeconfig import Access
-from controllers.runtime.api.ratelimit import TokenBucket, Waits
+from controllers.runtime.api.ratelimit import Sleeper, TokenBucket
 from controllers.runtime.api.wire import Endpoint
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
@@ -41,7 +41,7 @@ class Scripted(Source):
 
 
 def credentials(source: Source, clock: FakeClock) -> Credentials:
-    return Credentials(source, Waits(clock))
+    return Credentials(source, Sleeper(clock))
 
 
 class TestRefresh:
@@ -216,22 +216,22 @@ class TestSlowSources:
 
     def test_closing_ends_the_wait(self, clock: FakeClock) -> None:
         source = Scripted(Credential("a"), slow=True)
-        waits = Waits(clock)
-        found = Credentials(source, waits)
+        sleeper = Sleeper(clock)
+        found = Credentials(source, sleeper)
         call = Call(found.authorization)
         clock.wait_for_waiters(1)
-        waits.close()
+        sleeper.close()
         assert isinstance(call.outcome(), ClientClosed)
         source.go.set()
 
     def test_a_closed_stream_ends_its_own_wait(self, clock: FakeClock) -> None:
         source = Scripted(Credential("a"), slow=True)
-        waits, over = Waits(clock), threading.Event()
-        found = Credentials(source, waits)
+        sleeper, over = Sleeper(clock), threading.Event()
+        found = Credentials(source, sleeper)
         call = Call(lambda: found.authorization(over.is_set))
         clock.wait_for_waiters(1)
         over.set()
-        waits.wake()
+        sleeper.wake()
         assert isinstance(call.outcome(), CredentialsUnavailable)
         source.go.set()
 
@@ -262,12 +262,6 @@ class TestTokenFile:
         assert found.authorization() == "Bearer one"
         clock.advance(1)
         assert found.authorization() == "Bearer two"
-
-
-def test_a_loader_without_a_token() -> None:
-    with pytest.raises(CredentialsUnavailable):
-        AuthProvider(lambda: "").fetch()
-    assert AuthProvider(lambda: "Bearer x").fetch().authorization == "Bearer x"
 
 
 class TestTokenBucket:

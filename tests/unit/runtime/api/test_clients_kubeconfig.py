@@ -19,7 +19,7 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.client.exceptions import UnauthorizedException
 
 from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings, kubeconfig
-from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile
+from controllers.runtime.api.credentials import Fixed, Source, TokenFile
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.kubeconfig import load
 from tests.support.clock import FakeClock
@@ -133,14 +133,6 @@ class TestKubeConfig:
         access = config.load()
         assert isinstance(chosen(access), ExecPlugin)
         assert access.source.fetch().authorization == "Bearer tok-arg"
-
-    def test_an_auth_provider(self, config: Config) -> None:
-        payload = base64.urlsafe_b64encode(b'{"exp":99999999999}').decode().rstrip("=")
-        provider = {"name": "oidc", "config": {"id-token": f"e30.{payload}.sig"}}
-        config["users"][0]["user"] = {"auth-provider": provider}
-        access = config.load()
-        assert isinstance(chosen(access), AuthProvider)
-        assert access.source.fetch().authorization == f"Bearer e30.{payload}.sig"
 
     def test_impersonation(self, config: Config) -> None:
         """The official loader ignores it, and so would act with more rights than were given."""
@@ -433,7 +425,7 @@ def _only(**user: object) -> Callable[[Config], None]:
         (_set("user.token", 12345), r"user 'u1': token is not a string"),
         (_set("user.token", "a b"), r"user 'u1': token is not a bearer token"),
         (_only(username="jane", password=12345), r"user 'u1': password is not a string; put it in quotes"),
-        (_set("user.auth-provider", {"name": "azure"}), r"auth-provider 'azure' is not supported; use an exec plugin"),
+        (_only(**{"auth-provider": {"name": "oidc"}}), r"auth-provider 'oidc' is not supported; use an exec plugin"),
         (_set("user.exec", "x"), r"user 'u1': exec is not a mapping"),
         (_set("user.exec", {"command": "x"}), r"user 'u1': exec has no apiVersion"),
         (
@@ -448,8 +440,6 @@ def _only(**user: object) -> Callable[[Config], None]:
         (_set("cluster.proxy-url", 8080), r"cluster 'c1': proxy-url is not a string"),
         (_set("user.exec", {"command": "true", "apiVersion": "v1", "args": "token"}), r"exec: args is not a list of"),
         (_set("user.exec", {"command": "true", "apiVersion": "v1", "env": {"A": "1"}}), r"exec: env is not a list of"),
-        (_set("user.auth-provider", {"name": "gcp"}), r"auth-provider 'gcp': its config is not a mapping"),
-        (_only(**{"auth-provider": {"name": "gcp", "config": {"a": "b"}}}), r"its auth-provider failed: AttributeErr"),
     ],
 )
 def test_what_is_wrong_is_named(edit: Callable[[Config], None], message: str, config: Config) -> None:

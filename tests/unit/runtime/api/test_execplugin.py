@@ -17,7 +17,7 @@ from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import CredentialsUnavailable, execplugin
 from controllers.runtime.api.credentials import Credentials
 from controllers.runtime.api.execplugin import ExecPlugin
-from controllers.runtime.api.ratelimit import Waits
+from controllers.runtime.api.ratelimit import Sleeper
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import Call
 
@@ -127,14 +127,14 @@ class TestHanging:
             eventually(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
 
     def test_it_is_run_again(self, tmp_path: Path, late: Late, clock: FakeClock) -> None:
-        found = Credentials(hanging(tmp_path, limit=600, first_only=True), Waits(clock))
+        found = Credentials(hanging(tmp_path, limit=600, first_only=True), Sleeper(clock))
         assert isinstance(Call(found.authorization).outcome(), CredentialsUnavailable)
         late.stands = True
         clock.advance(1)
         assert Call(found.authorization).outcome() == "Bearer t"
 
     def test_it_does_not_outlive_us(self, tmp_path: Path) -> None:
-        found = Credentials(hanging(tmp_path, limit=600), Waits())
+        found = Credentials(hanging(tmp_path, limit=600), Sleeper())
         call = Call(found.authorization)
         running = pids(tmp_path)
         found.close()

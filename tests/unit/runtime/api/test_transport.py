@@ -19,13 +19,13 @@ import pytest
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientClosed, CredentialsUnavailable, Unreachable
 from controllers.runtime.api import transport as transports
-from controllers.runtime.api.ratelimit import Waits
+from controllers.runtime.api.ratelimit import Sleeper
 from controllers.runtime.api.tls import CHECK_SECONDS, TLSFiles, TLSSettings
 from controllers.runtime.api.transport import IDLE_SECONDS, Transport
 from controllers.runtime.api.wire import connection, dialing
+from controllers.runtime.api.wire.cancelscope import Interrupted
 from controllers.runtime.api.wire.connection import Connection
 from controllers.runtime.api.wire.endpoint import Endpoint
-from controllers.runtime.api.wire.lifetime import Interrupted
 from controllers.runtime.clock import SYSTEM_CLOCK
 from tests.support.clock import FakeClock
 from tests.support.there import there
@@ -145,7 +145,7 @@ class TestPool:
             assert transport.connections() == (2, 2)
 
     def test_a_connection_idle_for_too_long_is_not_reused(self, clock: FakeClock) -> None:
-        with Server() as server, closing(transport_to(server.url, waits=Waits(clock))) as transport:
+        with Server() as server, closing(transport_to(server.url, sleeper=Sleeper(clock))) as transport:
             send(transport)
             clock.advance(IDLE_SECONDS - 1)
             send(transport)
@@ -211,7 +211,7 @@ class TestDeadConnections:
         """However short the connection was idle: here no time passes at all."""
         with (
             self._dying(reset=reset, after_request=False) as server,
-            closing(transport_to(server.url, waits=Waits(FakeClock()))) as transport,
+            closing(transport_to(server.url, sleeper=Sleeper(FakeClock()))) as transport,
         ):
             assert send(transport) == 200
             idle = transport._idle[0]
@@ -311,7 +311,7 @@ class TestTime:
 
         with (
             Server(drip) as server,
-            closing(transport_to(server.url, waits=Waits(clock))) as transport,
+            closing(transport_to(server.url, sleeper=Sleeper(clock))) as transport,
             pytest.raises(Unreachable, match="timed out"),
         ):
             send(transport, seconds=30)
@@ -412,7 +412,7 @@ class TestInterruption:
     def test_an_interrupt_before_connecting_counts(self) -> None:
         with Server() as server:
             connection = Connection()
-            connection.life.interrupt()
+            connection.scope.cancel()
             with pytest.raises(Interrupted):
                 connection.open(Endpoint.parse(server.url), SYSTEM_CLOCK.monotonic() + LIMIT)
 
@@ -505,7 +505,7 @@ class TestTLS:
         bundle.write_bytes(Authority(tmp_path, "former").pem)
         files = TLSFiles(TLSSettings(ca_file=str(bundle)), clock=clock)
         with Server(tls=authority.server_context()) as server:
-            transport = Transport(Endpoint.parse(server.url), files, waits=Waits(clock))
+            transport = Transport(Endpoint.parse(server.url), files, sleeper=Sleeper(clock))
             with pytest.raises(Unreachable, match="TLS"):
                 send(transport)
             bundle.write_bytes(authority.pem)
@@ -531,7 +531,7 @@ class TestTLS:
         install("first")
         settings = TLSSettings(ca_file=str(authority.file), cert_file=str(cert), key_file=str(key))
         with Server(note, tls=authority.server_context(ask_client=True)) as server:
-            transport = Transport(Endpoint.parse(server.url), TLSFiles(settings, clock=clock), waits=Waits(clock))
+            transport = Transport(Endpoint.parse(server.url), TLSFiles(settings, clock=clock), sleeper=Sleeper(clock))
             send(transport)
             send(transport)
             install("second")

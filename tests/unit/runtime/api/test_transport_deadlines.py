@@ -17,10 +17,10 @@ import pytest
 
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, Unreachable
+from controllers.runtime.api.clientconfig import Guard
 from controllers.runtime.api.credentials import Fixed
-from controllers.runtime.api.identity import Guard
 from controllers.runtime.api.kubeconfig import Access
-from controllers.runtime.api.ratelimit import Waits
+from controllers.runtime.api.ratelimit import Sleeper
 from controllers.runtime.api.tls import TLSSettings
 from controllers.runtime.api.transport import Transport
 from controllers.runtime.api.wire import Endpoint
@@ -110,7 +110,7 @@ class TestTricklingPeers:
 
         with Server(read_slowly, tls=authority.server_context()) as server:
             settings = TLSSettings(ca_file=str(authority.file))
-            transport = transport_to(f"https://127.0.0.1:{server.port}", settings, waits=Waits(clock))
+            transport = transport_to(f"https://127.0.0.1:{server.port}", settings, sleeper=Sleeper(clock))
             call = Call(lambda: send(transport, "POST", b"x" * 50_000_000, 30))
             error = call.outcome()
             assert isinstance(error, Unreachable)
@@ -225,7 +225,7 @@ def test_a_connection_that_answered_meanwhile_is_kept() -> None:
 
     with Server(handler) as server:
         clock = FakeClock()
-        transport = transport_to(server.url, waits=Waits(clock))
+        transport = transport_to(server.url, sleeper=Sleeper(clock))
         call = Call(lambda: send(transport, "PATCH", PATCH, 0.5))
         assert mute.wait(LIMIT)
         clock.advance(0.1)  # the next answer comes after the PATCH was sent
@@ -298,7 +298,7 @@ class TestFence:
         with Server(once) as server, self._builder(server, guard) as builder:
             assert builder.rest("x").request("GET", "/").status == 200
             (idle,) = builder.transport._live
-            (sock,) = idle.life._sockets
+            (sock,) = idle.scope._sockets
             sock.shutdown(socket.SHUT_WR)  # sending fails from now on, and nothing shows it before
             with pytest.raises(Fenced):
                 builder.rest("x").request("PATCH", "/", body={})

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 from cloudprovider.testing.waiting import eventually
-from controllers.runtime.api import ClientClosed, Gone, HalfOpen, RestClient, TooManyRequests, Unreachable, pieces
+from controllers.runtime.api import ClientClosed, Gone, HalfOpen, RestClient, TooManyRequests, Unreachable, linestream
+from controllers.runtime.api.clientconfig import ClientConfig, RequestMetrics
 from controllers.runtime.api.credentials import Credentials, Fixed
-from controllers.runtime.api.doubts import Doubts
-from controllers.runtime.api.identity import Identity, RequestMetrics
 from controllers.runtime.api.linestream import LineStream
-from controllers.runtime.api.ratelimit import TokenBucket, Waits
+from controllers.runtime.api.ratelimit import Sleeper, TokenBucket
 from controllers.runtime.api.tls import TLSFiles, TLSSettings
-from controllers.runtime.api.transport import Transport
+from controllers.runtime.api.transport import HalfOpenDetection, Transport
 from controllers.runtime.api.wire.endpoint import Endpoint
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
@@ -46,18 +45,20 @@ def client_of(
     tls: TLSSettings | None = None,
     limiter: TokenBucket | None = None,
     clock: Clock = SYSTEM_CLOCK,
-    doubts: Doubts | None = None,
+    half_open: HalfOpenDetection | None = None,
 ) -> tuple[RestClient, Transport, Metrics]:
     metrics = Metrics()
-    transport = Transport(Endpoint.parse(url), TLSFiles(tls) if tls else None, waits=Waits(clock), doubts=doubts)
-    return RestClient(transport, identity_of(transport, metrics, limiter)), transport, metrics
+    transport = Transport(
+        Endpoint.parse(url), TLSFiles(tls) if tls else None, sleeper=Sleeper(clock), half_open=half_open
+    )
+    return RestClient(transport, config_of(transport, metrics, limiter)), transport, metrics
 
 
-def identity_of(transport: Transport, metrics: Metrics | None = None, limiter: TokenBucket | None = None) -> Identity:
-    return Identity(
+def config_of(transport: Transport, metrics: Metrics | None = None, limiter: TokenBucket | None = None) -> ClientConfig:
+    return ClientConfig(
         name="shared-informers",
         user_agent="test/1 shared-informers",
-        credentials=Credentials(Fixed("Bearer t"), transport.waits),
+        credentials=Credentials(Fixed("Bearer t"), transport.sleeper),
         metrics=RequestMetrics(metrics or Metrics(), "api"),
         guard=lambda _method, _path: None,
         limiter=limiter,
@@ -154,9 +155,9 @@ class TestLines:
     def test_frames_where_the_server_says_that_it_sends_protobuf(self, serve: Serve) -> None:
         whole = frame(b"one") + frame(b"two\nlines") + frame(b"")
         stream, _ = serve(sending(PROTOBUF_HEAD, chunk(whole[:5]), chunk(whole[5:]), b"0\r\n\r\n"))
-        assert stream.content_type == ""
+        assert not stream.protobuf
         assert list(stream) == [b"one", b"two\nlines", b""]
-        assert stream.content_type == "application/vnd.kubernetes.protobuf;stream=watch"
+        assert stream.protobuf
 
 
 class TestBrokenStreams:
@@ -229,7 +230,7 @@ class TestBrokenStreams:
             transport.close()
 
     def test_a_stream_without_lines_is_refused(self, monkeypatch: pytest.MonkeyPatch, serve: Serve) -> None:
-        monkeypatch.setattr(pieces, "MAX_PIECE", 100)
+        monkeypatch.setattr(linestream, "MAX_EVENT", 100)
         stream, _ = serve(sending(HEAD, chunk(b"x" * 60), chunk(b"x" * 60), hold=True))
         with pytest.raises(Unreachable, match="a line of more than 100 bytes"):
             next(stream)
@@ -389,15 +390,15 @@ class TestHalfOpen:
                 else:
                     peer.answer()
 
-        went, doubts = threading.Event(), Doubts(clock)
+        went, half_open = threading.Event(), HalfOpenDetection(clock)
         with Server(handler) as server:
-            _, transport, _ = client_of(server.url, clock=clock, doubts=doubts)
+            _, transport, _ = client_of(server.url, clock=clock, half_open=half_open)
             deadline = clock.monotonic() + 1000 * LONG
             slow = Call(lambda: transport.exchange("GET", "/slow", self.GET.replace(b"plain", b"slow"), deadline))
             server.wait_for_connections(1)
             (connection,) = transport._live
             clock.advance(1)
-            doubts.unanswered(clock.monotonic())
+            half_open.timed_out(clock.monotonic())
             clock.advance(1)
             go_on.set()
             eventually(lambda: connection.last_received == clock.monotonic())
@@ -414,17 +415,17 @@ class TestHalfOpen:
         self.answered(transport, clock)
         with pytest.raises(HalfOpen):
             next(first)
-        rest = RestClient(transport, identity_of(transport))
+        rest = RestClient(transport, config_of(transport))
         with closing(rest.stream("/watch", read_timeout=1000 * LONG)) as second:
             assert next(second) == b"first"
             connection = there(second._connection)
             self.lose(transport, clock)
             self.answered(transport, clock)
-            assert not connection.life.interrupted
+            assert not connection.scope.cancelled
             clock.advance(60)
             self.lose(transport, clock)
             self.answered(transport, clock)
-            assert connection.life.interrupted
+            assert connection.scope.cancelled
 
     def test_a_request_that_waits_is_tried_again_by_who_sent_it(self, clock: FakeClock) -> None:
         taken = threading.Event()
@@ -436,15 +437,15 @@ class TestHalfOpen:
                 else:
                     peer.answer()
 
-        doubts = Doubts(clock)
+        half_open = HalfOpenDetection(clock)
         with Server(handler) as server:
-            _, transport, _ = client_of(server.url, clock=clock, doubts=doubts)
-            _, election, _ = client_of(server.url, clock=clock, doubts=doubts)
+            _, transport, _ = client_of(server.url, clock=clock, half_open=half_open)
+            _, election, _ = client_of(server.url, clock=clock, half_open=half_open)
             deadline = clock.monotonic() + 1000 * LONG
             stuck = Call(lambda: transport.exchange("PATCH", "/stuck", self.GET.replace(b"plain", b"stuck"), deadline))
             assert taken.wait(LIMIT)
             clock.advance(1)
-            doubts.unanswered(clock.monotonic())
+            half_open.timed_out(clock.monotonic())
             clock.advance(1)
             self.answered(election, clock)
             error = stuck.outcome()

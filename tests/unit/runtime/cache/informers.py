@@ -96,15 +96,15 @@ class ScriptedLines:
     """The lines of one watch: an error as the first part means that the server refused to open
     it."""
 
-    def __init__(self, parts: list[Part], refused: Exception | None = None, content_type: str = JSON) -> None:
-        self.content_type = content_type
+    def __init__(self, parts: list[Part], refused: Exception | None = None) -> None:
+        self.protobuf = False
         self._parts = parts
         self._refused = refused
         self.closed = False
 
     def as_frames(self, kind: str) -> None:
         """Send the same as Protobuf."""
-        self.content_type = f"{CONTENT_TYPE};stream=watch"
+        self.protobuf = True
         self._parts = [frame_of(part, kind) if isinstance(part, bytes) else part for part in self._parts]
 
     def open(self) -> None:

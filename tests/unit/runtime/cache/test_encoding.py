@@ -9,14 +9,21 @@ from typing import Any
 import pytest
 
 from controllers.runtime.api import ApiError, Response
-from controllers.runtime.cache.decoding import Garbled, ListMeta, Unreadable
-from controllers.runtime.cache.encoding import Encoding, read_page
+from controllers.runtime.cache.decoding import Encoding, read_page
 from controllers.runtime.cache.listing import Listing, fetch_list
-from controllers.runtime.cache.parsing import WireObject
-from controllers.runtime.cache.resources import NAMESPACES, NODES, SERVICES, Resource
+from controllers.runtime.cache.lists import Listed, Watched
+from controllers.runtime.cache.resources import (
+    NAMESPACES,
+    NODES,
+    SERVICES,
+    DecodeError,
+    ListMeta,
+    ProtobufDecodeError,
+    Resource,
+    WireObject,
+)
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
-from controllers.runtime.cache.watchtypes import Listed, Watched
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import ACCEPT, CONTENT_TYPE, JSON, MAGIC
 from controllers.runtime.protobuf.schema import message_class
@@ -80,8 +87,8 @@ def test_json_is_read_where_the_server_answers_in_it() -> None:
     read_page(answer(page(9, A)), "Node", seen.append, seen.append)
     assert [raw["metadata"]["name"] for raw in seen[:1]] == ["a"]
     assert seen[1:] == [ListMeta("9", "")]
-    assert encoding.read_event(event("ADDED", A), "application/json") == ("ADDED", A)
-    assert not encoding.failed(Garbled("a line of JSON"))
+    assert encoding.read_event(event("ADDED", A), protobuf=False) == ("ADDED", A)
+    assert not encoding.failed(DecodeError("a line of JSON"))
     assert encoding.accept == ACCEPT
 
 
@@ -108,12 +115,12 @@ def test_a_page_is_asked_for_before_the_items_of_the_one_before_it_are_read() ->
 
 
 def test_after_a_406_json_is_asked_for_at_once_and_for_ever(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "controllers.runtime.cache.encoding"):
+    with caplog.at_level(logging.WARNING, "controllers.runtime.cache.decoding"):
         rest, cache = play(UNACCEPTABLE, page(9, A), watch(), watch(End()))
     assert rest.accepted == [ACCEPT, JSON, JSON, JSON]
     assert list(cache.keys()) == ["a"]
-    [told] = [record for record in caplog.records if record.name == "controllers.runtime.cache.encoding"]
-    assert "nodes: the API server's Protobuf is of no use, asking for JSON from now on" in told.message
+    [told] = [record for record in caplog.records if record.name == "controllers.runtime.cache.decoding"]
+    assert "nodes: the API server's Protobuf cannot be read, asking for JSON from now on" in told.message
     assert "--kube-api-content-type=application/json" in told.message
 
 
@@ -139,7 +146,7 @@ def test_an_unreadable_object_costs_its_page_and_nothing_is_taken_for_deleted() 
     listed = message_class("ObjectList")(items=[message_of("Node", A).SerializeToString(), b"\xff"])
     listed.metadata.resourceVersion = "9"
     seen: list[Any] = []
-    with pytest.raises(Unreadable, match="no Node"):
+    with pytest.raises(ProtobufDecodeError, match="no Node"):
         read_page(answer(seal("v1", "NodeList", listed)), "Node", seen.append, lambda _: None)
 
 
@@ -154,7 +161,7 @@ def test_an_unreadable_object_costs_its_page_and_nothing_is_taken_for_deleted() 
 )
 def test_what_is_no_list_never_passes_for_an_empty_one(data: bytes, why: str) -> None:
     seen: list[Any] = []
-    with pytest.raises(Unreadable, match=why):
+    with pytest.raises(ProtobufDecodeError, match=why):
         read_page(Response(200, {"content-type": CONTENT_TYPE}, data), "Node", seen.append, seen.append)
     assert not seen
 
@@ -162,12 +169,12 @@ def test_what_is_no_list_never_passes_for_an_empty_one(data: bytes, why: str) ->
 @pytest.mark.parametrize("frame", [b"", b"\xff", seal("v1", "Node", message_class("Node")())])
 def test_what_is_no_event_is_unreadable(frame: bytes) -> None:
     encoding = encoding_of()
-    with pytest.raises(Unreadable, match="watch frame of"):
-        encoding.read_event(frame, f"{CONTENT_TYPE};stream=watch")
+    with pytest.raises(ProtobufDecodeError, match="watch frame of"):
+        encoding.read_event(frame, protobuf=True)
 
 
 def test_an_object_of_another_kind_is_no_event_of_this_watch() -> None:
     sent = message_class("WatchEvent")(type="ADDED")
     sent.object.raw = seal("v1", "Service", message_of("Service", {"metadata": {"name": "s"}}))
-    with pytest.raises(Unreadable, match="expected a Node, got 'Service'"):
-        encoding_of().read_event(sent.SerializeToString(), CONTENT_TYPE)
+    with pytest.raises(ProtobufDecodeError, match="expected a Node, got 'Service'"):
+        encoding_of().read_event(sent.SerializeToString(), protobuf=True)

@@ -16,8 +16,8 @@ from controllers.runtime.api import Response, Unreachable
 from controllers.runtime.cache import NODES, SERVICES, InformerFactory, Registration, handlers, version_of
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.resources import Raw
+from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.cache.store import Cache
-from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import JSON
 from tests.support.clock import FakeClock
@@ -28,7 +28,7 @@ from tests.unit.runtime.cache.informers import WAIT, answer, bookmark, event, ma
 class Feed:
     """A watch that shows what the test puts in, and blocks meanwhile."""
 
-    content_type = JSON
+    protobuf = False
 
     def __init__(self, opening: threading.Event | None) -> None:
         self._opening = opening
@@ -660,30 +660,3 @@ def test_a_handler_without_a_thread_is_not_registered(worlds: Make) -> None:
     with no_thread(""), pytest.raises(RuntimeError, match="can't start new thread"):
         world.informer.add_handler(lambda obj, initial: None, name="lost")
     assert world.informer._deliveries == []
-
-
-def test_one_that_reads_once_stands_still_and_changes_only_by_what_it_is_told() -> None:
-    metrics = Metrics()
-    server, told = Server(5, raw_node("a", 3)), Recorder()
-    informer = Informer(rest_of(server), NODES, metrics=metrics, once=True)
-    informer.add_handler(told.add, told.update, told.delete)
-    assert informer.busy()
-    informer.start()
-    eventually(lambda: not informer.busy())
-    assert informer.has_synced()
-    assert informer.health().silent_for is None
-    informer.amend("a", raw_node("a", 3, x="y"))  # of the same version: it counts all the same
-    informer.amend("b", raw_node("b", 4))
-    informer.amend("a", None)
-    informer.amend("a", None)
-    assert told.wait(4) == [
-        ("add", "a", "3", True),
-        ("update", "a", "3", "3"),
-        ("add", "b", "4", False),
-        ("delete", "a", "3"),
-    ]
-    assert [name_of(node) for node in informer.lister.list()] == ["b"]
-    assert server.feeds.empty()
-    assert informer.stop()
-    with pytest.raises(RuntimeError, match="follows the server"):
-        Informer(rest_of(server), NODES, metrics=metrics).amend("a", None)

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from controllers.runtime.cache.parsing import Metadata, Parser, WireObject, metadata_of
-from controllers.runtime.cache.resources import NODES, SERVICES, MalformedObject
-from controllers.runtime.cache.trimming import LAST_APPLIED
+from controllers.runtime.cache.parsing import Metadata, Parser, metadata_of
+from controllers.runtime.cache.resources import LAST_APPLIED, NODES, SERVICES, MalformedObject, WireObject
 from controllers.runtime.protobuf.schema import message_class
 from tests.support.nodes import big_node
 from tests.support.protobuf import message_of

@@ -19,9 +19,17 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.internal.readonly import SHARED
 from controllers.runtime.cache import NODES, SERVICES, MalformedObject, is_newer, key_of, split_key, uid_of, version_of
-from controllers.runtime.cache.resources import EVENTS, LEASES, NAMESPACES, PERSISTENT_VOLUMES, Raw
+from controllers.runtime.cache.parsing import Compactor
+from controllers.runtime.cache.resources import (
+    EVENTS,
+    LAST_APPLIED,
+    LEASES,
+    NAMESPACES,
+    PERSISTENT_VOLUMES,
+    Raw,
+    trim_node,
+)
 from controllers.runtime.cache.store import Cache
-from controllers.runtime.cache.trimming import LAST_APPLIED, Compactor, trim_node
 from controllers.runtime.metrics import Metrics
 from tests.support.anyjson import json_values
 from tests.support.nodes import big_node as full_node

@@ -23,10 +23,10 @@ from controllers.runtime.api import (
     Unreachable,
 )
 from controllers.runtime.cache import NODES
-from controllers.runtime.cache.lists import History, Verdict
+from controllers.runtime.cache.lists import Bookmark, History, Listed, Verdict, Watched
+from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
-from controllers.runtime.cache.watchtypes import Bookmark, Listed, Watched, WatchOptions
 from controllers.runtime.metrics import Metrics
 from tests.support.there import there
 from tests.unit.runtime.cache.informers import (

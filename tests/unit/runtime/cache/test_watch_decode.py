@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.runtime.cache.decoding import Garbled, ListMeta, read_list, read_watch_line
+from controllers.runtime.cache.decoding import read_list, read_watch_line
+from controllers.runtime.cache.resources import DecodeError, ListMeta
 from tests.support.anyjson import SCALARS, TEXT, json_values
 
 VALUES = json_values(SCALARS | st.floats(allow_nan=False))
@@ -39,7 +40,7 @@ def test_a_list_is_read_item_by_item_as_json_would(
 def test_a_part_of_a_list_is_never_a_list(items: list[Any], first: bool, data: st.DataObject) -> None:
     whole = json.dumps(a_list(items, {}, first), ensure_ascii=False).encode()
     end = data.draw(st.integers(0, len(whole) - 1))
-    with pytest.raises(Garbled):
+    with pytest.raises(DecodeError):
         read_list(whole[:end], "Node", lambda raw: None)
 
 
@@ -50,7 +51,7 @@ def test_a_spoilt_byte_is_garbled_or_json_too(items: list[Any], data: st.DataObj
     seen: list[Any] = []
     try:
         read_list(bytes(whole), "Node", seen.append)
-    except Garbled:
+    except DecodeError:
         return
     assert seen == (json.loads(whole)["items"] or [])
 
@@ -60,18 +61,18 @@ def test_a_spoilt_byte_is_garbled_or_json_too(items: list[Any], data: st.DataObj
     [b'{"items":[1 2]}', b'{"items":[,]}', b'{"items":[1,]}', b"{1:2}", b'{"a" 1}', b"{,}", b"\xff", b'{"a":1,}'],
 )
 def test_what_is_no_json_is_garbled(data: bytes) -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(DecodeError):
         read_list(data, "Node", lambda raw: None)
 
 
 def test_nesting_beyond_all_reason_is_garbled_and_no_crash() -> None:
     deep = b'{"metadata":{"resourceVersion":"1"},"items":[' + b"[" * 200_000
-    with pytest.raises(Garbled):
+    with pytest.raises(DecodeError):
         read_list(deep, "Node", lambda raw: None)
 
 
 def test_messages_never_repeat_contents() -> None:
-    with pytest.raises(Garbled) as caught:
+    with pytest.raises(DecodeError) as caught:
         read_watch_line(b'{"type":"ADDED","object":{"metadata":{"annotations":{"password":"hunter2"')
     assert "hunter2" not in str(caught.value)
 
@@ -84,5 +85,5 @@ def test_a_watch_line_is_its_type_and_its_object(kind: str, raw: dict[str, Any],
 @given(OBJECTS, st.data())
 def test_a_part_of_a_watch_line_is_garbled(raw: dict[str, Any], data: st.DataObject) -> None:
     line = json.dumps({"type": "ADDED", "object": raw}).encode()
-    with pytest.raises(Garbled):
+    with pytest.raises(DecodeError):
         read_watch_line(line[: data.draw(st.integers(0, len(line) - 1))])

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controllers.runtime.cache.parsing import Parser, WireObject
-from controllers.runtime.cache.protomodels import model_reader
-from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, MalformedObject, Resource
+from controllers.runtime.cache.parsing import Parser
+from controllers.runtime.cache.protodecoding import model_reader
+from controllers.runtime.cache.resources import (
+    LEASES,
+    NODES,
+    PERSISTENT_VOLUMES,
+    SERVICES,
+    MalformedObject,
+    Resource,
+    WireObject,
+)
 from controllers.runtime.protobuf.reading import (
     ALWAYS_SHOWN,
     INLINE,

@@ -32,7 +32,7 @@ from controllers.runtime.api.reachability import Reachability
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.write import EventRecorder, Reference, events
 from controllers.runtime.write.correlation import BURST, CACHE_SIZE, COMBINED_PREFIX
-from controllers.runtime.write.eventwriter import FORBIDDEN_TRIES, IDLE_SECONDS, MAX_TRIES
+from controllers.runtime.write.events import FORBIDDEN_TRIES, IDLE_SECONDS, MAX_TRIES
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import LIMIT, Call
 

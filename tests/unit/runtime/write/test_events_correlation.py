@@ -216,12 +216,12 @@ def test_an_object_that_used_up_its_writes_is_remembered_until_it_has_them_again
 
 
 def test_the_messages_of_a_group_are_not_all_remembered() -> None:
-    correlator = Correlator()
+    memory = EventMemory()
+    correlator = Correlator(memory)
     for n in range(100):
         correlator.observe(happening(f"m{n}"))
     one = happening("one")
-    group = there(correlator._similar.get((one.ref.identity, one.type, one.reason)))
-    messages, _ = group
+    messages, _ = memory.get("group", (correlator, (one.ref.identity, one.type, one.reason)))
     assert len(messages) < SIMILAR_LIMIT
 
 

@@ -13,7 +13,7 @@ from tests.lab.faults.field import Fault
 from tests.lab.faults.mutants import MUTANTS
 from tests.lab.faults.page import PAGE, anew, cells_of
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def test_every_fault_of_the_list_has_its_row_in_order() -> None:

@@ -1,9 +1,9 @@
-"""How long a connection may wait, and how another thread ends it: the owner of its deadlines.
+"""How long a connection may wait, and how another thread ends it (stages 1 and 6).
 
-Sockets never block: each wait is a `poll` for what is left of the time, read anew from the clock.
-So a deadline holds however the peer trickles, however TLS cuts its records, and over a stop of the
-process. The kernel's socket timeouts would be a little cheaper (about 5 of the 100 us of CPU of a
-PATCH over TLS), but they start anew with each byte and end with each signal."""
+Sockets never block: each wait is a `poll` for the time that is left. So a deadline holds however
+the peer trickles, however TLS cuts its records, and over a stop of the process. The kernel's socket
+timeouts would cost 5 us less of the 100 us of a PATCH over TLS, but they start again with each byte
+and end with each signal."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Interrupted(Exception):
     """Another thread ended this connection."""
 
 
-class Lifetime:
-    """The time limits and open sockets of one connection; `interrupt` may come from any thread.
+class CancelScope:
+    """The time limits and open sockets of one connection; `cancel` may come from any thread.
 
     `deadline` (clock seconds) ends everything when set, else `timeout` bounds each step."""
 
-    __slots__ = ("_condition", "_sockets", "clock", "deadline", "interrupted", "timeout")
+    __slots__ = ("_condition", "_sockets", "cancelled", "clock", "deadline", "timeout")
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.clock = clock
         self.deadline: float | None = None
         self.timeout: float | None = None
-        self.interrupted = False
+        self.cancelled = False
         self._condition = threading.Condition(threading.Lock())
         self._sockets: list[socket.socket] = []
 
-    def begin(self) -> float | None:
+    def begin_step(self) -> float | None:
         """Begin a step: its end (None: no limit); raises TimeoutError or Interrupted."""
-        if self.interrupted:
+        if self.cancelled:
             raise Interrupted
         until = self.deadline
         if until is not None:
@@ -50,9 +50,9 @@ class Lifetime:
             until = self.clock.monotonic() + self.timeout
         return until
 
-    def left(self, until: float | None) -> float | None:
+    def remaining(self, until: float | None) -> float | None:
         """Seconds left until then; raises TimeoutError when there are none, and Interrupted."""
-        if self.interrupted:
+        if self.cancelled:
             raise Interrupted
         if until is None:
             return None
@@ -66,7 +66,7 @@ class Lifetime:
 
         Raises TimeoutError or Interrupted."""
         while True:
-            left = self.left(until)
+            left = self.remaining(until)
             bound = _LONGEST_POLL if left is None or left > _LONGEST_POLL else left
             last = at_most is not None and at_most <= bound
             if last and at_most is not None:
@@ -77,41 +77,41 @@ class Lifetime:
                 return ready
 
     def wait_for(self, predicate: Callable[[], bool], until: float | None) -> None:
-        """Wait until `predicate` holds, looked at after each `tell`; or raises."""
+        """Wait until `predicate` holds, looked at after each `notify`; or raises."""
         with self._condition:
-            left = self.left(until)
-            wait_for(self.clock, self._condition, lambda: self.interrupted or predicate(), left)
-        if self.interrupted:
+            left = self.remaining(until)
+            wait_for(self.clock, self._condition, lambda: self.cancelled or predicate(), left)
+        if self.cancelled:
             raise Interrupted
         if not predicate():
             raise TimeoutError("timed out")
 
-    def tell(self, act: Callable[[], None]) -> None:
+    def notify(self, act: Callable[[], None]) -> None:
         """Change something that `wait_for` waits for."""
         with self._condition:
             act()
             self._condition.notify_all()
 
-    def keep(self, sock: socket.socket, instead_of: socket.socket | None = None) -> None:
-        """From now on `interrupt` ends this socket, `close` closes it; raises Interrupted."""
+    def add(self, sock: socket.socket, replaces: socket.socket | None = None) -> None:
+        """From now on `cancel` shuts this socket, `close` closes it; raises Interrupted."""
         with self._condition:
-            if instead_of is not None and instead_of in self._sockets:
-                self._sockets.remove(instead_of)
+            if replaces is not None and replaces in self._sockets:
+                self._sockets.remove(replaces)
             self._sockets.append(sock)
-            if self.interrupted:
+            if self.cancelled:
                 raise Interrupted
 
-    def drop(self, sock: socket.socket) -> None:
-        """Close one socket."""
+    def remove(self, sock: socket.socket) -> None:
+        """Close one of its sockets."""
         with self._condition:
             if sock in self._sockets:
                 self._sockets.remove(sock)
             sock.close()
 
-    def interrupt(self) -> None:
-        """End whatever the using thread waits for, at once; it gets an OSError. Never blocks."""
+    def cancel(self) -> None:
+        """End whatever the using thread waits for: it gets an OSError. Never blocks."""
         with self._condition:
-            self.interrupted = True
+            self.cancelled = True
             self._condition.notify_all()
             for sock in self._sockets:
                 _shut_down(sock)

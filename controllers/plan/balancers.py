@@ -1,6 +1,6 @@
 """What the service controller's calls would do to load balancers, as rows of a plan.
 
-Calls come in place of the provider's; rows go to the plan. To know what a call would do, the
+Calls come in place of the gateway's; rows go to the plan. To know what a call would do, the
 provider is asked what it has. The targets that a load balancer has are known where our annotation
 on the Service gives their digest, which is compared with the nodes that there are.
 """
@@ -8,7 +8,7 @@ on the Service gives their digest, which is compared with the nodes that there a
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,10 +19,15 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import NotImplementedByProvider, OwnedLoadBalancer
 from cloudprovider.helpers import needs_initialization
-from controllers.registration.plan import ASSIGNED_LATER, Change, PlannedCalls, Planning, Row, Subject
-from controllers.runtime.cache import SERVICES, key_of
+from controllers.cloudcalls import PRIORITY_NORMAL
+from controllers.cloudcalls.capabilities import LoadBalancerCalls
+from controllers.cloudcalls.pool import CallPool
+from controllers.plan.rows import ASSIGNED_LATER, Change, Plan, Row, Subject
+from controllers.runtime.cache import key_of
 from controllers.service.changes import Note, note_of
 from controllers.service.targets import targets
+
+JSON = Mapping[str, Any]
 
 _CONTROLLER: Final = "service-lb-controller"
 _MAYBE: Final = "may change nothing: only the provider knows"
@@ -34,39 +39,56 @@ Targets = tuple[str, ...] | None
 """Names of nodes; None: not known."""
 
 
-def planned_calls(planning: Planning) -> PlannedCalls:
-    """The calls about load balancers."""
-    balancers = _LoadBalancers(planning)
-    return PlannedCalls(
-        writes={
-            "ensure_load_balancer": balancers.ensure,
-            "update_load_balancer": balancers.update,
-            "ensure_load_balancer_deleted": balancers.delete,
-        },
-        reads={"get_load_balancer": balancers.found, "owned_load_balancers": balancers.owned},
-    )
+class PlannedLoadBalancers(LoadBalancerCalls):
+    """Load balancers, with what was planned. Thread-safe."""
 
-
-class _LoadBalancers:
-    """By the calls' keys, what there would be after them. Thread-safe."""
-
-    def __init__(self, planning: Planning) -> None:
-        self._planning = planning
+    def __init__(
+        self,
+        plan: Plan,
+        original: Callable[[str], JSON | None],
+        nodes: Callable[[], Sequence[V1Node]],
+        pool: CallPool,
+        capability: Any,
+    ) -> None:
+        """`original(key)`: a Service that was written to, as it was before this run; None where it
+        was not. `nodes()`: those that there were when the controllers began."""
+        super().__init__(pool, capability)
+        self._plan = plan
+        self._original = original
+        self._nodes = nodes
         self._lock = threading.Lock()
+        # By the Services' keys, what there would be.
         self._balancers: dict[str, V1LoadBalancerStatus | None] = {}
         self._actions: dict[str, str] = {}
         self._targets: dict[str, Targets] = {}
 
-    def found(self, key: str, answer: Any) -> Any:
+    def get(
+        self, cluster_name: str, service: V1Service, *, priority: int = PRIORITY_NORMAL
+    ) -> V1LoadBalancerStatus | None:
+        """The status that it would have."""
+        key = key_of(service)
         with self._lock:
-            return self._balancers.get(key, answer)
+            if key in self._balancers:
+                return self._balancers[key]
+        return super().get(cluster_name, service, priority=priority)
 
-    def owned(self, _key: str, answer: Sequence[OwnedLoadBalancer]) -> Sequence[OwnedLoadBalancer]:
+    def owned(self, cluster_name: str) -> tuple[OwnedLoadBalancer, ...]:
+        """Every load balancer that the cluster would own."""
+        there = super().owned(cluster_name)
         with self._lock:
-            return tuple(one for one in answer if self._balancers.get(f"service/{one.service}", _KEPT))
+            return tuple(one for one in there if self._balancers.get(one.service, _KEPT))
 
-    def ensure(self, key: str, cluster: str, service: V1Service, nodes: Sequence[V1Node]) -> V1LoadBalancerStatus:
-        present = self._present(key, cluster, service)
+    def ensure(
+        self,
+        cluster_name: str,
+        service: V1Service,
+        nodes: Sequence[V1Node],
+        *,
+        priority: int = PRIORITY_NORMAL,
+        began: float | None = None,
+    ) -> V1LoadBalancerStatus:
+        """Plan to create or repair it."""
+        key, present = key_of(service), self._present(cluster_name, service)
         answer = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(hostname=ASSIGNED_LATER)])
         note = ""
         if present is None:
@@ -82,32 +104,33 @@ class _LoadBalancers:
         with self._lock:
             action = self._actions.setdefault(key, action)
             self._balancers[key] = answer
-        self._retarget(key, action, service, nodes, note, None if present is None else self._recorded(service))
+        self._retarget(action, service, nodes, note, None if present is None else self._recorded(service))
         return answer
 
-    def update(self, key: str, _cluster: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+    def update(
+        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, began: float | None = None
+    ) -> None:
+        """Plan its targets."""
         with self._lock:
-            action = self._actions.setdefault(key, "retarget load balancer")
-        self._retarget(key, action, service, nodes, "", self._recorded(service))
+            action = self._actions.setdefault(key_of(service), "retarget load balancer")
+        self._retarget(action, service, nodes, "", self._recorded(service))
 
-    def delete(self, key: str, cluster: str, service: V1Service) -> None:
-        present = self._present(key, cluster, service)
-        note = "the cloud shows none" if present is None else ""
+    def ensure_deleted(self, cluster_name: str, service: V1Service, *, began: float | None = None) -> None:
+        """Plan to delete it."""
+        note = "the cloud shows none" if self._present(cluster_name, service) is None else ""
         with self._lock:
-            self._balancers[key] = None
-        self._planning.record(
+            self._balancers[key_of(service)] = None
+        self._plan.record(
             Row(controller=_CONTROLLER, subject=_subject(service), action="delete load balancer", note=note)
         )
 
-    def _retarget(
-        self, key: str, action: str, service: V1Service, nodes: Sequence[V1Node], note: str, recorded: Targets
-    ) -> None:
+    def _retarget(self, action: str, service: V1Service, nodes: Sequence[V1Node], note: str, recorded: Targets) -> None:
         wanted = tuple(key_of(node) for node in nodes)
         with self._lock:
-            before = self._targets.get(key, recorded)
-            self._targets[key] = wanted
+            before = self._targets.get(key_of(service), recorded)
+            self._targets[key_of(service)] = wanted
         changes = (Change("targets", before, wanted),) if before != wanted else ()
-        self._planning.record(
+        self._plan.record(
             Row(
                 controller=_CONTROLLER,
                 subject=_subject(service),
@@ -118,23 +141,16 @@ class _LoadBalancers:
             )
         )
 
-    def _present(self, key: str, cluster: str, service: V1Service) -> Any:
-        """What the cloud has for this Service: a status, None, or that it cannot tell. Raises as
-        the provider."""
-        with self._lock:
-            if key in self._balancers:
-                return self._balancers[key]
-        balancers = self._planning.provider.load_balancer()
-        if balancers is None:
-            return _UNKNOWN
+    def _present(self, cluster_name: str, service: V1Service) -> Any:
+        """What the cloud has for this Service: a status, None, or that it cannot tell."""
         try:
-            return balancers.get_load_balancer(cluster, service)
+            return self.get(cluster_name, service)
         except NotImplementedByProvider:
             return _UNKNOWN
 
     def _note(self, service: V1Service) -> Note | None:
         """Our annotation, as it was before this run; None where another program built it."""
-        raw = self._planning.original(SERVICES, key_of(service))
+        raw = self._original(key_of(service))
         return note_of(service if raw is None else V1Service.model_validate(raw, extra="ignore"))
 
     def _recorded(self, service: V1Service) -> Targets:
@@ -147,7 +163,7 @@ class _LoadBalancers:
         """Names of nodes by the digest that an annotation has of them: of the nodes that there were
         when this run began, of those without the new ones, and, in a small cluster, of those
         without any one."""
-        nodes = self._planning.nodes()
+        nodes = self._nodes()
         sets = [nodes, tuple(node for node in nodes if not needs_initialization(node))]
         if len(nodes) <= _SMALL:
             sets += [tuple(other for other in nodes if other is not node) for node in nodes]

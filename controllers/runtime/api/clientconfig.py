@@ -1,14 +1,10 @@
-"""The identity that a client speaks as, and what holds for each of its requests (stages 1 and 6):
-limits, the guard, metrics, and who may answer in the server's place.
-
-`Identity.answered` is the one seam for a dry run: every client of a builder, ours and vendors',
-asks there before a request is sent. Writes are refused by the guard as well."""
+"""Whom a client speaks as, and what holds for each of its requests (stages 1 and 6): limits, the
+guard, and metrics."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final
 
 from attrs import field, frozen
 from prometheus_client import Counter, Histogram
@@ -32,36 +28,8 @@ called more than once for one write."""
 _BUCKETS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 
 
-class NotSent(Exception):
-    """A write was refused: this process changes nothing."""
-
-
-@frozen(kw_only=True)
-class Request:
-    """One request, before it is sent."""
-
-    client: str
-    """The identity, as in `ClientBuilder.rest(name)`."""
-    method: str
-    path: str
-    """Without the query."""
-    content_type: str
-    body: Any
-    """As the caller gave it: an object, or JSON as text or bytes; None without one."""
-
-
-class StandIn(Protocol):
-    """Answers in the API server's place. Thread-safe; it may ask the API server itself."""
-
-    def answer(self, request: Request) -> tuple[int, Any] | None:
-        """Status and JSON of the answer; None: the request is to be sent."""
-
-    def shown(self, path: str, data: bytes) -> bytes:
-        """The body of a sent read, with what was answered here applied to it."""
-
-
 class RequestMetrics:
-    """Counters of one API server; thread-safe. Label lookups are remembered: they are dear."""
+    """Counters of one API server; thread-safe. Label lookups are kept: they are expensive."""
 
     def __init__(self, metrics: Metrics, host: str) -> None:
         self._host = host
@@ -101,7 +69,7 @@ class RequestMetrics:
 
 
 @frozen(kw_only=True)
-class Identity:
+class ClientConfig:
     """One client's name and rules. `name` appears in logs, `user_agent` in the audit log."""
 
     name: str
@@ -116,13 +84,3 @@ class Identity:
     """Sent with every request: impersonation."""
     protobuf: bool = False
     """Whether the operator lets it talk Protobuf."""
-    stand_in: Callable[[], StandIn | None] = lambda: None
-    """Who answers in the server's place now, if anybody does."""
-
-    def answered(self, method: str, path: str, content_type: str, body: Any) -> tuple[int, bytes] | None:
-        """Status and JSON of what a dry run answers; None: the request is to be sent."""
-        if (stand_in := self.stand_in()) is None:
-            return None
-        asked = Request(client=self.name, method=method, path=path, content_type=content_type, body=body)
-        answer = stand_in.answer(asked)
-        return None if answer is None else (answer[0], json.dumps(answer[1]).encode())

@@ -1,1 +1,0 @@
-"""The HTTP side: the listening socket, its connections, and the faults that are injected there."""
