@@ -35,6 +35,7 @@ from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import BadAnswer, Lab, can, new_node, new_service
 
 R = TypeVar("R")
+_NOTHING = frozenset({"", "None", "null", "undefined", "<nil>"})
 
 
 class Trial:
@@ -111,6 +112,11 @@ class Trial:
             self._check_metadata(node)
             return node
         found = self.eventually(lambda: self._provider_id(node), retry=InstanceNotFound)
+        if found.rpartition("/")[2] in _NOTHING:
+            self.bench.refuse(
+                f"the provider ID of {name_of(node)} is {found!r}, made of a value that is not there: every node would "
+                "have it, and a provider ID is never changed"
+            )
         copy = deepcopy(node)
         copy.spec = copy.spec or V1NodeSpec()
         copy.spec.provider_id = found

@@ -20,6 +20,7 @@ API, BALANCERS = "acme_provider/api.py", "acme_provider/loadbalancer.py"
 CONFIG, INSTANCES = "acme_provider/config.py", "acme_provider/instances.py"
 PROVIDER, ROUTES = "acme_provider/provider.py", "acme_provider/routes.py"
 
+ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.row("P9")
 
 
@@ -76,8 +77,30 @@ MISTAKES = [
     Mistake(35, "every failure is InvalidService", BALANCERS, (("        asked = wanted(service)\n", "        asked = wanted(service)\n        try:\n            self._api.balancers()\n        except CloudProviderError as error:\n            raise InvalidService(str(error)) from error\n"), ("import CloudProviderError, LoadBalancer", "import CloudProviderError, InvalidService, LoadBalancer")), "L34", "InvalidService blames the Service"),
     Mistake(36, "the first of several machines of one name", INSTANCES, (("return self._api.servers(name)", "return list({one.name: one for one in self._api.servers(name)}.values())"),), "I17", "by chance"),
     Mistake(37, "names are compared by prefix", INSTANCES, (("return self._api.servers(name)", "return [one.model_copy(update={'name': name}) for one in self._api.servers() if one.name.startswith(name)]"),), "I16", "compare whole names"),
+    Mistake(38, "a provider ID of None", INSTANCES, (("self.provider_id(machine.id)", "f'acme://{None}'"),), "I1", "is 'acme://None', made of a value that is not there"),
     Mistake(43, "exists = False on any error", INSTANCES, (("    @override\n    def state", "    @override\n    def instance_exists(self, node):\n        try:\n            return super().instance_exists(node)\n        except Exception:\n            return False\n\n    @override\n    def state"),), "I8", "answered False while the cloud could not answer"),
 ]  # fmt: skip
+ELSEWHERE = {
+    10: "tests/unit/cloudprovider/http/test_tokens.py",  # a client's secret that is wrong
+    12: "tests/unit/runtime/queue/test_worker_settling.py",  # RetryError with 0 seconds
+    26: "tests/unit/route/test_quota.py",  # a full route table that is told
+    29: "tests/unit/conformance/mutants/others.py",  # names in upper case: R1, R5
+    33: "tests/unit/cloudcalls/test_gateway.py",  # sys.exit in a client
+    39: "tests/unit/cloudprovider/test_errors.py",  # InvalidService([...])
+    40: "tests/unit/cloudprovider/test_errors.py",  # Throttled(5.0)
+    41: "tests/unit/cloudprovider/test_annotations.py",  # a default of another type
+    42: "tests/unit/cloudprovider/test_annotations.py",  # a prefix without slash, a kind that is a type
+    44: "tests/unit/cloudprovider/test_commands.py",  # the entry-point group misspelt
+    45: "tests/unit/cloudprovider/test_commands.py",  # an SDK outside the range
+    46: "tests/unit/cli/test_vendor_mistakes.py",  # several mistakes in the configuration
+}
+"""The tests of those that no scenario can see, or that were told well before."""
+
+
+def test_every_mistake_has_its_test() -> None:
+    told = {mistake.number for mistake in MISTAKES} | set(ELSEWHERE)
+    assert told == set(range(1, 47))
+    assert all((ROOT / path).is_file() for path in ELSEWHERE.values())
 
 
 def with_mistake(mistake: Mistake) -> dict[str, str]:
