@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         register_cloud_provider,
     )
     from cloudprovider.localinstance import LocalInstance
+    from cloudprovider.machines import Machine, Machines
     from cloudprovider.podcidrs import PodCIDRs
     from cloudprovider.routes import Route, Routes
     from cloudprovider.sshkeys import SSHKeys
@@ -99,6 +100,7 @@ else:
                 "init_cloud_provider is_cloud_provider is_external register_cloud_provider"
             ),
             "cloudprovider.localinstance": "LocalInstance",
+            "cloudprovider.machines": "Machine Machines",
             "cloudprovider.podcidrs": "PodCIDRs",
             "cloudprovider.routes": "Route Routes",
             "cloudprovider.sshkeys": "SSHKeys",
@@ -112,6 +114,8 @@ __all__ = [
     "Interface",
     "InstancesV2",
     "InstancesBatch",
+    "Machines",
+    "Machine",
     "Instances",
     "SSHKeys",
     "LoadBalancer",

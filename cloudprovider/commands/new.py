@@ -20,6 +20,7 @@ from typing import Final
 
 from attrs import frozen
 
+from cloudprovider.commands.newdiff import NOTE, Note
 from cloudprovider.errors import InvalidProviderName
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.registry import Registry, check_provider_name
@@ -53,7 +54,10 @@ class Names:
             prefix = f"The{prefix}"
         check = f"python -m cloudprovider check {self.name}"
         if self.http:  # it needs a configuration, and CI has no cloud
-            check = f"{variable}_ENDPOINT=https://cloud.example {variable}_TOKEN=none {check} --offline"
+            settings = (
+                f"{variable}_ENDPOINT=https://cloud.example {variable}_CLIENT_ID=me {variable}_CLIENT_SECRET=none"
+            )
+            check = f"{settings} {check} --offline"
         return {
             "name": self.name,
             "distribution": f"{plain}-provider",
@@ -62,7 +66,6 @@ class Names:
             "prefix": prefix,
             "variable": variable,
             "check": check,
-            "libraries": '\n    "urllib3>=2",' if self.http else "",
         }
 
     @property
@@ -89,8 +92,8 @@ def naming_problem(name: str, folder: Path) -> Problem | None:
 
 
 def render(names: Names) -> dict[str, str]:
-    """Every file of the package by its path. Raises KeyError for a placeholder that has no
-    value."""
+    """Every file of the package by its path, but for the note. Raises KeyError for a placeholder
+    that has no value."""
     values = names.placeholders
     rendered = {}
     for kind in ("common", "http" if names.http else "memory"):
@@ -105,6 +108,7 @@ def write(names: Names, folder: Path) -> list[str]:
     """Write the package into `folder`, which must not exist; returns the files' paths in it. Raises
     OSError."""
     rendered = render(names)
+    rendered[NOTE] = Note.of(names.name, names.http, rendered).text()
     folder.mkdir()
     for path, text in rendered.items():
         target = folder / path

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from controllers.catalog import CATALOG, WEBHOOKS
 from controllers.flags.parse import NO_PROVIDER, Outcome, parse
 from controllers.process import logs
-from controllers.process.clientpackage import import_lightly
 from controllers.process.ending import end_at_once, finish, starting
-from controllers.process.memory import share_one_heap
+from controllers.process.startup import import_lightly, share_one_heap
 from controllers.program import DISTRIBUTION, PROGRAM, version
 from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options
@@ -165,8 +164,6 @@ def _built(
     from controllers.runtime.metrics import Metrics
 
     given = options.manager
-    # A plan run asks for no tokens: a request for one is a write.
-    own_accounts = given.use_service_account_credentials and not given.plan.enabled
     log.info("%s starts with provider %s", _version("true"), given.cloud_provider)
     metrics = Metrics()
     failures: list[Exception] = []
@@ -179,13 +176,14 @@ def _built(
                 qps=max(0.0, given.kube_api_qps),
                 burst=given.kube_api_burst,
                 content_type=given.kube_api_content_type,
-                service_accounts=NAMESPACE if own_accounts else None,
+                service_accounts=NAMESPACE if given.use_service_account_credentials else None,
                 over_http=given.allow_credentials_over_http,
                 cluster_name=given.cluster_name,
             ),
             metrics=metrics,
         )
         if not given.plan.enabled:
+            # The API server takes longer to answer than what follows takes to import.
             informers = earlylists.begin(clients, enabled(given.controllers, catalog))
     except ClientConfigError as error:
         failures.append(error)
@@ -291,7 +289,7 @@ def _controller_problems(outcome: Outcome, catalog: Sequence[ControllerEntry]) -
 
 
 def _list_problems(program: str, problems: Sequence[str], to: TextIO) -> None:
-    from controllers.runtime.cleaning import one_line
+    from cloudprovider.internal.cleaning import one_line
 
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     print(f"{program}: {count} with the flags; nothing was started:", file=to)

@@ -122,6 +122,7 @@ class NodeIPAMController(ControllerBase):
                 threads=options.concurrent_node_ipam_syncs,
                 failures=FailureHandling(
                     on_error=chooser.failed,
+                    on_wait=chooser.waits,
                     expected=(CloudCallError, NotChosenYet, RangesOverlap),
                     noun="node",
                     controller=self.NAME,
@@ -145,7 +146,7 @@ class NodeIPAMController(ControllerBase):
     def _begin(self) -> None:
         self._keys.add(START, _FIRST)
 
-    def remarks(self) -> list[tuple[str, bool, str]]:
+    def notes(self) -> list[tuple[str, bool, str]]:
         """Whether ranges can be given; no restart would fix what prevents it. Thread-safe."""
         verdict = self._detector.verdict
         found = [("other-allocator", not verdict, verdict)]

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cloudprovider.commands.cli import main
 from cloudprovider.testing.waiting import eventually
 from controllers.catalog import CATALOG, WEBHOOKS
 from controllers.cli.rbac import grants
@@ -164,6 +165,21 @@ def test_replicas_keep_apart() -> None:
     assert "PodDisruptionBudget" not in {obj["kind"] for obj in daemonset}
 
 
+@pytest.mark.row("O19")
+def test_alerts_and_dashboard_go_by_the_labels_of_choice() -> None:
+    objects = render({"monitoring": MONITORING | {"clusterLabels": ["region", "env"]}})
+    rules = [rule for group in one(objects, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    expressions = {rule["alert"]: rule["expr"] for rule in rules}
+    assert expressions["CloudNodesUninitialized"].startswith("max by (region, env) (")
+    assert "and on (region, env, instance) running" in expressions["CloudControllerManagerNoLeader"]
+    assert not [text for text in expressions.values() if "cluster," in text or "(cluster)" in text]
+    [board] = [obj for obj in objects if obj["metadata"]["name"].endswith("-dashboard")]
+    text = board["data"]["cloud-controller-manager.json"]
+    assert 'region=~\\"$cluster\\"' in text
+    assert "cluster=~" not in text
+    assert json.loads(text)["templating"]["list"][1]["query"]["query"].endswith(", region)")
+
+
 def workloads() -> dict[str, Object]:
     """What an operator gets who chooses nothing, by every way of installation."""
     base = yaml.safe_load((KUSTOMIZE / "base" / "workload.yaml").read_text())
@@ -264,6 +280,27 @@ def test_every_value_arrives() -> None:
         [container] = pod_of(render({"bindAddress": address}))["containers"]
         assert f"--bind-address={address}" in container["args"]
         assert container["livenessProbe"]["httpGet"]["host"] == asked
+
+
+@pytest.mark.parametrize("options", [(), ("--http",)], ids=["memory", "http"])
+def test_the_values_that_new_writes_fit_the_chart_that_chart_writes(tmp_path: Path, options: tuple[str, ...]) -> None:
+    assert main(["new", "acme", *options, "--directory", str(tmp_path / "made")]) == 0
+    assert main(["chart", str(tmp_path / "chart")]) == 0
+    values = tmp_path / "made" / "deploy" / "values.yaml"
+    done = run("helm", "template", "acme", str(tmp_path / "chart"), "-n", "kube-system", "--values", str(values))
+    objects = [one for one in yaml.safe_load_all(done.stdout) if one]
+    pod = pod_of(objects)
+    assert {"--cloud-provider=acme", "--leader-elect-resource-name=acme-controller-manager"} <= set(args_of(pod))
+    [container] = pod["containers"]
+    assert container["image"] == "registry.example.com/acme-provider:0.1.0"
+    files = {one["name"]: one["value"] for one in container["env"] if one["name"].endswith("_FILE")}
+    mounted = {one["mountPath"] for one in container["volumeMounts"]}
+    assert {str(Path(path).parent) for path in files.values()} <= mounted
+    assert files
+    assert bool([one for one in container["env"] if "valueFrom" in one]) == bool(options)
+    assert (
+        "0 chart(s) failed" in run("helm", "lint", "--strict", str(tmp_path / "chart"), "--values", str(values)).stdout
+    )
 
 
 def test_another_cloud_config_restarts_the_pods() -> None:

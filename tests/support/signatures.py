@@ -18,7 +18,7 @@ import textwrap
 from collections.abc import Iterator
 from types import FunctionType
 
-PAGES = ("interfaces", "helpers", "host", "testing")
+PAGES = ("interfaces", "helpers", "host", "http", "testing", "errors")
 BEGIN, END = "<!-- names: begin -->\n", "<!-- names: end -->\n"
 _BLOCK = re.compile(r"^\.\. auto(module|class):: (\S+)\n(?:   :members:([^\n]*)\n)?", re.M)
 

@@ -8,8 +8,7 @@ import pytest
 from attrs import frozen
 from typing_extensions import override
 
-from cloudprovider import CloudProviderError, InstanceMetadata, InstanceNotFound, InstanceState
-from cloudprovider.machines import Machines
+from cloudprovider import CloudProviderError, InstanceMetadata, InstanceNotFound, InstanceState, Machines
 from cloudprovider.testing.conformance import new_node
 
 

@@ -191,6 +191,24 @@ def test_a_distribution_is_built_as_the_workflow_does(tmp_path: Path) -> None:
         assert f"{stem}/pyproject.toml" in archive.getnames()
 
 
+def test_the_wheel_and_a_wheel_of_the_source_archive_hold_the_chart(tmp_path: Path) -> None:
+    """`python -m cloudprovider chart` writes it from there."""
+    build = [sys.executable, "-m", "hatchling", "build", "--directory", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    stem = f"kubernetes_cloud_provider-{VERSION}"
+    with tarfile.open(tmp_path / f"{stem}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    again = [*build[:-1], str(tmp_path / "again"), "-t", "wheel"]
+    subprocess.run(again, cwd=tmp_path / stem, check=True, capture_output=True)
+    chart = ROOT / "examples" / "deploy" / "chart"
+    wanted = {path.relative_to(chart).as_posix(): path.read_bytes() for path in chart.rglob("*") if path.is_file()}
+    for folder in (tmp_path, tmp_path / "again"):
+        with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl") as wheel:
+            place = "cloudprovider/commands/helmchart/"
+            held = {name.removeprefix(place): wheel.read(name) for name in wheel.namelist() if name.startswith(place)}
+        assert held == wanted
+
+
 def test_every_project_is_built() -> None:
     """The script's own list, asked of the shell that it runs in."""
     script = (ROOT / ".ci" / "distributions").read_text()
