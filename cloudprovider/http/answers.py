@@ -143,10 +143,11 @@ def send(
     failures: Failures,
     body: Any = None,
     form: Mapping[str, str] | None = None,
+    secret: str = "",
     calls: int = 1,
 ) -> Answer:
     """Send one request, with `body`, a model or a value, as JSON, or `form` as a browser would.
-    Raises CloudProviderError."""
+    Raises CloudProviderError; where the cloud quotes `secret`, its words are shown without it."""
     limit = time_limit(calls=calls)  # raises where the host waits no longer, so that nothing is changed then
     content = {} if form is None else {"body": urlencode(form), "headers": {**headers, "Content-Type": _FORM}}
     try:
@@ -163,7 +164,8 @@ def send(
         raise CloudProviderError(f"{asked}: no answer from {where} (time limit {limit:.3g} s): {error}") from error
     if 200 <= got.status < 300:
         return Answer(asked, got.status, got.headers, got.data)
-    raise error_of(asked, got.status, got.headers, got.data, failures, got.reason or "")
+    data = got.data.replace(secret.encode(), b"...") if secret else got.data
+    raise error_of(asked, got.status, got.headers, data, failures, got.reason or "")
 
 
 _FORM = "application/x-www-form-urlencoded"

@@ -118,10 +118,11 @@ class Client:
         url = way.endpoint + path + (f"?{urlencode(fields)}" if fields else "")
 
         def once() -> Answer:
-            headers = {} if token is None else self._headers(token.text)
+            text = "" if token is None else token.text
+            headers = self._headers(text) if text else {}
             return send(
                 way.pool, method, url, asked=f"{method} {path}", headers=headers, failures=self._failures, body=body,
-                calls=calls,
+                secret=text, calls=calls,
             )  # fmt: skip
 
         try:

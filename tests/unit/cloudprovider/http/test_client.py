@@ -64,6 +64,7 @@ HTML = b"<html>of a proxy</html>"
         (400, words("bad", "no such field"), {}, CloudError, "400 no such field"),
         (401, words("bad", f"no token {TOKEN}"), {}, CloudError, "does not accept the credentials"),
         (403, words("forbidden"), {}, CloudError, "403 forbidden. The credentials have no permission"),
+        (403, words("forbidden", f"{TOKEN} may not"), {}, CloudError, "403 ... may not"),
         (404, words("not_found", "no such server"), {}, NotFoundError, "404 no such server"),
         (410, words("not_found", "deleted"), {}, NotFoundError, "410 deleted"),
         (404, words("no_such_path"), {}, CloudError, "not the cloud's own: check the endpoint"),
