@@ -37,8 +37,9 @@ class LoadBalancer(ABC):
     The host keeps adding and removing its finalizer either way; further finalizers are that other
     controller's own affair.
 
-    `RetryError` from any method repeats it after that delay; other errors are retried with backoff
-    and shown as Events on the Service.
+    `Pending` from any method says that the cloud is at work on it: it is called again after that
+    delay, and nothing failed. Other errors are retried with backoff and shown as Warning Events on
+    the Service.
 
     Follows: LoadBalancer in k8s.io/cloud-provider cloud.go.
     """
@@ -103,8 +104,12 @@ class LoadBalancer(ABC):
         """Create the load balancer, or bring the existing one in line with the Service and the
         nodes.
 
-        Returns its status. Raise `RetryError` while the cloud is still building it. Also called
+        Returns its status. Raise `Pending` while the cloud is still building it, `InvalidService`
+        for what cannot be done, `QuotaExceeded` where the cloud has no room for it. Also called
         when something was changed by hand in the cloud, so it must repair, not just create.
+
+        With the PROXY protocol, or where only the load balancer's own way may be taken, give the
+        ingress `ip_mode="Proxy"`: otherwise pods reach the address without the load balancer.
         """
 
     @abstractmethod
@@ -116,7 +121,7 @@ class LoadBalancer(ABC):
         it, it may be the present one, whose mistake `ensure_load_balancer` refuses: so do not read
         annotations here.
 
-        Raise what you like if that is not possible, `RetryError` if it is not yet: after any other
+        Raise what you like if that is not possible, `Pending` if it is not yet: after any other
         error `ensure_load_balancer` follows at once, to repair what may be missing.
         """
 

@@ -91,7 +91,8 @@ class Routes(ABC):
 
         Idempotent: when the same rule exists already, return normally. Raises InstanceNotFound for
         a node without a machine, which gets its route when it is back: a rule to nowhere would be
-        deleted and created again.
+        deleted and created again. Raise `QuotaExceeded` where the table is full, `Pending` while
+        the cloud is still making it.
         """
 
     @abstractmethod

@@ -325,7 +325,7 @@ def home_of(module: str) -> str:
     try:
         spec = getattr(sys.modules.get(top), "__spec__", None) or find_spec(top)
     except (ImportError, ValueError):
-        return ""
+        spec = None
     if spec is None:  # a program's own __main__
         return getattr(sys.modules.get(top), "__file__", None) or ""
     places = list(spec.submodule_search_locations or ())

@@ -165,8 +165,6 @@ def _built(
     from controllers.runtime.metrics import Metrics
 
     given = options.manager
-    # A plan run asks for no tokens: a request for one is a write.
-    own_accounts = given.use_service_account_credentials and not given.plan.enabled
     log.info("%s starts with provider %s", _version("true"), given.cloud_provider)
     metrics = Metrics()
     failures: list[Exception] = []
@@ -179,7 +177,7 @@ def _built(
                 qps=max(0.0, given.kube_api_qps),
                 burst=given.kube_api_burst,
                 content_type=given.kube_api_content_type,
-                service_accounts=NAMESPACE if own_accounts else None,
+                service_accounts=NAMESPACE if given.use_service_account_credentials else None,
                 over_http=given.allow_credentials_over_http,
                 cluster_name=given.cluster_name,
             ),

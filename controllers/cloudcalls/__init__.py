@@ -1,9 +1,9 @@
 """The gateway to the cloud (stage 5, cloud call): the only caller of vendor code.
 
 A controller holds `calls` (:class:`CloudCalls`, and what it has of `capabilities`, one typed method
-each). Every call goes to the `pool`, waits there for its turn (`turns`), and runs in a thread of it
+each). Every call goes to the `pool`, waits there for its turn (`callqueue`), and runs in a thread
 (`call`), where its answer is judged (`answers`) or its exception translated (`errors`). Questions
-about many nodes go by `nodes` and `batching`. Beside it: `metrics` (and health), `options`.
+about many nodes go by `nodes`. Beside it: `metrics` (and health), `options`.
 """
 
 from typing import TYPE_CHECKING

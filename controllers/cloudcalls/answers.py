@@ -8,7 +8,8 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
 from attrs import frozen
 from kubernetes.client.models.v1_node import V1Node
@@ -26,18 +27,14 @@ A = TypeVar("A")
 _LIMIT: Final = 20_000
 
 
-def judged(check: Callable[[object], A], method: str) -> Callable[[object], A]:
-    """`check` of `cloudprovider.checks.answers` for one method: returns a copy of the value, raises
+def judge(check: Callable[[Any], A], method: str, answer: object) -> A:
+    """A copy of the method's answer by `check` of `cloudprovider.checks.answers`. Raises
     InvalidAnswer."""
-
-    def judge(answer: object) -> A:
-        try:
-            copy: A = ordinary(check(answer))
-        except answers.WrongAnswer as wrong:
-            raise InvalidAnswer(method, wrong.problems, ordinary(wrong.usable)) from None
-        return copy
-
-    return judge
+    try:
+        copy: A = ordinary(check(answer))
+    except answers.WrongAnswer as wrong:
+        raise InvalidAnswer(method, wrong.problems, ordinary(wrong.usable)) from None
+    return copy
 
 
 @frozen
@@ -47,30 +44,32 @@ class BatchAnswer(Generic[A]):
     values: Mapping[str, A | Exception]
     throttled: Throttled | None
     """The first value that says that the cloud throttles."""
-
-    def is_complete(self) -> bool:
-        """Whether no name got an error, nothing, or junk; "not found" is an answer."""
-        return not any(isinstance(v, Exception) and not isinstance(v, InstanceNotFound) for v in self.values.values())
+    complete: bool
+    """Whether no name got an error, nothing, or junk; "not found" is an answer."""
 
 
-def by_name(answer: object, names: Sequence[str], check: Callable[[str, object], A], *, method: str) -> BatchAnswer[A]:
+def by_name(names: Sequence[str], check: Callable[[str, object], A], method: str, answer: object) -> BatchAnswer[A]:
     """A batch answer by name. `check(name, value)` judges one value, raising for that name alone.
 
     Raises InvalidAnswer when the whole is not a mapping: then nothing is known."""
-    found = judged(lambda given: answers.batch(given, names, check), method)(answer)
-    values: dict[str, A | Exception] = {}
-    for name, value in found.items():
-        if isinstance(value, answers.WrongAnswer):
-            values[name] = InvalidAnswer(method, value.problems, ordinary(value.usable))
-        else:
-            values[name] = translate(value, method) if isinstance(value, BaseException) else value
-    foreign = max(0, len(answer) - len(values)) if isinstance(answer, Mapping) else 0
+    found = judge(partial(answers.batch, names=names, check=check), method, answer)
+    foreign = max(0, len(answer) - len(found)) if isinstance(answer, Mapping) else 0
     hint = f" ({foreign} names in it were not asked about: is it keyed by node name?)" if foreign else ""
+    values: dict[str, A | Exception] = {}
+    throttled, complete = None, True
     for name in names:
-        if name not in values:
-            values[name] = AnswerMissing(f"the provider's {method} said nothing about {name}{hint}")
-    throttled = next((v for v in values.values() if isinstance(v, Throttled)), None)
-    return BatchAnswer(values, throttled)
+        value: A | Exception
+        if name not in found:
+            value = AnswerMissing(f"the provider's {method} said nothing about {name}{hint}")
+        elif isinstance(said := found[name], answers.WrongAnswer):
+            value = InvalidAnswer(method, said.problems, ordinary(said.usable))
+        else:
+            value = translate(said, method) if isinstance(said, BaseException) else said
+        values[name] = value
+        if isinstance(value, Throttled):
+            throttled = throttled or value
+        complete = complete and (not isinstance(value, Exception) or isinstance(value, InstanceNotFound))
+    return BatchAnswer(values, throttled, complete)
 
 
 @frozen(eq=False)
@@ -132,14 +131,11 @@ class AnswerCache(Generic[A]):
             if what not in self._kept or self._kept[what][0] <= asked_at:
                 self._kept[what] = (asked_at, answer)
                 self._kept.move_to_end(what)
-            self._expire(now)
-
-    def _expire(self, now: float) -> None:
-        while self._kept:
-            asked_at, _ = next(iter(self._kept.values()))
-            if now - asked_at < self._ttl and len(self._kept) <= _LIMIT:
-                return
-            self._kept.popitem(last=False)
+            while self._kept:
+                oldest, _ = next(iter(self._kept.values()))
+                if now - oldest < self._ttl and len(self._kept) <= _LIMIT:
+                    return
+                self._kept.popitem(last=False)
 
 
 def _identity(node: V1Node) -> tuple[str | None, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from cloudprovider import Call, Throttled, call_scope
 from cloudprovider.internal.readonly import each_read_only, read_only
@@ -30,14 +30,6 @@ PRIORITY_NEW = 10
 PRIORITY_NORMAL = 0
 PRIORITY_SWEEP = -10
 """Periodic checks of everything: they have time. Higher ones overtake them."""
-
-
-@frozen
-class Flow:
-    """What a call is part of: its kind, and its object's namespace, "" for none."""
-
-    kind: str
-    namespace: str = ""
 
 
 class CallState(enum.Enum):
@@ -99,8 +91,8 @@ class CloudCall(Generic[R]):
     state: CallState = field(init=False, default=CallState.QUEUED)
     timeout: float = field(init=False, default=math.inf)
     cancelled: ClockEvent = field(init=False)
-    flow: Flow = field(init=False)
-    """What it is part of, for whose turn it is; see `turns.py`."""
+    kind: str = field(init=False)
+    """Nodes, load balancers ...: for whose turn it is; see `callqueue.py`."""
     added: float = field(init=False, default=0.0)
     """Its place in the order of those who wait."""
     started: float = field(init=False, default=math.nan)
@@ -133,37 +125,23 @@ def run(call: CloudCall[R], clock: Clock, guard: Callable[[str], object] | None)
     `guard(method)` may raise to refuse a call that changes the cloud; what it raises goes to the
     caller."""
     if call.mutating and guard is not None:
-        refusal = _refused(guard, call.method)
-        if refusal is not None:
+        try:
+            guard(call.method)
+        except Exception as refusal:  # noqa: BLE001 - handed to the caller, who called nothing
             return Outcome(REFUSED, error=refusal)
-    scope = Call(call.started + call.timeout, call.cancelled, clock.monotonic)
-    return _made(call.method, call.fn, call.args, call.check, scope)
-
-
-def _refused(guard: Callable[[str], object], method: str) -> Exception | None:
     try:
-        guard(method)
-    except Exception as refusal:  # noqa: BLE001 - handed to the caller, who called nothing
-        return refusal
-    return None
-
-
-def _made(
-    method: str, fn: Callable[..., Any], args: tuple[Any, ...], check: Callable[[Any], R], scope: Call
-) -> Outcome[R]:
-    try:
-        with call_scope(scope):
-            answer = check(fn(*map(_handed_out, args)))
-    except BaseException as error:  # noqa: BLE001 - the vendor boundary: nothing gets past it
-        return _failed(error, method)
+        with call_scope(Call(call.started + call.timeout, call.cancelled, clock.monotonic)):
+            answer = call.check(call.fn(*map(_handed_out, call.args)))
+    except BaseException as raised:  # noqa: BLE001 - the vendor boundary: nothing gets past it
+        # No local name for the error: its cause's traceback holds this frame, and both would stay.
+        return _failed(translate(raised, call.method))
     if isinstance(answer, BatchAnswer):
-        return Outcome(SUCCESS if answer.is_complete() else PARTIAL, answer, throttled=answer.throttled)
+        return Outcome(SUCCESS if answer.complete else PARTIAL, answer, throttled=answer.throttled)
     return Outcome(SUCCESS, answer)
 
 
-def _failed(error: BaseException, method: str) -> Outcome[Any]:
-    made = translate(error, method)
-    return Outcome(outcome_of(made), error=made, throttled=made if isinstance(made, Throttled) else None)
+def _failed(error: Exception) -> Outcome[Any]:
+    return Outcome(outcome_of(error), error=error, throttled=error if isinstance(error, Throttled) else None)
 
 
 def _handed_out(arg: Any) -> Any:

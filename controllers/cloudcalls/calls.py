@@ -19,7 +19,7 @@ from cloudprovider.checks import answers
 from cloudprovider.checks.olderinstances import OlderInstances
 from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls import nodes as asking
-from controllers.cloudcalls.answers import Answer, AnswerCache, judged
+from controllers.cloudcalls.answers import Answer, AnswerCache, judge
 from controllers.cloudcalls.call import PRIORITY_NORMAL, CloudCall
 from controllers.cloudcalls.capabilities import (
     LoadBalancerCalls,
@@ -68,7 +68,7 @@ class CloudCalls:
         guard: Callable[[str], object] | None = None,
     ) -> None:
         self.options = options or CloudCallOptions()
-        self.provider_name = judged(answers.text, "provider_name")(provider.provider_name())
+        self.provider_name = judge(answers.text, "provider_name", provider.provider_name())
         self._provider = provider
         self._metrics = CallMetrics(self.provider_name, metrics or Metrics(), clock)
         self._pool = CallPool(self.provider_name, self.options, clock, self._metrics.ended, guard)
@@ -307,7 +307,7 @@ class CloudCalls:
         """The provider's own word, in a thread of the pool. It decides nothing but this, so
         whatever it raises is a failed call: it must not pass for "not found"."""
         try:
-            return judged(answers.flag, "same_provider_id")(self._provider.same_provider_id(one, other))
+            return judge(answers.flag, "same_provider_id", self._provider.same_provider_id(one, other))
         except Exception as error:
             raise failed(error, "same_provider_id") from error
 

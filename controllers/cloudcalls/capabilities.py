@@ -30,7 +30,7 @@ from cloudprovider import (
 )
 from cloudprovider.checks import answers
 from cloudprovider.helpers import load_balancer_status_equal
-from controllers.cloudcalls.answers import judged
+from controllers.cloudcalls.answers import judge
 from controllers.cloudcalls.call import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CloudCall
 from controllers.cloudcalls.errors import CallFailed, failed
 from controllers.cloudcalls.metrics import STRANGER
@@ -68,9 +68,9 @@ class _Calls:
         counted: bool = True,
     ) -> R:
         fn = fn or getattr(self._capability, method)
-        judge = judged(check, method)
+        judged = partial(judge, check, method)
         return self._pool.call(
-            CloudCall(method, fn, args, key, judge, mutating, priority, counted=counted, slow=self.slow)
+            CloudCall(method, fn, args, key, judged, mutating, priority, counted=counted, slow=self.slow)
         )
 
 
@@ -141,7 +141,7 @@ class LoadBalancerCalls(_Calls):
 
     def _trait(self, node: V1Node) -> str | CallFailed:
         try:
-            return judged(answers.revision, "target_traits")(self._capability.target_traits(node))
+            return judge(answers.revision, "target_traits", self._capability.target_traits(node))
         except Exception as error:  # noqa: BLE001 - vendor boundary: one node's failure is no other's
             return failed(error, "target_traits")
 

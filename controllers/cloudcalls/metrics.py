@@ -16,9 +16,9 @@ from attrs import frozen
 
 from controllers.cloudcalls.answers import BatchAnswer
 from controllers.cloudcalls.call import CloudCall, Outcome
+from controllers.cloudcalls.callqueue import KINDS
 from controllers.cloudcalls.errors import OUTCOMES, OVERDUE, REFUSED, SUCCESS, CallFailed, outcome_of
 from controllers.cloudcalls.pool import CallPool
-from controllers.cloudcalls.turns import KINDS
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics

@@ -3,12 +3,15 @@ where the provider takes them, else one by one over InstancesV2.
 
 A fetch runs in a controller's thread, which does nothing but wait for the Futures of its calls:
 vendor code runs in the pool, and deadlines are the pool's. A batch that fails or is overdue is cut
-until the node to blame stands alone (`batching.py`)."""
+until the node to blame stands alone (:class:`Batcher`)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import random
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from queue import SimpleQueue
@@ -18,6 +21,7 @@ from attrs import define, evolve, field
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import (
+    CallCancelled,
     InstanceMetadata,
     InstanceNotFound,
     InstancesBatch,
@@ -25,24 +29,136 @@ from cloudprovider import (
     InstancesV2,
     NotImplementedByProvider,
     PodCIDRs,
+    RetryError,
+    Throttled,
 )
 from cloudprovider.checks import answers as checks
 from cloudprovider.helpers import provider_id_of
 from cloudprovider.ips import IPNetwork
-from controllers.cloudcalls.answers import Answer, AnswerCache, BatchAnswer, by_name, judged
-from controllers.cloudcalls.batching import Batch, Batcher, concerns_all
+from controllers.cloudcalls.answers import Answer, AnswerCache, BatchAnswer, by_name, judge
 from controllers.cloudcalls.call import CloudCall
-from controllers.cloudcalls.errors import CallFailed, CallOverdue, InvalidAnswer
+from controllers.cloudcalls.errors import CallFailed, CallOverdue, CallsClosed, InvalidAnswer
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
 from controllers.runtime.queue import bounded
 
 log = logging.getLogger(__name__)
 
+_PARTS = 4
+_SUSPECTS = 256
+
 A = TypeVar("A")
 Deliver = Callable[[str, Answer[A]], None]
 Ended = Callable[[Any], object]
 """What is done with the answer, or the error, of a call that ended."""
+
+
+# ---- which nodes are asked about together
+
+
+def concerns_all(error: Exception) -> bool:
+    """Whether an error tells nothing about the keys asked for, so fewer would not help."""
+    return isinstance(error, Throttled | RetryError | NotImplementedByProvider | CallCancelled | CallsClosed)
+
+
+class Batch:
+    """Keys to be asked about in one call, and what came of all parts that it was cut into."""
+
+    __slots__ = ("answered", "names", "poison", "whole")
+
+    def __init__(self, names: tuple[str, ...], whole: Batch | None = None) -> None:
+        self.names = names
+        self.whole = whole
+        """The batch that this was cut off, if any."""
+        self.answered = False
+        """Whether any part of it was answered."""
+        self.poison: list[str] = []
+        """Keys that failed alone."""
+
+
+class Batcher:
+    """Forms the batches of one method, and remembers suspects and failures. Thread-safe.
+
+    A batch that fails does not say who is to blame. It is cut in four parts, asked at once, and
+    again until the poison key stands alone: as many calls as halving, in half the time. With k
+    poison keys among N, no more than 1 + 4 k ceil(log4 N) calls are made, and fewer than 2 N. A key
+    that was found to blame is *suspect*: next time it is asked about alone.
+
+    A cloud that is down fails every batch, and would be asked N times as often. So after as many
+    cuts as one batch can need, without a success between, one key of a failed batch, taken at
+    random, is asked about alone as a probe, and the others get the batch's error. The first success
+    ends this.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._suspects: OrderedDict[str, None] = OrderedDict()
+        self._barren = 0  # batches cut since the last success
+
+    def suspects(self) -> tuple[str, ...]:
+        """The keys that are asked about alone, the longest known first."""
+        with self._lock:
+            return tuple(self._suspects)
+
+    def form(self, names: Sequence[str], max_batch: int) -> list[Batch]:
+        """The batches to begin with: full ones, then each suspect alone, last."""
+        with self._lock:
+            alone = [name for name in names if name in self._suspects]
+        apart = set(alone)
+        together = [name for name in names if name not in apart] if apart else names
+        chunks = (*(together[i : i + max_batch] for i in range(0, len(together), max_batch)), *zip(alone))
+        return [Batch(tuple(chunk)) for chunk in chunks]
+
+    def answered(self, batch: Batch) -> None:
+        """The call gave a batch answer, whatever that says about single keys."""
+        (batch.whole or batch).answered = True
+        with self._lock:
+            self._barren = 0
+            if len(batch.names) == 1:
+                self._suspects.pop(batch.names[0], None)
+
+    def failed(self, batch: Batch, max_batch: int) -> list[Batch]:
+        """The call failed, or is overdue: the parts to ask about. Other keys get the error."""
+        if len(batch.names) == 1:
+            (batch.whole or batch).poison.append(batch.names[0])
+            return []
+        with self._lock:
+            outage = self._barren >= max_batch
+            if not outage:
+                self._barren += 1
+        if not outage:
+            return [Batch(part, batch.whole or batch) for part in _parts(batch.names)]
+        # A cloud that is down fails every batch, and would be asked once for each key and more.
+        return [Batch((random.choice(batch.names),), batch)] if batch.whole is None else []
+
+    def finished(self, batches: Iterable[Batch]) -> None:
+        """The fetch that began with these is over: poison keys are suspect from now on."""
+        for batch in batches:
+            # Where no key was answered, or most failed alone, it was not the keys.
+            if not batch.poison or not batch.answered or 2 * len(batch.poison) > len(batch.names):
+                continue
+            with self._lock:
+                for name in batch.poison:
+                    self._suspects[name] = None
+                    self._suspects.move_to_end(name)
+                while len(self._suspects) > _SUSPECTS:
+                    self._suspects.popitem(last=False)
+
+
+def _parts(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """At most four parts of nearly equal size, none of them empty."""
+    count = min(_PARTS, len(names))
+    size, larger = divmod(len(names), count)
+    parts = []
+    start = 0
+    for index in range(count):
+        end = start + size + (index < larger)
+        parts.append(tuple(names[start:end]))
+        start = end
+    return parts
+
+
+# ---- the calls
 
 
 @define
@@ -66,9 +182,6 @@ class NodeQuery(Generic[A]):
     kept: AnswerCache[A] | None = None
     """What may be answered from memory; None where every answer is fresh."""
     batcher: Batcher = field(factory=Batcher)
-
-
-# ---- the calls
 
 
 def ask_metadata(v2: InstancesV2, check: Callable[[str, object], Any], node: V1Node, priority: int) -> Ask[Any]:
@@ -137,7 +250,7 @@ def ask_pod_cidrs_together(
 
 
 def _about(node: V1Node, method: str, fn: Any, check: Any, priority: int) -> CloudCall[Any]:
-    return CloudCall(method, fn, (node,), node_key(node), judged(check, method), priority=priority)
+    return CloudCall(method, fn, (node,), node_key(key_of(node)), partial(judge, check, method), priority=priority)
 
 
 def _together(method: str, fn: Any, nodes: Sequence[V1Node], check: Any, priority: int) -> CloudCall[Any]:
@@ -147,16 +260,16 @@ def _together(method: str, fn: Any, nodes: Sequence[V1Node], check: Any, priorit
         method,
         fn,
         (nodes,),
-        node_key(nodes[0]) if len(nodes) == 1 else "",
-        lambda answer: by_name(answer, names, check, method=method),
+        node_key(names[0]) if len(nodes) == 1 else "",
+        partial(by_name, names, check, method),
         priority=priority,
         about=f"{len(names)} nodes ({shown})",
     )
 
 
-def node_key(node: V1Node) -> str:
+def node_key(name: str) -> str:
     """What is parked while a call about this node is overdue."""
-    return f"node/{key_of(node)}"
+    return f"node/{name}"
 
 
 # ---- many at once
@@ -179,32 +292,35 @@ class Fetch(Generic[A]):
 
     def run(self, nodes: Sequence[V1Node]) -> None:
         """Ask about the nodes (distinct by name) and deliver. Raises what `deliver` raised."""
+        query, batches = self._query, []
         self._open = {key_of(node): node for node in nodes}
-        to_ask = [name for name in list(self._open) if not self._answered_at_once(name)]
-        batches: list[Batch] = []
-        if self._query.together is None:
+        to_ask: list[str] = []
+        for name, node in list(self._open.items()):
+            answer: A | Exception | None = self._pool.parked_error(node_key(name), "the call under way")
+            if answer is None and query.kept is not None and not self._fresh:
+                answer = query.kept.recall(node, self._asked_at)
+            if answer is None:
+                to_ask.append(name)
+            else:
+                self._answer(name, answer, keep=False)
+        if query.together is None:
             for name in to_ask:
                 self._ask_alone(name)
         else:
-            batches = self._query.batcher.form(to_ask, self._query.max_batch)
+            batches = query.batcher.form(to_ask, query.max_batch)
             for batch in batches:
                 self._ask_together(batch)
         while self._handlers:
-            future = self._next_ended()
+            with bounded():  # the deadlines of calls end it: no stall of the worker that waits
+                future = self._ended.get()
             error = future.exception()
             self._handlers.pop(future)(future.result() if error is None else error)
             del future, error
-        self._query.batcher.finished(batches)
+        query.batcher.finished(batches)
         for name in list(self._open):
             self._answer(name, CallFailed(f"the question about {name} was lost; this is a fault of the gateway"))
         if self._failure is not None:
             raise self._failure
-
-    def _next_ended(self) -> Future[Any]:
-        if not self._ended.empty():
-            return self._ended.get()
-        with bounded():  # the deadlines of calls end it: no stall of the worker that waits
-            return self._ended.get()
 
     def _submit(self, call: CloudCall[Any], ended: Ended) -> None:
         future = self._pool.submit(call)
@@ -260,28 +376,15 @@ class Fetch(Generic[A]):
 
     # ---- answers
 
-    def _answered_at_once(self, name: str) -> bool:
-        """Whether nothing needs to be asked: the key is parked, or the answer is known."""
-        node = self._open[name]
-        answer: A | Exception | None = self._pool.parked_error(node_key(node), "the call under way")
-        if answer is None and self._query.kept is not None and not self._fresh:
-            answer = self._query.kept.recall(node, self._asked_at)
-        if answer is not None:
-            self._hand_over(self._open.pop(name), answer)
-        return answer is not None
-
-    def _answer(self, name: str, answer: A | Exception) -> None:
+    def _answer(self, name: str, answer: A | Exception, *, keep: bool = True) -> None:
         node = self._open.pop(name)
-        if self._query.kept is not None and not isinstance(answer, Exception):
+        if keep and self._query.kept is not None and not isinstance(answer, Exception):
             self._query.kept.keep(node, answer, self._asked_at, self._pool.clock.monotonic())
-        self._hand_over(node, answer)
-
-    def _hand_over(self, node: V1Node, answer: A | Exception) -> None:
         try:
-            self._deliver(key_of(node), Answer.about(node, answer))
+            self._deliver(name, Answer.about(node, answer))
         except Exception as error:
             # A fault of the controller's. The other nodes get their answers first.
-            log.exception("the answer about %s could not be delivered", key_of(node))
+            log.exception("the answer about %s could not be delivered", name)
             self._failure = self._failure or error
 
 

@@ -18,16 +18,6 @@ from controllers.options import (
 )
 
 _SECTION: Final = "cloud calls"
-_BUILDING: Final = frozenset(
-    (
-        "initialize",
-        "ensure_load_balancer",
-        "update_load_balancer",
-        "ensure_load_balancer_deleted",
-        "add_ssh_key_to_all_instances",
-    )
-)
-"""Calls that may take the longer time."""
 
 
 @frozen(kw_only=True)
@@ -66,7 +56,7 @@ class CloudCallOptions:
         "for calls about nodes, and an eighth of the rest for namespaces that have no call at the moment.",
         check=between(1, 1000),
     )
-    """See `turns.py`. Overdue calls no longer count: see max_abandoned."""
+    """See `callqueue.py`. Overdue calls no longer count: see max_abandoned."""
     qps: float = option(
         0.0,
         FLOAT,
@@ -91,11 +81,3 @@ class CloudCallOptions:
     """Seconds for which an instance's metadata may be answered from memory; 0 turns it off. One
     poll's answers serve the next question. Never used for fresh questions, and no state is ever
     remembered."""
-
-    def timeout_of(self, method: str) -> float:
-        """The seconds that a call of this method may take."""
-        return max(self.timeout, self.build_timeout) if method in _BUILDING else self.timeout
-
-    def flag_of(self, method: str) -> str:
-        """The flag that sets this time."""
-        return "--cloud-api-build-timeout" if self.timeout_of(method) > self.timeout else "--cloud-api-timeout"

@@ -1,10 +1,10 @@
 """Which calls run, and until when (stage 5, cloud call). Every call of vendor code passes here.
 
-Calls wait for their turn (`turns.py`: a free slot, the limits' consent) and run in a pool of daemon
-threads (`call.py`). One more thread, the timer, watches all deadlines: a call past its own is given
-up, and its slot is free, while its thread stays with the vendor's code until that returns. So a
-hung call costs one thread and nothing else, and there are never more than `concurrency +
-max_abandoned` of them. Whoever submits a call waits for its Future, without a clock."""
+Calls wait for their turn (`callqueue.py`) and run in daemon threads (`call.py`). One more thread,
+the timer, watches all deadlines: a call past its own is given up, and its slot is free, while its
+thread stays with the vendor's code until that returns. So a hung call costs one thread, and there
+are never more than `concurrency + max_abandoned` of them. Whoever submits a call waits for its
+Future, without a clock."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from typing import Any, Final, TypeVar
 
 from cloudprovider.threads import NoThreadLeft, ThreadPool, start
 from controllers.cloudcalls.call import CallState, CloudCall, Outcome, run
+from controllers.cloudcalls.callqueue import CallQueue
 from controllers.cloudcalls.errors import CallFailed, CallOverdue, CallsClosed
 from controllers.cloudcalls.options import CloudCallOptions
-from controllers.cloudcalls.turns import FairQueue, Limits
 from controllers.runtime.clock import Clock, ClockEvent, wait_for
 from controllers.runtime.queue import bounded
 
@@ -29,6 +29,17 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 Called = CloudCall[Any]
+
+_BUILDING: Final = frozenset(
+    (
+        "initialize",
+        "ensure_load_balancer",
+        "update_load_balancer",
+        "ensure_load_balancer_deleted",
+        "add_ssh_key_to_all_instances",
+    )
+)
+"""Calls that may take the longer time."""
 
 IDLE_SECONDS: Final = 30.0
 """A thread that got no call for so long ends, unless it is the last idle one."""
@@ -38,8 +49,7 @@ class CallPool:
     """A bounded pool whose threads may be lost. Thread-safe.
 
     `on_end(call, outcome, seconds)` is called for each call that ran, before its Future ends: with
-    None for one that was given up. When more than `max_abandoned` threads are lost, `fatal` says so
-    for good. `guard`: see `CloudCalls`.
+    None for one that was given up. `guard`: see `CloudCalls`.
     """
 
     def __init__(
@@ -55,8 +65,7 @@ class CallPool:
         self.clock = clock
         self._on_end = on_end
         self._run_call = partial(run, clock=clock, guard=guard)
-        self._limits = Limits(options.qps, options.burst)
-        self._queue = FairQueue(options.concurrency)
+        self._queue = CallQueue(options.concurrency, options.qps, options.burst)
         self._threads = ThreadPool(
             f"cloud-{provider}", options.concurrency, idle_seconds=IDLE_SECONDS, keep_one=True, clock=clock
         )  # fmt: skip
@@ -97,7 +106,7 @@ class CallPool:
         its deadline, when its key is parked, when the pool is closed."""
         future = call.future
         assert future is not None
-        call.timeout = self.options.timeout_of(call.method)
+        call.timeout = self.timeout_of(call.method)
         call.cancelled = ClockEvent(self.clock)
         with self._lock:
             refusal = _closed(call) if self._closed else self._parked_error(call.key, call.method)
@@ -171,8 +180,16 @@ class CallPool:
         """(calls per second allowed, seconds of pause left) at present, of one kind or of the
         slowest."""
         with self._lock:
-            now = self.clock.monotonic()
-            return self._limits.rate(now, kind), self._limits.pause(now, kind)
+            return self._queue.rate(self.clock.monotonic(), kind)
+
+    def timeout_of(self, method: str) -> float:
+        """The seconds that a call of this method may take."""
+        timeout = self.options.timeout
+        return max(timeout, self.options.build_timeout) if method in _BUILDING else timeout
+
+    def _flag_of(self, method: str) -> str:
+        longer = self.timeout_of(method) > self.options.timeout
+        return "--cloud-api-build-timeout" if longer else "--cloud-api-timeout"
 
     # ---- inside; the lock is held where a name says nothing else
 
@@ -194,7 +211,7 @@ class CallPool:
         if self._busy >= self.options.concurrency:
             return None
         now = self.clock.monotonic()
-        call, wait = self._queue.next(lambda kind: self._limits.delay(kind, now))
+        call, wait = self._queue.next(now)
         if call is None:
             if wait != math.inf:
                 self._resume_at = min(self._resume_at, now + wait)
@@ -203,10 +220,7 @@ class CallPool:
                 except NoThreadLeft as error:  # the next call tries again
                     log.error("%s: rate-limited calls wait, as their timer did not start: %s", self.provider, error)
             return None
-        if call.counted:
-            self._limits.take(call.flow.kind, now)
         self._busy += 1
-        self._queue.started(call)
         self._running.add(call)
         call.started = now
         call.state = CallState.RUNNING
@@ -223,8 +237,7 @@ class CallPool:
 
     def _overdue_error(self, method: str, key: str, call: Called) -> CallOverdue:
         assert call.until is not None
-        seconds, flag = self.options.timeout_of(method), self.options.flag_of(method)
-        return CallOverdue(method, key, seconds, call.until, flag)
+        return CallOverdue(method, key, self.timeout_of(method), call.until, self._flag_of(method))
 
     # ---- the timer
 
@@ -236,8 +249,7 @@ class CallPool:
             self._time.notify()
 
     def _look_at(self, call: Called) -> float:
-        """When the timer has something to do about a running call: its usual time is up, where it
-        has more than that; its deadline."""
+        """When the timer has something to do about a running call: it is slow, or overdue."""
         return call.started + (call.timeout if call.told_slow else min(call.timeout, self.options.timeout))
 
     def _keep_time(self) -> None:
@@ -261,8 +273,7 @@ class CallPool:
                 if self._closed and not self._running:
                     self._timer = None
                     return False
-                self._wake_at = min(map(self._look_at, self._running), default=math.inf)
-                self._wake_at = min(self._wake_at, self._resume_at)
+                self._wake_at = min([self._resume_at, *map(self._look_at, self._running)])
                 self.clock.wait(self._time, None if self._wake_at == math.inf else self._wake_at - now)
                 self._wake_at = -math.inf
                 return True
@@ -278,7 +289,7 @@ class CallPool:
         call.told_slow = True
         text = (
             f"the provider's {call.method} has not answered after {self.options.timeout:g} s (--cloud-api-timeout). "
-            f"Such a call may take up to {call.timeout:g} s ({self.options.flag_of(call.method)})"
+            f"Such a call may take up to {call.timeout:g} s ({self._flag_of(call.method)})"
         )
         log.warning("%s: %s", call.key, text)
         if call.slow is not None:
@@ -345,20 +356,24 @@ class CallPool:
         with self._lock:
             now = self.clock.monotonic()
             if call.outcome is not None and (throttled := call.outcome.throttled) is not None:
-                self._limits.throttled(
-                    call.flow.kind,
-                    now,
-                    started=call.started,
-                    retry_after=throttled.retry_after,
-                    whole_account=throttled.whole_account,
-                )
+                self._queue.throttled(call, now, throttled)
             in_time = call.state is CallState.RUNNING
             if in_time:
                 call.state = CallState.ENDED
                 self._running.discard(call)
                 self._free(call)
             else:
-                self._recover(call)
+                call.state = CallState.LATE
+                self._overdue.discard(call)
+                if call in self._excess:
+                    self._excess.discard(call)
+                    self._free(call)
+                else:
+                    self._threads.find()
+                if call.key:
+                    self._parked[call.key].remove(call)
+                    if not self._parked[call.key]:
+                        del self._parked[call.key]
             self._changed.notify_all()
             if self._closed and not self._running:
                 self._time.notify()
@@ -368,24 +383,9 @@ class CallPool:
                 self._watched(self._look_at(following))  # it runs: it watched the last call
             return tell, following
 
-    def _recover(self, call: Called) -> None:
-        """An overdue call ended after all."""
-        call.state = CallState.LATE
-        self._overdue.discard(call)
-        if call in self._excess:
-            self._excess.discard(call)
-            self._free(call)
-        else:
-            self._threads.find()
-        parked = self._parked.get(call.key, [])
-        if call in parked:
-            parked.remove(call)
-            if not parked:
-                del self._parked[call.key]
-
     def _tell(self, call: Called, seconds: float) -> None:
         """Without the lock. Whoever waits is told, whatever happens here."""
-        outcome, call.outcome = call.outcome, None
+        outcome, call.outcome = call.outcome, None  # whoever holds the call no longer holds an error's frames
         assert outcome is not None
         try:
             self._on_end(call, outcome, seconds)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FLOOR = 1.0
+_MIN_INTERVAL = 1.0
 _BATCH_FETCHERS = 4
 
 
@@ -71,7 +71,8 @@ class CloudNodeController(ControllerBase):
         super().__init__(clients, options, metrics, clock)
         informer = informers.informer(NODES)
         self._lister = lister = informer.lister
-        nodes, refreshes = self._queue("Nodes", floor=_FLOOR), self._queue("NodeRefresh", floor=_FLOOR)
+        nodes = self._queue("Nodes", min_interval=_MIN_INTERVAL)
+        refreshes = self._queue("NodeRefresh", min_interval=_MIN_INTERVAL)
         self._cloud = cloud
         self._memory = memory = NodeMemory(options.node_status_update_frequency)
         own_metrics = NodeMetrics(self._metrics, lister, memory, clock)

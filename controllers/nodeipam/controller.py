@@ -122,6 +122,7 @@ class NodeIPAMController(ControllerBase):
                 threads=options.concurrent_node_ipam_syncs,
                 failures=FailureHandling(
                     on_error=chooser.failed,
+                    on_wait=chooser.waits,
                     expected=(CloudCallError, NotChosenYet, RangesOverlap),
                     noun="node",
                     controller=self.NAME,

@@ -20,6 +20,7 @@ from controllers.runtime.write import ObjectReplaced, patch
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
+    from cloudprovider import RetryError
     from controllers.cloudcalls import CloudCalls
     from controllers.nodeipam.assigner import Assigner
 
@@ -186,6 +187,10 @@ class CloudReconciler:
             raise RangesOverlap(f"the cloud chose {shown}, which overlaps with the pod CIDRs of {', '.join(others)}")
         self._assigner.write(facts, ranges)
         return DONE
+
+    def waits(self, name: str, error: RetryError, long: bool) -> None:
+        """Report that the cloud has not chosen them yet."""
+        self._assigner.report(name, "CIDRNotAvailable", f"{error}. It is asked again")
 
     def failed(self, name: str, error: Exception) -> None:
         """Report why the node has no ranges; the worker tries again by itself."""

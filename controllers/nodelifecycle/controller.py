@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FLOOR = 1.0
+_MIN_INTERVAL = 1.0
 _LONGEST_PAUSE = 60.0
 _BATCH_FETCHERS = 8
 
@@ -72,7 +72,7 @@ class NodeLifecycleController(ControllerBase):
         shared = self._shared = Shared(informer.lister, candidates, Samples(period), self._recorder, clock, options)
         # An unknown is asked about again at the sweep's pace, then slower: the cloud is in trouble.
         backoff = Backoff(base=min(period, _LONGEST_PAUSE), cap=_LONGEST_PAUSE)
-        queue = self._queue("NodeLifecycle", backoff=backoff, floor=min(_FLOOR, period / 2))
+        queue = self._queue("NodeLifecycle", backoff=backoff, min_interval=min(_MIN_INTERVAL, period / 2))
         self._reports = reports = Reports(shared, cloud, own)
         self._triggers = NodeLifecycleTriggers(queue, shared, cloud.provider_id_prefixes)
         self._writer = NodeWriter(self._rest, shared, own, self._triggers.attention)

@@ -53,6 +53,9 @@ class PlannedClients(ClientBuilder):
             "Fix in the provider: use ClientBuilder.client()"
         )
 
+    def _speaks_as(self, _name: str) -> Any:
+        return self._own  # a request for an account's token is a write
+
 
 class _Rest(RestClient):
     def __init__(self, client: RestClient, cluster: ClusterStandIn) -> None:

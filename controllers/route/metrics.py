@@ -25,6 +25,8 @@ class RouteMetrics:
             "by outcome (changed, noop, error) and trigger (periodic, node_change).",
             ("outcome", "trigger"),
         )
+        for trigger in (PERIODIC, NODE_CHANGE):
+            self._syncs.labels(outcome="error", trigger=trigger)  # at 0, or increase() misses the first
         self.left_alone = metrics.gauge(
             "route_controller_routes_left_alone",
             "Listed routes inside the cluster CIDRs that lead to no node of the cluster and stay, for "

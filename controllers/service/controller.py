@@ -14,7 +14,7 @@ from controllers.options.declare import DEFAULT_CLUSTER_NAME
 from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import NODES, SERVICES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.queue import FailureHandling, TurnLanes
+from controllers.runtime.queue import FailureHandling, FairQueue
 from controllers.service.changes import Scope
 from controllers.service.cloud import NodeTraits, ServiceCloud
 from controllers.service.execute import Executor
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(base=1.0, cap=60.0)
-_FLOOR = 0.2
+_MIN_INTERVAL = 0.2
 
 
 class ServiceController(ControllerBase):
@@ -73,8 +73,9 @@ class ServiceController(ControllerBase):
         self._lister = services.lister
         syncs = options.concurrent_service_syncs
         # Workers are the queue before the gateway's: one namespace must not have all of them.
-        turns: TurnLanes[Any] = TurnLanes(_namespace, max(1, syncs - syncs // 4))
-        queue, node_queue = self._queue("service", backoff=_BACKOFF, floor=_FLOOR, lanes=turns), self._queue("node")
+        waiting: FairQueue[Any] = FairQueue(_namespace, max(1, syncs - syncs // 4))
+        queue = self._queue("service", backoff=_BACKOFF, min_interval=_MIN_INTERVAL, waiting=waiting)
+        node_queue = self._queue("node")
         again = self._queue("second-look", backoff=_BACKOFF)
         self._services = queue
         self._records = records = Records()

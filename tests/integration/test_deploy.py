@@ -165,6 +165,21 @@ def test_replicas_keep_apart() -> None:
     assert "PodDisruptionBudget" not in {obj["kind"] for obj in daemonset}
 
 
+@pytest.mark.row("O19")
+def test_alerts_and_dashboard_go_by_the_labels_of_choice() -> None:
+    objects = render({"monitoring": MONITORING | {"clusterLabels": ["region", "env"]}})
+    rules = [rule for group in one(objects, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    expressions = {rule["alert"]: rule["expr"] for rule in rules}
+    assert expressions["CloudNodesUninitialized"].startswith("max by (region, env) (")
+    assert "and on (region, env, instance) running" in expressions["CloudControllerManagerNoLeader"]
+    assert not [text for text in expressions.values() if "cluster," in text or "(cluster)" in text]
+    [board] = [obj for obj in objects if obj["metadata"]["name"].endswith("-dashboard")]
+    text = board["data"]["cloud-controller-manager.json"]
+    assert 'region=~\\"$cluster\\"' in text
+    assert "cluster=~" not in text
+    assert json.loads(text)["templating"]["list"][1]["query"]["query"].endswith(", region)")
+
+
 def workloads() -> dict[str, Object]:
     """What an operator gets who chooses nothing, by every way of installation."""
     base = yaml.safe_load((KUSTOMIZE / "base" / "workload.yaml").read_text())

@@ -25,7 +25,7 @@ from controllers.service.off import UnservedMetrics
 from tests.generate import ALERTS, ROOT, alerts_page
 
 DASHBOARD = ALERTS.with_name("dashboard.json")
-TARGET_LABELS = {"instance", "job", "namespace", "pod"}
+TARGET_LABELS = {"cluster", "instance", "job", "namespace", "pod"}
 """What Prometheus adds."""
 
 

@@ -18,7 +18,11 @@ import textwrap
 from collections.abc import Iterator
 from types import FunctionType
 
+<<<<<<< HEAD
 PAGES = ("interfaces", "helpers", "host", "http", "testing")
+=======
+PAGES = ("interfaces", "helpers", "host", "testing", "errors")
+>>>>>>> h-v4
 BEGIN, END = "<!-- names: begin -->\n", "<!-- names: end -->\n"
 _BLOCK = re.compile(r"^\.\. auto(module|class):: (\S+)\n(?:   :members:([^\n]*)\n)?", re.M)
 

@@ -87,6 +87,9 @@ class Lab:
     `set_state` takes. For example ("building", "error", "deleting")."""
     throttled: tuple[BadAnswer, ...] = THROTTLED
     """How the cloud says that it is asked too often."""
+    page: int = 0
+    """How many items the cloud puts on a page of a listing at most; where set, scenarios make one
+    more."""
     empty_listing: bytes = b""
     """The body of the cloud's empty listing, where it answers the question for one machine
     otherwise."""

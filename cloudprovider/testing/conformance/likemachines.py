@@ -91,8 +91,22 @@ def _check_placement(trial: Trial, ask: Ask) -> None:
     )
 
 
+def _check_pages(trial: Trial, ask: Ask, nodes: list[V1Node]) -> None:
+    unknown = [name_of(node) for node in nodes if not isinstance(ask(node).value, InstanceMetadata)]
+    assert not unknown, (
+        f"of {len(nodes)} machines that run, {', '.join(unknown)} are not found: a page of a listing has "
+        f"{trial.lab.page}. Read every page, or most nodes of a large account would be deleted"
+    )
+
+
 class LikeMachineScenarios(ConformanceBase):
     """`InstancesV2` and `InstancesBatch`: machines that are easily confused."""
+
+    @scenario("I13", _V2, hooks=("create_machine", "page"))
+    def test_i13_more_machines_than_a_page(self, trial: Trial) -> None:
+        """Of more machines than a page of a listing has, every one is found, by ID and by name."""
+        nodes = trial.machines(trial.lab.page + 1)
+        _check_pages(trial, _of_one(trial), [*nodes, *trial.bench.running(len(nodes))])
 
     @scenario("I15", _V2, hooks=("create_machine", "states", "set_state"))
     def test_i15_in_every_state_it_exists(self, trial: Trial) -> None:
@@ -122,6 +136,15 @@ class LikeMachineScenarios(ConformanceBase):
     def test_i18_zone_and_region(self, trial: Trial) -> None:
         """Zone and region are those of the machine, each in its place."""
         _check_placement(trial, _of_one(trial))
+
+    @scenario("B14", _BATCH, hooks=("create_machine", "page"))
+    def test_b14_more_machines_than_a_page(self, trial: Trial) -> None:
+        """A batch of more machines than a page of a listing has finds every one."""
+        batch, nodes = declared(trial.provider.instances_batch(), "instances_batch"), trial.machines(trial.lab.page + 1)
+        found: dict[str, Any] = {}
+        for at in range(0, len(nodes), batch.max_batch):
+            found |= batch.instances_metadata(nodes[at : at + batch.max_batch])
+        _check_pages(trial, lambda node: Outcome(found.get(name_of(node))), nodes)
 
     @scenario("B16", _BATCH, hooks=("create_machine", "states", "set_state"))
     def test_b16_in_every_state_it_exists(self, trial: Trial) -> None:

@@ -161,6 +161,23 @@ class SlowCloudScenarios(ConformanceBase):
         found = trial.balancers().get_load_balancer(trial.cluster_name, service)
         assert found is None, f"ensure_load_balancer_deleted returned, and get_load_balancer still answers {found!r}"
 
+    @scenario("R19", _ROUTES, hooks=("page",))
+    def test_r19_more_routes_than_a_page(self, trial: Trial) -> None:
+        """Of more routes than a page of a listing has, every one is listed."""
+        node, routes = trial.machine(), declared(trial.provider.routes(), "routes")
+        made = [trial.route(node) for _ in range(trial.lab.page + 1)]
+        for number, route in enumerate(made):
+            routes.create_route(trial.cluster_name, f"hint-{number}", route)
+
+        def look() -> None:
+            listed = {one.destination_cidr for one in routes.list_routes(trial.cluster_name)}
+            lacking = [one.destination_cidr for one in made if one.destination_cidr not in listed]
+            assert not lacking, (
+                f"of {len(made)} routes, {', '.join(lacking)} are not listed: a page of a listing has {trial.lab.page}"
+            )
+
+        trial.eventually(look)
+
     @scenario("R22", _ROUTES, hooks=("create_machine", "stop_machine"))
     def test_r22_a_stopped_machines_route_stays(self, trial: Trial) -> None:
         """The route to a machine that is switched off is listed with its node, and is no

@@ -175,9 +175,6 @@ class LoadBalancerConfig(ProviderConfig):
     ipv4: CIDR = "192.0.2.0/24"
     """Where ingress addresses come from."""
     ipv6: CIDR = "2001:db8:1b::/112"
-    names: Literal["uid", "cluster-namespace-name"] = "uid"
-    """How they are named: from the Service's UID, or readably, which two clusters of one name can
-    clash over."""
 
 
 class RouteConfig(ProviderConfig):
@@ -197,8 +194,6 @@ class RouteTableConfig(ProviderConfig):
     providers do, and rules to a machine that is removed become blackholes."""
 
     existing: tuple[RouteConfig, ...] = ()
-    tells_owner: bool = False
-    """Whether rules say if they were made for the cluster that asks (`Route.owned`)."""
     node_addresses: bool = False
     """Whether rules know their target node's addresses (`Route.enable_node_addresses`)."""
     strict_targets: bool = False

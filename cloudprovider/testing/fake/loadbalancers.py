@@ -96,9 +96,7 @@ class FakeLoadBalancers(Part, LoadBalancer):
         self._world.load_balancers[wanted.name] = evolve(wanted, changes=changes)
 
     def _name(self, cluster_name: str, service: V1Service) -> str:
-        if self._config.load_balancers.names == "uid":
-            return super().get_load_balancer_name(cluster_name, service)
-        return f"{cluster_name}-{key_of(service).replace('/', '-')}"[:63]
+        return super().get_load_balancer_name(cluster_name, service)
 
     def _base(
         self, name: str, cluster_name: str, service: V1Service, present: LoadBalancerRecord | None

@@ -136,7 +136,7 @@ class FakeRoutes(Part, Routes):
     @carried()
     def list_routes(self, cluster_name: str) -> Sequence[Route]:
         rules = sorted(self._world.routes.values(), key=lambda one: one.name)
-        return tuple(self._route(rule, cluster_name) for rule in rules if rule.foreign or rule.cluster == cluster_name)
+        return tuple(self._route(rule) for rule in rules if rule.foreign or rule.cluster == cluster_name)
 
     @override
     @carried(_created)
@@ -175,8 +175,7 @@ class FakeRoutes(Part, Routes):
             raise machine
         return route.target_node
 
-    def _route(self, record: RouteRecord, cluster_name: str) -> Route:
-        ours = not record.foreign and record.cluster == cluster_name
+    def _route(self, record: RouteRecord) -> Route:
         known = self._config.routes.node_addresses
         machine = self._world.instances.get(record.target_node)
         return Route(
@@ -186,7 +185,6 @@ class FakeRoutes(Part, Routes):
             enable_node_addresses=known,
             target_node_addresses=node_addresses(record.target_addresses) if known else (),
             blackhole=record.blackhole,
-            owned=ours if self._config.routes.tells_owner else None,
             target_provider_id=self._machines.provider_id(machine) if machine is not None else "",
         )
 

@@ -51,6 +51,9 @@ class RequestMetrics:
             _BUCKETS,
         )
         self._known: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+        # There before the first of them: PromQL's increase() does not see a series' first value.
+        for method in ("DELETE", "GET", "PATCH", "POST", "PUT"):
+            self._total.labels(code="403", host=host, method=method)
 
     def observe(self, method: str, code: str, seconds: float) -> None:
         """Count one request; `code` is the status, or "<error>"."""

@@ -8,9 +8,9 @@ Read first: `workqueue.py`, `results.py`, `worker.py`, `outcomes.py`. Imports th
 for what a failure means.
 """
 
-from controllers.runtime.fairness import TurnLanes
+from controllers.runtime.fairqueue import FairQueue
 from controllers.runtime.queue.failurelog import FailureLog, seconds_text
-from controllers.runtime.queue.lanes import Unfinished
+from controllers.runtime.queue.keys import Unfinished
 from controllers.runtime.queue.metrics import WorkQueueCollector
 from controllers.runtime.queue.outcomes import FailureHandling
 from controllers.runtime.queue.results import DONE, AskAgain, Parked, Result, TerminalError, retry_after_of
@@ -24,13 +24,13 @@ __all__ = [
     "BatchWorker",
     "Batching",
     "DONE",
+    "FairQueue",
     "FailureHandling",
     "FailureLog",
     "Parked",
     "Result",
     "ShutDown",
     "TerminalError",
-    "TurnLanes",
     "Unfinished",
     "WorkQueue",
     "WorkQueueCollector",

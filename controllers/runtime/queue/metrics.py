@@ -1,89 +1,25 @@
 """Stage 3, its numbers: the ``workqueue_*`` families of client-go, computed when scraped.
 
-A queue counts in plain integers under its own lock (:class:`QueueStats`), which costs a tenth of
-what the metrics library's locked children would. Names, documentation and bounds follow
-component-base ``metrics/prometheus/workqueue``."""
+Names, documentation and bounds follow component-base ``metrics/prometheus/workqueue``."""
+
+from __future__ import annotations
 
 import weakref
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
-from controllers.runtime.metrics import Metrics, exponential_buckets
-from controllers.runtime.queue.lanes import Running, Unfinished
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.queue.keys import BOUNDS, Durations, QueueGauges, QueueStats, Running, Unfinished
 
-BOUNDS = exponential_buckets(10e-9, 10, 10)
 _LE = [*map(floatToGoString, BOUNDS), "+Inf"]
 
 
-class Durations:
-    """A histogram of seconds without a lock of its own."""
-
-    __slots__ = ("counts", "total")
-
-    def __init__(self) -> None:
-        self.counts = [0] * len(_LE)
-        self.total = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS, seconds)] += 1
-        self.total += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """(upper bound, observations up to it) pairs, as the text format wants them."""
-        seen, pairs = 0, []
-        for bound, count in zip(_LE, self.counts, strict=True):
-            seen += count
-            pairs.append((bound, float(seen)))
-        return pairs
-
-    def merged(self, other: "Durations") -> "Durations":
-        both = Durations()
-        both.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
-        both.total = self.total + other.total
-        return both
-
-
-class QueueStats:
-    """What a queue counts, always under the queue's lock. It outlives the queue."""
-
-    __slots__ = ("adds", "queued", "retries", "worked")
-
-    def __init__(self) -> None:
-        self.adds = 0
-        self.retries = 0
-        self.queued = Durations()
-        self.worked = Durations()
-
-    def copy(self) -> "QueueStats":
-        return QueueStats().merged(self)
-
-    def merged(self, other: "QueueStats") -> "QueueStats":
-        both = QueueStats()
-        both.adds, both.retries = self.adds + other.adds, self.retries + other.retries
-        both.queued, both.worked = self.queued.merged(other.queued), self.worked.merged(other.worked)
-        return both
-
-
-class QueueGauges(NamedTuple):
-    """What holds at this moment: keys waiting, and the seconds that those in work have run."""
-
-    depth: int
-    unfinished: float
-    longest: float
-
-    def merged(self, other: "QueueGauges") -> "QueueGauges":
-        return QueueGauges(
-            self.depth + other.depth, self.unfinished + other.unfinished, max(self.longest, other.longest)
-        )
-
-
 class MeasuredQueue(Protocol):
-    """The side of a queue that the collector sees."""
+    """The side of a queue that the collector sees; `workqueue.py` imports this module."""
 
     name: str
     noun: str
@@ -103,7 +39,7 @@ class WorkQueueCollector:
         self._queues: list[tuple[str, QueueStats, weakref.ref[MeasuredQueue]]] = []
 
     @classmethod
-    def of(cls, metrics: Metrics) -> "WorkQueueCollector":
+    def of(cls, metrics: Metrics) -> WorkQueueCollector:
         return metrics.collector("workqueue", cls)
 
     def watch(self, queue: MeasuredQueue, stats: QueueStats) -> None:
@@ -157,8 +93,17 @@ class WorkQueueCollector:
             adds.add_metric([name], stats.adds)
             depth.add_metric([name], gauges.depth)
             longest.add_metric([name], gauges.longest)
-            queued.add_metric([name], stats.queued.buckets(), stats.queued.total)
+            queued.add_metric([name], _buckets(stats.queued), stats.queued.total)
             retries.add_metric([name], stats.retries)
             unfinished.add_metric([name], gauges.unfinished)
-            worked.add_metric([name], stats.worked.buckets(), stats.worked.total)
+            worked.add_metric([name], _buckets(stats.worked), stats.worked.total)
         return [adds, depth, longest, queued, retries, unfinished, worked]
+
+
+def _buckets(durations: Durations) -> list[tuple[str, float]]:
+    """(upper bound, observations up to it) pairs, as the text format wants them."""
+    seen, pairs = 0, []
+    for bound, count in zip(_LE, durations.counts, strict=True):
+        seen += count
+        pairs.append((bound, float(seen)))
+    return pairs

@@ -12,15 +12,15 @@ queue in one):
 
 What is added to it:
 
-- A *floor*: a key starts no sooner than `floor` seconds after its last run ended, however it was
-  added. Backoff alone does not stop a stream of updates from hammering a failing key
+- A *minimum interval*: a key starts no sooner than so many seconds after its last run ended,
+  however it was added. Backoff alone does not stop a stream of updates from hammering a failing key
   (kubernetes#75285).
-- *Priorities*, higher ones first, of which none starves (see ``Lanes``).
+- *Priorities*, higher ones first, and groups of keys that take turns: none starves (`FairQueue`).
 - *Parking*: a key whose work goes on elsewhere stays closed to other workers, and does not hold up
   a shutdown.
-- ``get_many`` gathers a batch.
+- ``get_many`` fills a batch.
 
-There is one lock and no thread: keys whose delay or floor has ended are moved by the next
+There is one lock and no thread: keys whose delay or interval has ended are moved by the next
 call, or by a thread that waits in ``get`` (see ``Waiters``).
 """
 
@@ -33,11 +33,10 @@ from typing import Generic, TypeVar
 
 from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.clock import Clock, wait_for
-from controllers.runtime.fairness import Lanes
+from controllers.runtime.fairqueue import FairQueue
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue.keys import Keys
-from controllers.runtime.queue.lanes import Item, Running, Unfinished, Waiters
-from controllers.runtime.queue.metrics import QueueGauges, QueueStats, WorkQueueCollector
+from controllers.runtime.queue.keys import Item, Keys, QueueGauges, QueueStats, Running, Unfinished, Waiters
+from controllers.runtime.queue.metrics import WorkQueueCollector
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +51,9 @@ class WorkQueue(Generic[K]):
     """A queue of hashable keys. Every method may be called from any thread; only ``get*`` and
     ``wait_drained`` wait.
 
-    `name` is the ``name`` label of its metrics, `floor` is in seconds, and `chance` returns numbers
-    from 0 to 1 for the jitter. `lanes` decide whose turn it is: with ``TurnLanes`` groups of keys
-    take turns.
+    `name` is the ``name`` label of its metrics, `min_interval` is in seconds, and `chance` returns
+    numbers from 0 to 1 for the jitter. `waiting` decides whose turn it is; by default all keys are
+    one group.
     """
 
     def __init__(
@@ -64,17 +63,17 @@ class WorkQueue(Generic[K]):
         clock: Clock,
         metrics: Metrics,
         backoff: Backoff | None = None,
-        floor: float = 0.0,
+        min_interval: float = 0.0,
         chance: Callable[[], float] = random.random,
-        lanes: Lanes[Item[K]] | None = None,
+        waiting: FairQueue[Item[K]] | None = None,
     ) -> None:
-        if not (floor >= 0 and math.isfinite(floor)):
-            raise ValueError(f"queue {name}: floor must be a number of seconds from 0, got {floor}")
+        if not (min_interval >= 0 and math.isfinite(min_interval)):
+            raise ValueError(f"queue {name}: min_interval must be a number of seconds from 0, got {min_interval}")
         self.name = name
         self.noun = "key"
         """What the keys are, and whose work they are: said by the worker."""
         self.controller = name
-        self._floor = floor
+        self._min_interval = min_interval
         self._backoff = Backoff() if backoff is None else backoff
         self._chance = chance
         self.clock = clock
@@ -84,7 +83,7 @@ class WorkQueue(Generic[K]):
         self._drained = threading.Condition(self._lock)
         self._drainers = 0
 
-        self._keys: Keys[K] = Keys(Lanes() if lanes is None else lanes, self._waiters, clock)
+        self._keys: Keys[K] = Keys(FairQueue() if waiting is None else waiting, self._waiters, clock)
         self._parked = 0
         self._closed = False
 
@@ -141,14 +140,14 @@ class WorkQueue(Generic[K]):
                 self._keys.release(item, now)
 
     def next_run(self, key: K) -> float:
-        """The seconds until the key can run again: its delay or its floor. inf: it need not."""
+        """The seconds until the key can run again: its delay or its interval. inf: it need not."""
         with self._lock:
             now = self._keys.catch_up()
             item = self._keys.items.get(key)
             if item is None or not (item.dirty or item.due is not None):
                 return math.inf
             due = now if item.dirty or item.due is None else item.due
-            return max(due, now + self._floor if item.running else item.free_at) - now
+            return max(due, now + self._min_interval if item.running else item.ready_at) - now
 
     def resting(self, key: K) -> float:
         """The seconds until the turn of what failed; 0.0 if nothing did, or it is its turn."""
@@ -174,14 +173,14 @@ class WorkQueue(Generic[K]):
         with self._lock:
             deadline = None if timeout is None else self._now() + timeout
             key = self._keys.take(self._now()) if self._await(deadline, batch=False) else None
-            self._pass_on()
+            self._waiters.pass_on(self._keys.waiting.ready, self._keys.timers.next_due())
             return key
 
     def get_many(self, max_batch: int, linger: float, timeout: float | None = None) -> list[K]:
         """Hand out 1 to `max_batch` keys; [] when none came within `timeout` seconds (or None).
 
         Waits for the batch to fill until the key that has waited longest has done so for `linger`
-        seconds. One caller gathers at a time and the others leave it what comes, so that batches
+        seconds. One caller does so at a time and the others leave it what comes, so that batches
         are few and full. ``done`` must be called for each key. Raises ShutDown when there is
         nothing more to come, ValueError for a batch below 1."""
         if max_batch < 1:
@@ -190,12 +189,12 @@ class WorkQueue(Generic[K]):
             deadline = None if timeout is None else self._now() + timeout
             keys: list[K] = []
             while not keys and self._await(deadline, batch=True):
-                if linger > 0 and self._keys.lanes.size < max_batch and not self._closed:
-                    self._gather(max_batch, linger)
+                if linger > 0 and self._keys.waiting.ready < max_batch and not self._closed:
+                    self._fill_batch(max_batch, linger)
                 now = self._now()
-                # None are left where a plain get took them during the gathering.
-                keys = [self._keys.take(now) for _ in range(min(max_batch, self._keys.lanes.size))]
-            self._pass_on()
+                # None are left where a plain get took them meanwhile.
+                keys = [self._keys.take(now) for _ in range(min(max_batch, self._keys.waiting.ready))]
+            self._waiters.pass_on(self._keys.waiting.ready, self._keys.timers.next_due())
             return keys
 
     def done(self, key: K) -> None:
@@ -210,11 +209,14 @@ class WorkQueue(Generic[K]):
             if item.parked:
                 item.parked = False
                 self._parked -= 1
-            elif self._keys.lanes.ended(key):
-                self._waiters.wake(self._keys.lanes.size)
-            if self._floor and not self._closed:
-                self._keys.timers.cool(item, now + self._floor)
-            self._keys.settle(item, now)
+            elif self._keys.waiting.ended(key):
+                self._waiters.wake(self._keys.waiting.ready)
+            if self._min_interval and not self._closed:
+                self._keys.timers.start_interval(item, now + self._min_interval)
+            if item.dirty:
+                self._keys.place(item, now)
+            else:
+                self._keys.release(item, now)
             self._work_ended()
 
     def park(self, key: K) -> None:
@@ -230,8 +232,8 @@ class WorkQueue(Generic[K]):
             if not item.parked:
                 item.parked = True
                 self._parked += 1
-                if self._keys.lanes.ended(key):
-                    self._waiters.wake(self._keys.lanes.size)
+                if self._keys.waiting.ended(key):
+                    self._waiters.wake(self._keys.waiting.ready)
                 self._work_ended()
 
     # ---- the end ----
@@ -239,9 +241,9 @@ class WorkQueue(Generic[K]):
     def shut_down(self, drain: bool = True) -> None:
         """Take nothing in any more and drop delayed keys.
 
-        With `drain` the keys that wait are handed out first, without regard to the floor, and a key
-        added during its work runs again; otherwise they are dropped too. May be called again, also
-        to stop draining.
+        With `drain` the keys that wait are handed out first, held ones too, and a key added during
+        its work runs again; otherwise they are dropped too. May be called again, also to stop
+        draining.
         """
         with self._lock:
             self._keys.catch_up()
@@ -260,7 +262,7 @@ class WorkQueue(Generic[K]):
         """Wait until no key waits for a worker or is being worked on, parked ones aside; False if
         late.
 
-        Keys delayed or under their floor don't count, so before ``shut_down`` it only says that
+        Keys delayed or held don't count, so before ``shut_down`` it only says that
         nothing is to do now."""
         with self._lock:
             self._drainers += 1
@@ -275,7 +277,7 @@ class WorkQueue(Generic[K]):
         """Keys that could be handed out at once."""
         with self._lock:
             self._keys.catch_up()
-            return self._keys.lanes.size
+            return self._keys.waiting.ready
 
     def oldest_running(self) -> Running:
         """The key that a worker is busy with for longest. Parked keys are not a worker's."""
@@ -291,7 +293,7 @@ class WorkQueue(Generic[K]):
         without such keys."""
         with self._lock:
             now = self._keys.catch_up()
-            return now - self._keys.lanes.oldest() if self._keys.lanes.size else 0.0
+            return now - self._keys.waiting.oldest() if self._keys.waiting.ready else 0.0
 
     def parked(self) -> list[K]:
         """The parked keys."""
@@ -323,11 +325,11 @@ class WorkQueue(Generic[K]):
         """Wait until the caller may take a key (True) or time is up (False). Raises ShutDown."""
         while True:
             now = self._keys.catch_up()
-            if self._keys.lanes.size and not (batch and self._waiters.gathering and not self._closed):
+            if self._keys.waiting.ready and not (batch and self._waiters.batch_size and not self._closed):
                 return True
             if (
                 self._closed
-                and not self._keys.lanes.waiting
+                and not len(self._keys.waiting)
                 and not any(item.dirty and not item.parked for item in self._keys.running.values())
             ):
                 raise ShutDown(f"queue {self.name} is shut down")
@@ -335,19 +337,16 @@ class WorkQueue(Generic[K]):
                 return False
             self._waiters.wait(now, self._keys.timers.next_due(), deadline)
 
-    def _gather(self, max_batch: int, linger: float) -> None:
+    def _fill_batch(self, max_batch: int, linger: float) -> None:
         """Wait for a full batch, until the oldest key has waited for `linger`. No other thread
-        gathers now."""
-        end = self._keys.lanes.oldest() + linger
-        while self._keys.lanes.size < max_batch and not self._closed:
+        does so now."""
+        end = self._keys.waiting.oldest() + linger
+        while self._keys.waiting.ready < max_batch and not self._closed:
             left = end - self._now()
             if left <= 0:
                 break
-            self._waiters.gather(max_batch, left)
+            self._waiters.fill_batch(max_batch, left)
             self._keys.catch_up()
-
-    def _pass_on(self) -> None:
-        self._waiters.pass_on(self._keys.lanes.size, self._keys.timers.next_due())
 
     def _work_ended(self) -> None:
         if self._closed:
@@ -356,4 +355,4 @@ class WorkQueue(Generic[K]):
             self._drained.notify_all()
 
     def _is_drained(self) -> bool:
-        return self._keys.lanes.waiting == 0 and len(self._keys.running) == self._parked
+        return not len(self._keys.waiting) and len(self._keys.running) == self._parked

@@ -14,7 +14,7 @@ from aws_provider.finder import PROVIDER, InstanceFinder
 from aws_provider.instances import AWSInstances, ZoneIDs
 from aws_provider.loadbalancer import AWSLoadBalancers
 from aws_provider.machine import AWSMachine
-from aws_provider.nodenames import NodeNames
+from aws_provider.nodeinstances import NodeInstances
 from aws_provider.routes import AWSRoutes
 from cloudprovider import (
     ClientBuilder,
@@ -46,8 +46,8 @@ class AWS(Interface):
         self._instances = AWSInstances(finder, self._zone_ids, config.node_ip_families)
         self._load_balancers = AWSLoadBalancers(clients, finder, config)
         self._machine = AWSMachine(clients.metadata_endpoint, config.node_ip_families)
-        self._names = NodeNames()
-        self._routes = AWSRoutes(clients, finder, self._names)
+        self._nodes = NodeInstances()
+        self._routes = AWSRoutes(clients, finder, self._nodes)
 
     @override
     def provider_name(self) -> str:
@@ -90,7 +90,7 @@ class AWS(Interface):
 
     def set_informers(self, informers: Listers) -> None:
         """The host's nodes tell which node an instance is, whatever its name."""
-        self._names.use(informers)
+        self._nodes.use(informers)
 
 
 def new_provider(config: CloudConfig | None) -> Interface:

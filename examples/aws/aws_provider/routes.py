@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from botocore.exceptions import ClientError
 from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_spec import V1NodeSpec
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 from typing_extensions import override
 
 from aws_provider.clients import Clients
 from aws_provider.errors import answered, error_code
-from aws_provider.finder import InstanceFinder
+from aws_provider.finder import InstanceFinder, provider_id
 from aws_provider.metadata import state
-from aws_provider.nodenames import NodeNames
+from aws_provider.nodeinstances import NodeInstances
 from aws_provider.tags import belongs_to, cluster_tag, tag_map
 from cloudprovider import CloudProviderError, InstanceNotFound, InstanceState, Route, Routes
 
@@ -48,10 +49,10 @@ class _Table:
 class AWSRoutes(Routes):
     """Routes to instances. A route is named by its range, which a table has once."""
 
-    def __init__(self, clients: Clients, finder: InstanceFinder, names: NodeNames) -> None:
+    def __init__(self, clients: Clients, finder: InstanceFinder, nodes: NodeInstances) -> None:
         self._clients = clients
         self._finder = finder
-        self._names = names
+        self._nodes = nodes
 
     @override
     @answered()
@@ -68,7 +69,7 @@ class AWSRoutes(Routes):
     @override
     @answered()
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
-        instance = self._instance(route.target_node)
+        instance = self._instance(route)
         if instance.get("SourceDestCheck", True):  # with it, AWS drops what is not addressed to the instance itself
             self._clients.ec2.modify_instance_attribute(
                 InstanceId=instance.get("InstanceId", ""), SourceDestCheck={"Value": False}
@@ -85,7 +86,7 @@ class AWSRoutes(Routes):
         for table in tables:
             present = shown.get((cidr, table.targets.get(cidr, "")))
             # A range that leads to another node by now is that node's.
-            if present is not None and (present.target_node, present.blackhole) == (route.target_node, route.blackhole):
+            if present == route:
                 self._delete(table, cidr)
 
     def _tables(self, cluster_name: str) -> list[_Table]:
@@ -108,25 +109,24 @@ class AWSRoutes(Routes):
         instances that are gone."""
         pairs = {pair for table in tables for pair in table.targets.items()}
         instances = self._finder.by_id(sorted({instance for _, instance in pairs if instance}))
-        names = self._names.by_instance()
+        of_nodes = self._nodes.instances()
         found: dict[tuple[str, str], Route] = {}
         for cidr, instance_id in pairs:
             instance = instances.get(instance_id)
             if instance is None or state(instance) is InstanceState.GONE:
                 found[cidr, instance_id] = Route(cidr, "", cidr, blackhole=True)
-            elif instance_id in names or belongs_to(tag_map(instance.get("Tags")), cluster_name):
-                name = names.get(instance_id) or self._names.by_convention(instance)
-                found[cidr, instance_id] = Route(cidr, name, cidr)
+            elif instance_id in of_nodes or belongs_to(tag_map(instance.get("Tags")), cluster_name):
+                found[cidr, instance_id] = Route(cidr, "", cidr, target_provider_id=provider_id(instance))
         return found
 
-    def _instance(self, name: str) -> InstanceTypeDef:
-        """The instance of the node of this name. Raises `InstanceNotFound`, or what speaks against
-        an answer."""
-        known = {node: instance for instance, node in self._names.by_instance().items()}
-        answer: InstanceTypeDef | CloudProviderError | None = None
-        if name in known:
-            answer = self._finder.by_id([known[name]]).get(known[name])
-        answer = answer or self._finder.find([V1Node(metadata=V1ObjectMeta(name=name))])[name]
+    def _instance(self, route: Route) -> InstanceTypeDef:
+        """The instance of the route's node. Raises `InstanceNotFound`, or what speaks against an
+        answer."""
+        node = V1Node(
+            metadata=V1ObjectMeta(name=route.target_node),
+            spec=V1NodeSpec(provider_id=route.target_provider_id or None),
+        )
+        answer = self._finder.find([node])[route.target_node]
         if isinstance(answer, CloudProviderError):
             raise answer
         if state(answer) is InstanceState.GONE:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,7 +42,11 @@ def tables(account: Account) -> list[str]:
 
 
 def to(instance: InstanceTypeDef, cidr: str = CIDR) -> Route:
-    return Route("", instance["PrivateDnsName"], cidr)
+    return Route("", instance["PrivateDnsName"], cidr, target_provider_id=provider_id(instance))
+
+
+def listed(instance: InstanceTypeDef, cidr: str = CIDR) -> Route:
+    return Route(cidr, "", cidr, target_provider_id=provider_id(instance))
 
 
 def targets(account: Account, table: str, cidr: str = CIDR) -> list[str | None]:
@@ -56,11 +59,11 @@ def test_a_route_stands_in_every_table_and_is_listed_once(account: Account, rout
     for _ in range(2):
         routes.create_route(CLUSTER, "hint", to(instance))
     assert [targets(account, table) for table in tables] == [[instance["InstanceId"]]] * 2
-    assert routes.list_routes(CLUSTER) == [Route(CIDR, instance["PrivateDnsName"], CIDR)]
+    assert routes.list_routes(CLUSTER) == [listed(instance)]
     attribute = account.ec2.describe_instance_attribute(InstanceId=instance["InstanceId"], Attribute="sourceDestCheck")
     assert attribute["SourceDestCheck"] == {"Value": False}
     for _ in range(2):
-        routes.delete_route(CLUSTER, Route(CIDR, instance["PrivateDnsName"], CIDR))
+        routes.delete_route(CLUSTER, listed(instance))
     assert routes.list_routes(CLUSTER) == []
 
 
@@ -83,7 +86,7 @@ def test_what_is_nobodys_pod_network_is_never_listed_nor_deleted(
         account.ec2.create_route(RouteTableId=table, DestinationCidrBlock=CIDR, InstanceId=stranger["InstanceId"])
     assert routes.list_routes(CLUSTER) == []
     for cidr in (CIDR, "0.0.0.0/0", "10.0.0.0/16"):
-        routes.delete_route(CLUSTER, Route(cidr, stranger["PrivateDnsName"], cidr))
+        routes.delete_route(CLUSTER, listed(stranger, cidr))
     assert targets(account, tables[0]) == [stranger["InstanceId"]]
     with pytest.raises(CloudProviderError, match=f"leads to {stranger['InstanceId']}, not to"):
         routes.create_route(CLUSTER, "hint", to(account.launch()))
@@ -149,41 +152,29 @@ class Nodes:
         return self.known
 
 
-def test_nodes_have_the_names_that_kubernetes_knows(account: Account, aws: AWS, tables: list[str]) -> None:
+def test_an_instance_without_the_tag_is_a_nodes(account: Account, aws: AWS, tables: list[str]) -> None:
     instance = account.launch(tagged=False)
+    route = Route("", "worker-7", CIDR, target_provider_id=provider_id(instance))
+    aws.routes().create_route(CLUSTER, "hint", route)
+    assert aws.routes().list_routes(CLUSTER) == []
     cache = Nodes(known=[node("worker-7", provider_id(instance)), node("new")])
     aws.set_informers(Nodes(nodes=cache))  # type: ignore[arg-type]
-    aws.routes().create_route(CLUSTER, "hint", Route("", "worker-7", CIDR))
-    assert aws.routes().list_routes(CLUSTER) == [Route(CIDR, "worker-7", CIDR)]
+    assert aws.routes().list_routes(CLUSTER) == [listed(instance)]
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_node_with_the_provider_id_of_another_takes_no_route_of_it(
-    account: Account, aws: AWS, tables: list[str], order: int
-) -> None:
-    """A kubelet writes it itself. The host would delete the other node's route as the wrong
-    one's."""
+def test_a_node_without_a_provider_id_is_found_by_its_name(account: Account, aws: AWS, tables: list[str]) -> None:
     instance = account.launch()
-    nodes = [node(name, provider_id(instance)) for name in ("worker-7", "a-forger")]
-    for day, one in enumerate(nodes, 1):
-        one.metadata.creation_timestamp = datetime(2026, 1, day, tzinfo=UTC)  # type: ignore[union-attr]
-    cache = Nodes(known=nodes[::order])
-    aws.set_informers(Nodes(nodes=cache))  # type: ignore[arg-type]
-    aws.routes().create_route(CLUSTER, "hint", Route("", "worker-7", CIDR))
-    assert aws.routes().list_routes(CLUSTER) == [Route(CIDR, "worker-7", CIDR)]
-    with pytest.raises(InstanceNotFound):
-        aws.routes().create_route(CLUSTER, "hint", Route("", "a-forger", "10.244.2.0/24"))
+    aws.routes().create_route(CLUSTER, "hint", Route("", instance["PrivateDnsName"], CIDR))
+    assert aws.routes().list_routes(CLUSTER) == [listed(instance)]
 
 
 def test_a_terminated_instance_gets_no_route(account: Account, aws: AWS, tables: list[str]) -> None:
     """AWS shows it for an hour; a route to it would lead nowhere, and be deleted and made again."""
     instance = account.launch()
     account.ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])
-    cache = Nodes(known=[node("worker-7", provider_id(instance))])
-    aws.set_informers(Nodes(nodes=cache))  # type: ignore[arg-type]
-    for name in ("worker-7", instance["InstanceId"]):
+    for route in (to(instance), Route("", instance["InstanceId"], CIDR)):
         with pytest.raises(InstanceNotFound, match="is terminated"):
-            aws.routes().create_route(CLUSTER, "hint", Route("", name, CIDR))
+            aws.routes().create_route(CLUSTER, "hint", route)
     assert [targets(account, table) for table in tables] == [[], []]
 
 

@@ -71,13 +71,14 @@ class IncusInstances(InstancesV2, InstancesBatch):
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
         found = self._find(nodes, with_state=True)
         return {
-            name: one if isinstance(one, CloudProviderError) else self._metadata(one) for name, one in found.items()
+            name: one if isinstance(one, CloudProviderError) else self._metadata(name, one)
+            for name, one in found.items()
         }
 
-    def _metadata(self, instance: Instance) -> InstanceMetadata | CloudProviderError:
+    def _metadata(self, node: str, instance: Instance) -> InstanceMetadata | CloudProviderError:
         config = self._config
         try:
-            return metadata(config.project, instance, config.region, config.node_ip_families, config.network)
+            return metadata(node, config.project, instance, config.region, config.node_ip_families, config.network)
         except CloudProviderError as error:  # of this instance alone
             return error
 

@@ -101,8 +101,11 @@ def target_address(instance: Instance, network: str) -> str:
     return ""
 
 
-def metadata(project: str, instance: Instance, region: str, families: Sequence[str], network: str) -> InstanceMetadata:
-    """What the instance's node gets. Raises `CloudProviderError` where it has no UUID."""
+def metadata(
+    node: str, project: str, instance: Instance, region: str, families: Sequence[str], network: str
+) -> InstanceMetadata:
+    """What the instance's node gets; its name is its Hostname. Raises `CloudProviderError` where
+    the instance has no UUID."""
     found = [
         V1NodeAddress(type="InternalIP", address=address)
         for nic in nics(instance, network)
@@ -111,7 +114,7 @@ def metadata(project: str, instance: Instance, region: str, families: Sequence[s
     ]
     # Without an IP address it says nothing of addresses, so that a stopped instance's node keeps
     # those that it has.
-    hostname = [V1NodeAddress(type="Hostname", address=instance.name)] if found else []
+    hostname = [V1NodeAddress(type="Hostname", address=node)] if found else []
     return InstanceMetadata(
         provider_id=provider_id(project, instance),
         instance_type=instance_type(instance),

@@ -18,7 +18,7 @@ from cloudprovider.helpers import parse_network
 from incus_provider.client import Client, NotFound, Outdated, path_of
 from incus_provider.config import Config
 from incus_provider.instances import listed
-from incus_provider.machine import nics
+from incus_provider.machine import nics, provider_id, uuid_of
 from incus_provider.resources import Instance
 
 OWNED = "user.kubernetes-routes."
@@ -38,7 +38,13 @@ class IncusRoutes(Routes):
     @override
     def list_routes(self, cluster_name: str) -> Sequence[Route]:
         return [
-            Route(name=cidr, target_node=instance.name, destination_cidr=cidr, owned=True)
+            Route(
+                name=cidr,
+                target_node="" if instance.uuid else instance.name,
+                destination_cidr=cidr,
+                owned=True,
+                target_provider_id=provider_id(self._client.project, instance) if instance.uuid else "",
+            )
             for instance in listed(self._client)
             for cidr in _texts(instance.config.get(OWNED + cluster_name))
             if cidr in _texts(instance.expanded_devices.get(self._device(instance), {}).get(_key(cidr)))
@@ -46,14 +52,25 @@ class IncusRoutes(Routes):
 
     @override
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
-        self._change(cluster_name, route.target_node, add=route.destination_cidr)
+        self._change(cluster_name, self._target(route), add=route.destination_cidr)
 
     @override
     def delete_route(self, cluster_name: str, route: Route) -> None:
         try:
-            self._change(cluster_name, route.target_node, remove=route.destination_cidr)
+            self._change(cluster_name, self._target(route), remove=route.destination_cidr)
         except InstanceNotFound:  # and the route with it
             return
+
+    def _target(self, route: Route) -> str:
+        """The name that the instance has today. Raises `InstanceNotFound`."""
+        if not route.target_provider_id:
+            return route.target_node
+        uuid = uuid_of(route.target_provider_id, self._client.project)
+        for instance in listed(self._client, calls=3):
+            if instance.uuid == uuid:
+                return instance.name
+        self._client.check_project()
+        raise InstanceNotFound(f"the project {self._client.project} has no instance with the UUID {uuid}")
 
     def _change(self, cluster: str, name: str, *, add: str = "", remove: str = "") -> None:
         """Bring one route in line. Raises `InstanceNotFound` where the server has no such

@@ -51,7 +51,7 @@ def _address(family: str, address: str, scope: str = "global") -> dict[str, str]
 
 
 def addresses(found: Instance, *families: str) -> list[str]:
-    return [one.address for one in metadata("blue", found, "", families or ("ipv4",), "br-nodes").node_addresses]
+    return [one.address for one in metadata("n1", "blue", found, "", families or ("ipv4",), "br-nodes").node_addresses]
 
 
 def test_addresses_are_the_first_of_each_device_the_nodes_network_first() -> None:
@@ -85,15 +85,15 @@ def test_only_what_is_stopped_is_switched_off() -> None:
 
 
 def test_provider_ids_are_of_one_project() -> None:
-    assert metadata("blue", instance(location="m2"), "", ("ipv4",), "").provider_id == f"incus://blue/{UUID}"
-    assert metadata("blue", instance(location="m2"), "", ("ipv4",), "").zone == "m2"
+    assert metadata("n1", "blue", instance(location="m2"), "", ("ipv4",), "").provider_id == f"incus://blue/{UUID}"
+    assert metadata("n1", "blue", instance(location="m2"), "", ("ipv4",), "").zone == "m2"
     assert uuid_of(f"incus://blue/{UUID}", "blue") == UUID
     for foreign in (f"incus://green/{UUID}", f"lxd://blue/{UUID}", "incus://blue/n1", "nothing"):
         with pytest.raises(CloudProviderError) as raised:
             uuid_of(foreign, "blue")
         assert type(raised.value) is CloudProviderError, "unknown, not gone"
     with pytest.raises(CloudProviderError, match=r"no volatile\.uuid"):
-        metadata("blue", instance(config={}), "", ("ipv4",), "")
+        metadata("n1", "blue", instance(config={}), "", ("ipv4",), "")
 
 
 def test_everything_that_a_forward_cannot_do_is_told_at_once() -> None:

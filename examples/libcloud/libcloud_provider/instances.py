@@ -191,7 +191,7 @@ class LibcloudInstances(InstancesV2, InstancesBatch):
                 result[name] = InstanceNotFound(f"the machine {found.parts.id} is terminated")
             else:
                 try:
-                    result[name] = metadata(found, self._machines.ids)
+                    result[name] = metadata(name, found, self._machines.ids)
                 except CloudProviderError as error:
                     result[name] = error
         return result

@@ -26,9 +26,6 @@ from libcloud_provider.profiles import Parts, Profile
 from libcloud_provider.providerids import ProviderIDs
 
 _OFF = ("stopped", "suspended", "paused")
-_DNS_NAME = re.compile(
-    r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*"
-)
 
 
 @frozen(kw_only=True)
@@ -76,13 +73,14 @@ def machine_of(node: Any, profile: Profile, region: str) -> Machine:
     )
 
 
-def metadata(machine: Machine, ids: ProviderIDs) -> InstanceMetadata:
-    """What the node of this machine gets. Raises `CloudProviderError` where the cloud does not say
+def metadata(node: str, machine: Machine, ids: ProviderIDs) -> InstanceMetadata:
+    """What the node of this machine gets. Its name is its Hostname, unless the cloud gives its
+    machines a private DNS name. Raises `CloudProviderError` where the cloud does not say
     what the provider ID needs."""
     return InstanceMetadata(
         provider_id=ids.write(machine.parts),
         instance_type=label_value(machine.kind),
-        node_addresses=tuple(_addresses(machine)),
+        node_addresses=tuple(_addresses(node, machine)),
         zone=label_value(machine.zone),
         region=label_value(machine.region),
     )
@@ -125,7 +123,7 @@ def _ips(addresses: Iterable[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(one) for one in addresses or () if parse_ip(str(one)) is not None))
 
 
-def _addresses(machine: Machine) -> Iterable[V1NodeAddress]:
+def _addresses(node: str, machine: Machine) -> Iterable[V1NodeAddress]:
     for address in machine.private:
         yield V1NodeAddress(type=NODE_ADDRESS_INTERNAL_IP, address=address)
     for address in machine.public:
@@ -133,6 +131,4 @@ def _addresses(machine: Machine) -> Iterable[V1NodeAddress]:
             yield V1NodeAddress(type=NODE_ADDRESS_EXTERNAL_IP, address=address)
     if machine.internal_dns:
         yield V1NodeAddress(type=NODE_ADDRESS_INTERNAL_DNS, address=machine.internal_dns)
-    hostname = machine.internal_dns or machine.parts.name
-    if _DNS_NAME.fullmatch(hostname):
-        yield V1NodeAddress(type=NODE_ADDRESS_HOSTNAME, address=hostname)
+    yield V1NodeAddress(type=NODE_ADDRESS_HOSTNAME, address=machine.internal_dns or node)

@@ -41,14 +41,14 @@ EXPECTED = {
     "gridscale": (
         1, "libcloud://gridscale/1479405e-d46c-47a2-91e8-eb43951c899f", "", "", "", "ExternalIP 185.102.95.236", OFF,
     ),
-    "kamatera": (1, "libcloud://kamatera/XXXX-YYYY-ZZZZ", "", "IL", "", "", RUNS),
+    "kamatera": (1, "libcloud://kamatera/XXXX-YYYY-ZZZZ", "", "IL", "", "Hostname node-1", RUNS),
     "linode": (2, "linode://22344420", "g6-nanode-1", "", "eu-west", "InternalIP 192.168.1.230", RUNS),
     "maxihost": (1, "libcloud://maxihost/1319", "", "", "", "InternalIP 10.223.186.11", OFF),
     "onapp": (1, "libcloud://onapp/123456", "", "", "", "InternalIP 192.168.15.72", RUNS),
     "ovh": (
         2, "openstack:///foo", "551dc104-4174-495a-af34-4aafe75f22ca", "", "SBG1", "ExternalIP 92.0.0.1", RUNS,
     ),
-    "scaleway": (2, "scaleway://instance/par1/741db378", "", "par1", "", "", RUNS),
+    "scaleway": (2, "scaleway://instance/par1/741db378", "", "par1", "", "Hostname node-1", RUNS),
     "upcloud": (1, "upcloud:////00f8c525-7e62-4108-8115-3958df5b43dc", "", "", "", "InternalIP 10.1.7.68", RUNS),
     "vultr": (3, "vultr://123", "vc2-1c-2gb", "", "fra", "ExternalIP 45.76.83.44", RUNS),
 }  # fmt: skip
@@ -71,7 +71,7 @@ def test_the_facts_of_a_recorded_machine(driver: str, tmp_path: Path) -> None:
     provider = provider_of(DRIVERS[driver].config, tmp_path)
     with answering(DRIVERS[driver]):
         machines = provider.machines.listed()
-    first = metadata(machines[0], provider.ids)
+    first = metadata("node-1", machines[0], provider.ids)
     address = "".join(f"{one.type} {one.address}" for one in first.node_addresses[:1])
     found = (
         len(machines), first.provider_id, first.instance_type, first.zone, first.region, address, machines[0].state,

@@ -74,7 +74,7 @@ class LibvirtInstances(InstancesV2, InstancesBatch):
         failed = [one for one in answers.values() if isinstance(one, CloudProviderError)]
         listed = {host: one for host, one in answers.items() if not isinstance(one, CloudProviderError)}
 
-        return self._each(nodes, listed, failed, lambda place: place.machine.state)
+        return self._each(nodes, listed, failed, lambda _, place: place.machine.state)
 
     @override
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
@@ -86,13 +86,13 @@ class LibvirtInstances(InstancesV2, InstancesBatch):
         failed = [one for one in answers.values() if isinstance(one, CloudProviderError)]
         found = {host: one for host, one in answers.items() if not isinstance(one, CloudProviderError)}
 
-        def told(place: Place) -> InstanceMetadata | CloudProviderError:
+        def told(node: str, place: Place) -> InstanceMetadata | CloudProviderError:
             answer: Details | CloudProviderError | None = found[place.host][1].get(place.machine.uuid)
             if answer is None:
                 return CloudProviderError(f"virtual machine {place.machine.name} went while it was looked at")
             if isinstance(answer, CloudProviderError):
                 return answer
-            return metadata(answer, place.host, config.region)
+            return metadata(node, answer, place.host, config.region)
 
         return self._each(nodes, {host: listed for host, (listed, _) in found.items()}, failed, told)
 
@@ -101,16 +101,17 @@ class LibvirtInstances(InstancesV2, InstancesBatch):
         nodes: Sequence[V1Node],
         listed: Mapping[str, Sequence[Machine]],
         failed: Sequence[CloudProviderError],
-        answer: Callable[[Place], T | CloudProviderError],
+        answer: Callable[[str, Place], T | CloudProviderError],
     ) -> Mapping[str, T | CloudProviderError]:
         """The answers by node name. What concerns one node alone is its value."""
         places = [Place(host, machine) for host, machines in listed.items() for machine in machines]
         answers: dict[str, T | CloudProviderError] = {}
         for node in nodes:
+            name = node_name(node)
             try:
-                answers[node_name(node)] = answer(_find(node, places, failed))
+                answers[name] = answer(name, _find(node, places, failed))
             except CloudProviderError as error:
-                answers[node_name(node)] = error
+                answers[name] = error
         return answers
 
 

@@ -83,12 +83,12 @@ def details(
     return found, answers
 
 
-def metadata(found: Details, zone: str, region: str) -> InstanceMetadata:
-    """What the node of a virtual machine gets."""
+def metadata(node: str, found: Details, zone: str, region: str) -> InstanceMetadata:
+    """What the node of a virtual machine gets; its name is its Hostname."""
     addresses = [V1NodeAddress(type="InternalIP", address=address) for address in found.addresses]
     # Without an IP address it says nothing of addresses, so that the node of a machine that is
     # switched off keeps those that it has.
-    hostname = [V1NodeAddress(type="Hostname", address=found.machine.name)] if addresses else []
+    hostname = [V1NodeAddress(type="Hostname", address=node)] if addresses else []
     return InstanceMetadata(
         provider_id=provider_id(found.machine.uuid),
         instance_type=found.instance_type,

@@ -61,12 +61,14 @@ class LocalInstances(InstancesV2, InstancesBatch, SSHKeys):
 
     @override
     def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        return metadata(self._find(node))
+        return metadata(self._find(node), node_name(node))
 
     @override
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
         found = self._find_all(nodes)
-        return {name: one if isinstance(one, CloudProviderError) else metadata(one) for name, one in found.items()}
+        return {
+            name: one if isinstance(one, CloudProviderError) else metadata(one, name) for name, one in found.items()
+        }
 
     @override
     def instances_state(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceState | CloudProviderError]:
@@ -123,6 +125,17 @@ class LocalInstances(InstancesV2, InstancesBatch, SSHKeys):
         return self._client.get(Machines, _MACHINES, {field: ",".join(values)}, calls=calls).machines
 
 
+def find(client: Client, provider_id: str, name: str, *, calls: int) -> Machine:
+    """The machine of a node: by provider ID, or by name while it has none. Raises
+    `InstanceNotFound`."""
+    field, key = ("id", machine_id(provider_id)) if provider_id else ("name", name)
+    machines = client.get(Machines, _MACHINES, {field: key}, calls=calls).machines
+    for one in machines:
+        if key == (one.id if provider_id else one.name):
+            return one
+    raise InstanceNotFound(f"the cloud has no machine with the {field} {key}")
+
+
 def machine_id(provider_id: str) -> str:
     """The cloud's ID of a machine. Raises `CloudProviderError` for what this cloud never gives:
     that is unknown to us, which is not "gone"."""
@@ -144,12 +157,13 @@ def is_ours(provider_id: str) -> bool:
     return True
 
 
-def metadata(machine: Machine) -> InstanceMetadata:
-    """What the node of this machine gets."""
+def metadata(machine: Machine, node: str) -> InstanceMetadata:
+    """What the node of this machine gets; its name is its Hostname."""
+    addresses = ((one.type, node if one.type == "Hostname" else one.address) for one in machine.addresses)
     return InstanceMetadata(
         provider_id=format_provider_id(PROVIDER, machine.id),
         instance_type=machine.type,
-        node_addresses=[V1NodeAddress(type=one.type, address=one.address) for one in machine.addresses],
+        node_addresses=[V1NodeAddress(type=kind, address=address) for kind, address in addresses],
         zone=machine.zone,
         region=machine.region,
     )

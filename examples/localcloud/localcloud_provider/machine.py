@@ -23,7 +23,8 @@ class LocalMachine(LocalInstance):
 
     @override
     def local_metadata(self) -> InstanceMetadata:
-        return metadata(self._machine())
+        machine = self._machine()
+        return metadata(machine, machine.name)
 
     @override
     def local_node_name(self, hostname: str) -> str:

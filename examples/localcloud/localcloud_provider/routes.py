@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from cloudprovider import InstanceNotFound, Route, Routes
+from cloudprovider import Route, Routes
+from cloudprovider.helpers import format_provider_id
 from localcloud_provider.client import Client, path_of
+from localcloud_provider.instances import PROVIDER, find
 from localcloud_provider.resources import Machines, Rule, Rules
 
 
@@ -23,14 +25,15 @@ class LocalRoutes(Routes):
         # The routes first: a machine that is made between the two requests is then in the second.
         rules = self._client.get(Rules, path_of("routes"), {"owner": cluster_name}, calls=2).routes
         machines = self._client.get(Machines, path_of("machines")).machines
-        names = {machine.id: machine.name for machine in machines}
+        present = {machine.id for machine in machines}
         return [
             Route(
                 name=rule.name,
-                target_node=names.get(rule.machine, ""),
+                target_node="",  # the machine's name may change; the host finds the node by its ID
                 destination_cidr=rule.destination,
-                blackhole=rule.machine not in names,
+                blackhole=rule.machine not in present,
                 owned=True,
+                target_provider_id=format_provider_id(PROVIDER, rule.machine),
             )
             for rule in rules
             if rule.owner == cluster_name
@@ -38,14 +41,10 @@ class LocalRoutes(Routes):
 
     @override
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
-        asked = {"name": route.target_node}
-        machines = self._client.get(Machines, path_of("machines"), asked, calls=2).machines
-        found = [machine for machine in machines if machine.name == route.target_node]
-        if not found:
-            raise InstanceNotFound(f"the cloud has no machine for node {route.target_node!r}")
+        machine = find(self._client, route.target_provider_id, route.target_node, calls=2).id
         # With the machine in the name a deletion never hits the route that took its place.
-        name = _name(cluster_name, route.destination_cidr, found[0].id)
-        body = {"destination": route.destination_cidr, "machine": found[0].id, "owner": cluster_name}
+        name = _name(cluster_name, route.destination_cidr, machine)
+        body = {"destination": route.destination_cidr, "machine": machine, "owner": cluster_name}
         self._client.put(Rule, path_of("routes", name), body)
 
     @override

@@ -263,16 +263,17 @@ def test_a_node_with_an_id_is_never_looked_for_by_name(made: Daemon, provider: L
     assert not provider.instances_v2().instance_exists(first)
 
 
-def test_a_route_of_a_dead_machine_is_a_blackhole_without_a_name(made: Daemon, provider: LocalCloud) -> None:
+def test_a_route_of_a_dead_machine_is_a_blackhole(made: Daemon, provider: LocalCloud) -> None:
     node(made, "a")
     route = Route(name="", target_node="a", destination_cidr="10.91.1.0/24")
     provider.routes().create_route(CLUSTER, "hint", route)
     made.cloud.stop_machine("m1")
     (found,) = provider.routes().list_routes(CLUSTER)
-    assert (found.name, found.target_node, found.blackhole, found.owned) == ("blue-10.91.1.0-24-m1", "a", False, True)
+    assert (found.name, found.blackhole, found.owned) == ("blue-10.91.1.0-24-m1", False, True)
+    assert (found.target_node, found.target_provider_id) == ("", "localcloud://m1")
     made.cloud.delete_machine("m1")
     (found,) = provider.routes().list_routes(CLUSTER)
-    assert (found.target_node, found.blackhole) == ("", True)
+    assert (found.target_provider_id, found.blackhole) == ("localcloud://m1", True)
     node(made, "a")
     with pytest.raises(CloudProviderError, match="has the destination"):
         provider.routes().create_route(CLUSTER, "hint", route)

@@ -24,7 +24,9 @@ class SampleBatch(InstancesBatch):
     @override
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
         found = self._instances.find_all(nodes)
-        return {name: one if isinstance(one, CloudProviderError) else metadata(one) for name, one in found.items()}
+        return {
+            name: one if isinstance(one, CloudProviderError) else metadata(one, name) for name, one in found.items()
+        }
 
     @override
     def instances_state(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceState | CloudProviderError]:

@@ -82,7 +82,7 @@ class SampleInstances(InstancesV2, SSHKeys, Zones):  # pyright: ignore[reportDep
 
     @override
     def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        return metadata(self.find(node))
+        return metadata(self.find(node), node_name(node))
 
     @override
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
@@ -112,7 +112,7 @@ class SampleInstances(InstancesV2, SSHKeys, Zones):  # pyright: ignore[reportDep
         """The node's machine. Raises `InstanceNotFound` only when the cloud said that there is
         none."""
         with answered(), self._cloud.document() as document:
-            return _machine(document, node)
+            return machine(document, provider_id_of(node), node_name(node))
 
     def find_all(self, nodes: Sequence[V1Node]) -> dict[str, Instance | CloudProviderError]:
         """The machines of many nodes from one listing, by node name; what concerns one node alone
@@ -125,16 +125,16 @@ class SampleInstances(InstancesV2, SSHKeys, Zones):  # pyright: ignore[reportDep
             return document.instance(instance_id(provider_id))
 
 
-def _machine(document: Document, node: V1Node) -> Instance:
-    if provider_id := provider_id_of(node):
-        return document.instance(instance_id(provider_id))
-    return document.instance_named(node_name(node))
+def machine(document: Document, provider_id: str, name: str) -> Instance:
+    """The machine of a node: by provider ID, as its name may change, or by name while the node has
+    none. Raises `NoSuchThing`."""
+    return document.instance(instance_id(provider_id)) if provider_id else document.instance_named(name)
 
 
 def _machine_or_error(document: Document, node: V1Node) -> Instance | CloudProviderError:
     try:
         with answered():
-            return _machine(document, node)
+            return machine(document, provider_id_of(node), node_name(node))
     except CallInterrupted:  # nobody waits for the rest
         raise
     except CloudProviderError as error:
@@ -153,22 +153,23 @@ def instance_id(provider_id: str) -> str:
     return parsed.instance
 
 
-def metadata(instance: Instance) -> InstanceMetadata:
-    """What the node of this machine gets."""
+def metadata(instance: Instance, node: str) -> InstanceMetadata:
+    """What the node of this machine gets. Its name is its Hostname, whatever the machine is called
+    in the cloud today."""
     return InstanceMetadata(
         provider_id=format_provider_id(PROVIDER, instance.id),
         instance_type=instance.type,
-        node_addresses=_addresses(instance),
+        node_addresses=_addresses(instance, node),
         zone=instance.zone,
         region=instance.region,
         additional_labels={"samplecloud.example/instance": instance.id},
     )
 
 
-def _addresses(instance: Instance) -> list[V1NodeAddress]:
+def _addresses(instance: Instance, node: str) -> list[V1NodeAddress]:
     listed = [(NODE_ADDRESS_INTERNAL_IP, address) for address in instance.addresses]
     listed += [(NODE_ADDRESS_EXTERNAL_IP, address) for address in instance.public_addresses]
-    listed.append((NODE_ADDRESS_HOSTNAME, instance.name))
+    listed.append((NODE_ADDRESS_HOSTNAME, node))
     return [V1NodeAddress(type=kind, address=address) for kind, address in listed]
 
 

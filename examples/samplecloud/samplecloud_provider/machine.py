@@ -26,7 +26,8 @@ class SampleMachine(LocalInstance):
     @override
     def local_metadata(self) -> InstanceMetadata:
         with answered():
-            return metadata(self._cloud.instance_named(self._name or kubelet_hostname(socket.gethostname())))
+            name = self._name or kubelet_hostname(socket.gethostname())
+            return metadata(self._cloud.instance_named(name), name)
 
     @override
     def local_node_name(self, hostname: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing_extensions import override
 
 from cloudprovider import Route, Routes
+from cloudprovider.helpers import format_provider_id
 from samplecloud_provider.cloud import Cloud, Rule
-from samplecloud_provider.instances import answered
+from samplecloud_provider.instances import PROVIDER, answered, machine
 
 
 class SampleRoutes(Routes):
@@ -18,13 +19,13 @@ class SampleRoutes(Routes):
     @override
     def list_routes(self, cluster_name: str) -> list[Route]:
         with answered(), self._cloud.document() as document:
-            names = {instance.id: instance.name for instance in document.instances.values()}
             return [
                 Route(
                     name=rule.name,
-                    target_node=names.get(rule.instance, ""),
+                    target_node="",  # the machine's name may change; the host finds the node by its ID
                     destination_cidr=rule.cidr,
-                    blackhole=rule.instance not in names,
+                    blackhole=rule.instance not in document.instances,
+                    target_provider_id=format_provider_id(PROVIDER, rule.instance),
                 )
                 for rule in document.rules.values()
                 if rule.cluster == cluster_name
@@ -33,7 +34,7 @@ class SampleRoutes(Routes):
     @override
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
         with answered(), self._cloud.document() as document:
-            instance = document.instance_named(route.target_node).id
+            instance = machine(document, route.target_provider_id, route.target_node).id
             if any(
                 (rule.cluster, rule.cidr, rule.instance) == (cluster_name, route.destination_cidr, instance)
                 for rule in document.rules.values()

@@ -58,6 +58,12 @@ class SampleLab(Lab):
         return self.create_machine(MACHINE)
 
     @override
+    def rename_machine(self, node: V1Node, name: str) -> None:
+        with self.cloud.document() as document:
+            key = _instance(node)
+            document.instances[key] = evolve(document.instances[key], name=name)
+
+    @override
     def stop_machine(self, node: V1Node) -> None:
         with self.cloud.document() as document:
             key = _instance(node)

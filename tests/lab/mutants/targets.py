@@ -43,12 +43,12 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "cloudcalls": (
         "controllers/cloudcalls",
         "tests/unit/cloudcalls",
-        {"turns": "turns limits", "batching": "batching"},
+        {"callqueue": "callqueue limits", "nodes": "batching fetch"},
     ),
     "queue": (
         "controllers/runtime/queue",
         "tests/unit/runtime/queue",
-        dict.fromkeys(("workqueue", "keys", "lanes"), "workqueue workqueue_model workqueue_threads workqueue_metrics"),
+        dict.fromkeys(("workqueue", "keys"), "workqueue workqueue_model workqueue_threads workqueue_metrics"),
     ),
     "election": (
         "controllers/runtime/election",

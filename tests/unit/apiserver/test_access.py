@@ -60,23 +60,6 @@ def test_a_deny_rule_is_403_until_it_is_lifted(client: Client, server: EmbeddedA
     assert client.ask("PATCH", target, body, kind, token="t").code == 401
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "verb"),
-    [
-        ("GET", NODES, "list"), ("GET", f"{NODES}?watch=1", "watch"), ("GET", f"{NODES}/a", "get"),
-        ("POST", NODES, "create"),
-        ("PUT", f"{NODES}/a", "update"), ("PATCH", f"{NODES}/a", "patch"), ("DELETE", f"{NODES}/a", "delete"),
-        ("DELETE", NODES, "deletecollection"),
-    ],
-)  # fmt: skip
-def test_every_method_has_its_verb(
-    client: Client, server: EmbeddedAPIServer, method: str, target: str, verb: str
-) -> None:
-    server.access.deny(verb=verb)
-    refused = client.ask(method, target, {})
-    assert (refused.code, f"cannot {verb} resource" in refused.body["message"]) == (403, True)
-
-
 def test_token_reviews(client: Client, server: EmbeddedAPIServer) -> None:
     path = f"{AUTHN}/tokenreviews"
     server.access.add_user("t", "jane", uid="7", groups=("dev",))
@@ -91,21 +74,14 @@ def test_token_reviews(client: Client, server: EmbeddedAPIServer) -> None:
     assert client.post(path, review("TokenReview")).code == 400
 
 
-def test_subject_access_reviews(client: Client, server: EmbeddedAPIServer) -> None:
-    path = f"{AUTHZ}/subjectaccessreviews"
-    metrics = {"verb": "get", "path": "/metrics"}
+def test_a_denied_path_shows_in_subject_access_reviews(client: Client, server: EmbeddedAPIServer) -> None:
+    def allowed() -> bool:
+        asked = review("SubjectAccessReview", user="admin", nonResourceAttributes={"verb": "get", "path": "/metrics"})
+        return bool(client.post(f"{AUTHZ}/subjectaccessreviews", asked).body["status"]["allowed"])
 
-    def allowed(**spec: Any) -> bool:
-        return bool(client.post(path, review("SubjectAccessReview", **spec)).body["status"]["allowed"])
-
-    assert allowed(user="admin", nonResourceAttributes=metrics)
-    assert allowed(user="x", groups=["system:masters"], nonResourceAttributes=metrics)
-    assert not allowed(user="x", nonResourceAttributes=metrics)
-    assert not allowed(user="system:anonymous", resourceAttributes={"verb": "list", "resource": "nodes"})
+    assert allowed()
     server.access.deny(user="admin", path="/metrics")
-    assert not allowed(user="admin", nonResourceAttributes=metrics)
-    assert client.post(path, review("SubjectAccessReview", nonResourceAttributes=metrics)).code == 422
-    assert client.post(path, review("SubjectAccessReview", user="x")).code == 422
+    assert not allowed()
 
 
 def test_discovery_lists_what_is_served(client: Client) -> None:

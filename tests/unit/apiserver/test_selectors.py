@@ -1,4 +1,5 @@
-"""Label and field selectors against a plain reading of their meaning."""
+"""Selectors that are empty, wrong, or meet a malformed object. What each operator means: the parity
+table."""
 
 from __future__ import annotations
 
@@ -15,24 +16,6 @@ from cloudprovider.testing.apiserver.rest.selectors import field_selector, label
 def matches(selector: str, labels: dict[str, str]) -> bool:
     test = label_selector(selector)
     return test is None or test({"metadata": {"labels": labels}})
-
-
-KEYS, VALUES = st.sampled_from(["a", "b", "x.y/c"]), st.sampled_from(["1", "2", ""])
-LABELS = st.dictionaries(KEYS, VALUES, max_size=3)
-
-
-@given(LABELS, KEYS, st.lists(st.sampled_from(["1", "2"]), min_size=1, max_size=2))
-def test_every_operator_means_what_it_says(labels: dict[str, str], key: str, values: list[str]) -> None:
-    value, several = values[0], ",".join(values)
-    assert matches(f"{key}={value}", labels) is (labels.get(key) == value)
-    assert matches(f"{key} == {value}", labels) is (labels.get(key) == value)
-    assert matches(f"{key}!={value}", labels) is (labels.get(key) != value)
-    assert matches(key, labels) is (key in labels)
-    assert matches(f"!{key}", labels) is (key not in labels)
-    assert matches(f"{key} in ({several})", labels) is (labels.get(key) in values)
-    assert matches(f"{key} notin ({several})", labels) is (labels.get(key) not in values)
-    assert matches(f"{key}>1", labels) is (labels.get(key) == "2")
-    assert matches(f"{key},!other,{key}={value}", labels) is (labels.get(key) == value)
 
 
 def test_the_empty_selector_selects_everything() -> None:

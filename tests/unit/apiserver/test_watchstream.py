@@ -80,21 +80,3 @@ def test_a_version_that_was_compacted_is_expired(client: Client, server: Embedde
         list(stream.batches())
     assert (caught.value.code, caught.value.reason) == (410, "Expired")
     assert caught.value.message == f"too old resource version: {version} ({server.version})"
-
-
-@pytest.mark.parametrize("yes", ["1", "true", "True", "TRUE", ""])
-def test_true_is_whatever_go_takes_for_it(client: Client, server: EmbeddedAPIServer, yes: str) -> None:
-    # "True" and "False" are how the official Python client writes them
-    server.create(node("a"))
-    query = f"watch={yes}&allowWatchBookmarks={yes}&sendInitialEvents={yes}&resourceVersionMatch=NotOlderThan"
-    stream = client.watch(f"/api/v1/nodes?{query}")
-    batch = next(stream.batches())
-    assert isinstance(batch, list)
-    assert [json.loads(line)["type"] for line in batch] == ["ADDED", "BOOKMARK"]
-    stream.close()
-
-
-@pytest.mark.parametrize("no", ["0", "false", "False"])
-def test_false_is_no_watch(client: Client, no: str) -> None:
-    reply = client.get(f"/api/v1/nodes?watch={no}")
-    assert (reply.code, reply.body["kind"]) == (200, "NodeList")

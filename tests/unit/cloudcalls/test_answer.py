@@ -17,14 +17,14 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Route, Throttled, Zone
 from cloudprovider.checks import answers
-from controllers.cloudcalls.answers import BatchAnswer, by_name, judged
+from controllers.cloudcalls.answers import BatchAnswer, by_name, judge
 from controllers.cloudcalls.errors import AnswerMissing, CallFailed, InvalidAnswer
 
 PREFIXES = ("test://", "aws:///")
 
 
 def check(answer: object, own: str = "", prefixes: tuple[str, ...] = PREFIXES) -> InstanceMetadata:
-    return judged(partial(answers.metadata, own=own, prefixes=prefixes), "instance_metadata")(answer)
+    return judge(partial(answers.metadata, own=own, prefixes=prefixes), "instance_metadata", answer)
 
 
 def address(kind: str, value: str) -> V1NodeAddress:
@@ -164,14 +164,14 @@ async def asyncio_style() -> bool:
 
 def test_a_coroutine_is_refused_without_a_warning_later() -> None:
     with pytest.raises(InvalidAnswer, match="not async"):
-        judged(answers.flag, "instance_exists")(asyncio_style())
+        judge(answers.flag, "instance_exists", asyncio_style())
     with pytest.raises(InvalidAnswer, match="not async"):
-        judged(answers.nothing, "ensure_load_balancer_deleted")(asyncio_style())
+        judge(answers.nothing, "ensure_load_balancer_deleted", asyncio_style())
 
 
 def test_a_generator_did_nothing() -> None:
     with pytest.raises(InvalidAnswer):
-        judged(answers.nothing, "m")(n for n in range(3))
+        judge(answers.nothing, "m", (n for n in range(3)))
 
 
 def status(*points: dict[str, Any]) -> V1LoadBalancerStatus:
@@ -213,7 +213,7 @@ SPOILT = [V1LoadBalancerStatus.model_construct(ingress=points) for points in ("1
     ],
 )
 def test_right_answers(check: Any, answer: object, passed: object) -> None:
-    found = judged(check, "m")(answer)
+    found = judge(check, "m", answer)
     assert (type(found), found) == (type(passed), passed)
 
 
@@ -241,14 +241,14 @@ def test_right_answers(check: Any, answer: object, passed: object) -> None:
 )
 def test_junk_is_refused(check: Any, problem: str | None, junk: object) -> None:
     with pytest.raises(InvalidAnswer, match=problem):
-        judged(check, "m")(junk)
+        judge(check, "m", junk)
 
 
 def test_a_status_is_copied_and_all_its_problems_are_named() -> None:
     fine = status({"ip": "1.2.3.4"})
-    assert judged(answers.load_balancer_status, "m")(fine) is not fine
+    assert judge(answers.load_balancer_status, "m", fine) is not fine
     with pytest.raises(InvalidAnswer) as caught:
-        judged(answers.load_balancer_status, "ensure_load_balancer")(status({}, {"ip": "nope"}, {"hostname": "a b"}))
+        judge(answers.load_balancer_status, "ensure_load_balancer", status({}, {"ip": "nope"}, {"hostname": "a b"}))
     assert len(caught.value.problems) == 3
 
 
@@ -256,7 +256,7 @@ def test_a_status_is_copied_and_all_its_problems_are_named() -> None:
 def test_all_wrong_routes_are_named() -> None:
     wrong = [*ROUTES, Route("c", "n3", "10.244.2.0"), Route("d", "", "", owned=True), Route("e", "n5", "10.244.5.1/24")]
     with pytest.raises(InvalidAnswer) as caught:
-        judged(ROUTES_CHECK, "list_routes")(wrong)
+        judge(ROUTES_CHECK, "list_routes", wrong)
     what = "the destination_cidr"
     assert caught.value.problems == (
         f"item 2, the route 'c' to node 'n3': {what} '10.244.2.0' has no prefix length, as in 10.244.1.0/24",
@@ -273,11 +273,11 @@ def state_of(name: str, value: object) -> InstanceState:
 
 
 def take(answer: object, names: list[str]) -> BatchAnswer[InstanceState]:
-    return by_name(answer, names, state_of, method="instances_state")
+    return by_name(names, state_of, "instances_state", answer)
 
 
 def test_not_found_is_an_answer_and_throttling_is_noticed() -> None:
-    assert take({"a": InstanceNotFound()}, ["a"]).is_complete()
+    assert take({"a": InstanceNotFound()}, ["a"]).complete
     slow = Throttled("x", 1)
     throttled = take({"a": InstanceState.GONE, "b": slow}, ["a", "b"]).throttled
     assert throttled is not None

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudprovider import CallCancelled, NotImplementedByProvider, RetryError, Throttled
-from controllers.cloudcalls.batching import Batch, Batcher, concerns_all
 from controllers.cloudcalls.errors import CallFailed, CallsClosed
+from controllers.cloudcalls.nodes import Batch, Batcher, concerns_all
 
 
 class Cloud:

@@ -3,7 +3,10 @@ its deadline, and nobody behind it runs their code."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -213,3 +216,17 @@ def test_what_the_contract_knows_has_no_place(caplog: pytest.LogCaptureFixture) 
         w.balancers.ensure_deleted("c", service("web"))
     assert str(caught.value) == "the cloud is down"
     assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_the_place_in_a_program_is_its_own_and_not_a_library_s(tmp_path: Path) -> None:
+    """The class is in the vendor's main.py, and the exception comes from json."""
+    program = tmp_path / "prog.py"
+    program.write_text(
+        "import json\n"
+        "from cloudprovider.loading.diagnostics import provider_place\n"
+        "def load(): return json.loads('{')\n"
+        "try:\n    load()\n"
+        "except ValueError as error:\n    print(provider_place(error))\n"
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "prog.py:3, in load\n"

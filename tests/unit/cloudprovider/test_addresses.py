@@ -177,20 +177,17 @@ def test_a_mismatch_shows_both_lists() -> None:
 
 
 @pytest.mark.row("N12")
-def test_offering_nothing_is_a_mismatch_when_an_ip_is_wished_for() -> None:
-    with pytest.raises(NodeIPMismatch, match="no addresses"):
-        preferred([], "10.0.0.1")
-
-
-@pytest.mark.row("N12")
-def test_a_hostname_of_the_kubelet_that_looks_like_the_ip_is_no_match() -> None:
-    with pytest.raises(NodeIPMismatch):
-        preferred([(INTERNAL, "10.0.0.9")], "10.0.0.1", [(HOSTNAME, "10.0.0.1")])
-
-
-def test_an_ip_that_looks_like_a_hostname_is_no_match() -> None:
-    with pytest.raises(NodeIPMismatch):
-        preferred([(HOSTNAME, "ip-10-0-0-1")], "10.0.0.1")
+@pytest.mark.parametrize(
+    ("offered", "current", "told"),
+    [
+        ([], [], "no addresses"),
+        ([(INTERNAL, "10.0.0.9")], [(HOSTNAME, "10.0.0.1")], "InternalIP 10.0.0.9"),  # the hostname is no match
+        ([(HOSTNAME, "ip-10-0-0-1")], [], "Hostname ip-10-0-0-1"),
+    ],
+)
+def test_without_the_wished_ip_it_is_a_mismatch(offered: list[Pair], current: list[Pair], told: str) -> None:
+    with pytest.raises(NodeIPMismatch, match=told):
+        preferred(offered, "10.0.0.1", current)
 
 
 KINDS = [INTERNAL, EXTERNAL, HOSTNAME, "InternalDNS", "ExternalDNS"]

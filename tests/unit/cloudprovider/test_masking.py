@@ -40,33 +40,29 @@ def test_a_secret_is_masked_whatever_the_syntax(config: str) -> None:
     assert told.startswith("cannot log in with '***'")
 
 
-def test_names_of_settings_stay_readable() -> None:
-    values = config_values(b"password: abcdef\nauth-url: https://x\n[section]\n")
-    assert mask("password is missing, auth-url too", values) == "password is missing, auth-url too"
-
-
-def test_a_short_word_is_masked_only_where_it_stands_alone() -> None:
-    values = config_values(b"mode: main")
-    assert mask("mode main: the domain remains", values) == "mode ***: the domain remains"
-
-
-def test_tiny_values_are_left() -> None:
-    assert mask("retry 3 times on an error", config_values(b"retries: 3\nlang: en")) == "retry 3 times on an error"
-
-
-def test_a_piece_of_a_long_secret_gives_it_away() -> None:
-    values = config_values(b"token: eyJhbGciOiJSUzI1NiIsImtpZCI6")
-    assert mask("near ...RSzI1, ...JSUzI1NiIs...", values) == "near ...RSzI1, ...***..."
+@pytest.mark.parametrize(
+    ("config", "text", "told"),
+    [
+        (
+            b"password: abcdef\nauth-url: https://x\n[section]\n",
+            "password is missing, auth-url too",
+            "password is missing, auth-url too",
+        ),
+        (b"mode: main", "mode main: the domain remains", "mode ***: the domain remains"),
+        (b"retries: 3\nlang: en", "retry 3 times on an error", "retry 3 times on an error"),
+        (b"token: eyJhbGciOiJSUzI1NiIsImtpZCI6", "near ...RSzI1, ...JSUzI1NiIs...", "near ...RSzI1, ...***..."),
+        (b"\xff\xfe key=abcdefgh", "abcdefgh", "***"),
+    ],
+    ids=["names of settings stay", "a short word alone", "tiny values stay", "a piece of a long secret", "no text"],
+)
+def test_what_is_masked(config: bytes, text: str, told: str) -> None:
+    assert mask(text, config_values(config)) == told
 
 
 def test_the_last_line_of_a_key_is_no_setting() -> None:
     line = base64.b64encode(b"key material of a private kind!").decode()
     assert line.endswith("=")
     assert line not in mask(f"bad: {line}", config_values(f"-----BEGIN KEY-----\n{line}\n-----END".encode()))
-
-
-def test_bytes_that_are_no_text_are_no_obstacle() -> None:
-    assert mask("abcdefgh", config_values(b"\xff\xfe key=abcdefgh")) == "***"
 
 
 @given(

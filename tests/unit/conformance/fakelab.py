@@ -58,6 +58,7 @@ class ConsoleLab(Lab):
     deadline = 0.02
     poll = 0.01
     patience = 1.0
+    page = 8
     states = ("building", "error", "deleting")
 
     def __init__(self, cloud: FakeCloud) -> None:

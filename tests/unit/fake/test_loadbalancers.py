@@ -105,14 +105,3 @@ class TestAddresses:
         for wrong in ("10.0.0.1", "192.0.2.x"):
             with pytest.raises(BadRequest, match="range"):
                 balancer(cloud).ensure_load_balancer("c", service("other", loadBalancerIP=wrong), [])
-
-
-def test_two_clusters_of_one_name_clash_where_names_are_readable(make_cloud: MakeCloud) -> None:
-    cloud = make_cloud(load_balancers={"names": "cluster-namespace-name"})
-    ours, theirs = service(uid="ours"), service(uid="theirs")
-    balancer(cloud).ensure_load_balancer("kubernetes", ours, [])
-    balancer(cloud).ensure_load_balancer("kubernetes", theirs, [])
-    (record,) = cloud.console.load_balancers()
-    assert (record.name, record.service_uid) == ("kubernetes-default-web", "theirs")
-    balancer(cloud).ensure_load_balancer("other", theirs, [])
-    assert len(cloud.console.load_balancers()) == 2

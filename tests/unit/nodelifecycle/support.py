@@ -152,7 +152,7 @@ class Bench:
         self.candidates, self.samples, self.limit = it._shared.candidates, it._shared.samples, it._reconciler._limit
         self.samples._rng = random.Random(1)
         self.queue = self.triggers._queue
-        self.queue._floor = 0.0  # `run` and `sweep` decide when a key is worked on
+        self.queue._min_interval = 0.0  # `run` and `sweep` decide when a key is worked on
 
     def rest(self, name: str) -> Server:
         """The controller's client."""

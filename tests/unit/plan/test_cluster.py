@@ -12,7 +12,7 @@ from controllers.plan.clients import NotSent, PlannedClients
 from controllers.plan.cluster import ClusterStandIn
 from controllers.plan.requests import Changes, Place, Request, place_of
 from controllers.plan.rows import Kind, Plan
-from controllers.runtime.api import MERGE_PATCH, STRATEGIC_PATCH, ClientBuilder, Forbidden, NotFound
+from controllers.runtime.api import MERGE_PATCH, STRATEGIC_PATCH, ClientBuilder, ClientSettings, Forbidden, NotFound
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
 from controllers.runtime.api.wire import Endpoint
@@ -176,6 +176,18 @@ def test_a_provider_s_write_below_a_base_path_is_answered_and_in_the_plan(plan: 
                 planned.config("acme")
         assert [one.method for one in there.requests] == ["GET"]
     assert rows(plan) == [("node/n1", "label")]
+
+
+@pytest.mark.row("M8")
+def test_no_client_asks_for_the_token_of_an_account(plan: Plan) -> None:
+    with Loopback(lambda peer: peer.answer(200, json.dumps(N1).encode()) if peer.request() else None) as there:
+        settings = ClientSettings(service_accounts="kube-system")
+        with ClientBuilder(Access(Endpoint.parse(there.url), Fixed("own")), settings) as clients:
+            planned = PlannedClients(clients, ClusterStandIn(plan, {}, clients.rest("x", guarded=False).get))
+            planned.rest("node-controller").get(f"{NODES}/n1")
+            CoreV1Api(planned.client("node-controller")).read_node("n1")
+        assert [one.method for one in there.requests] == ["GET", "GET"]
+    assert plan.rows() == []
 
 
 def test_a_watch_shows_what_would_be_written_and_then_stays_alive_by_bookmarks(

@@ -61,7 +61,7 @@ class Toy(ControllerBase):
         self.did: list[str] = []
         self.stop, self.looked, self.failed = threading.Event(), threading.Event(), list[str]()
         self.triggers = Triggers()
-        self.keys = self._queue("Toy", floor=0.0)
+        self.keys = self._queue("Toy", min_interval=0.0)
         for informer in informers:
             self._watch(cast(Any, informer), self.triggers)
         failures: FailureHandling[str] = FailureHandling(

@@ -114,7 +114,9 @@ def test_a_route_that_took_the_place_of_a_blackhole_is_not_deleted_with_it() -> 
     assert blackhole.blackhole
     routes.create_route("c", "hint", wanted)
     routes.delete_route("c", blackhole)  # listed before
-    assert [(one.target_node, one.blackhole) for one in routes.list_routes("c")] == [("node-1", False)]
+    assert [(one.target_provider_id, one.blackhole) for one in routes.list_routes("c")] == [
+        ("samplecloud://i-9", False)
+    ]
 
 
 # Load balancers

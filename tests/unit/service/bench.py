@@ -64,7 +64,12 @@ class Bench:
         self.services: Lister[V1Service] = Lister()
         self.nodes: Lister[V1Node] = Lister()
         self.queue: WorkQueue[str] = WorkQueue(
-            "service", clock=clock, metrics=self.metrics, backoff=Backoff(1.0, 60.0), floor=0.2, chance=lambda: 0.0
+            "service",
+            clock=clock,
+            metrics=self.metrics,
+            backoff=Backoff(1.0, 60.0),
+            min_interval=0.2,
+            chance=lambda: 0.0,
         )
         self.node_queue: WorkQueue[str] = WorkQueue("node", clock=clock, metrics=self.metrics)
         self.again: WorkQueue[str] = WorkQueue("second-look", clock=clock, metrics=self.metrics)

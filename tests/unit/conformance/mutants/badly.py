@@ -146,6 +146,39 @@ def _state(part: Any, node: V1Node) -> str:
     return str(found.labels.get(STATE, "")) if isinstance(found, Instance) else ""
 
 
+PAGE = 8
+
+
+def _on_later_pages(part: Any, nodes: Sequence[V1Node]) -> list[str]:
+    names = list(part._machines.world.instances)
+    return [name for name in map(node_name, nodes) if name in names[PAGE:]]
+
+
+@breaks("I13", ONE)
+class ReadsTheFirstPage(FakeInstancesV2):
+    """Machines that are not on the first page of the listing are said to be gone."""
+
+    def instance_metadata(self, node: V1Node) -> InstanceMetadata:
+        if _on_later_pages(self, [node]):
+            raise InstanceNotFound("it is not in the listing")
+        return super().instance_metadata(node)
+
+
+@breaks("B14", MANY)
+class ReadsTheFirstPageForAll(FakeInstancesBatch):
+    """In a batch, machines that are not on the first page of the listing are said to be gone."""
+
+    def instances_metadata(self, nodes: Sequence[V1Node]) -> dict[str, Any]:
+        none = InstanceNotFound("it is not in the listing")
+        return {**super().instances_metadata(nodes), **dict.fromkeys(_on_later_pages(self, nodes), none)}
+
+
+broken(
+    "R19", FakeRoutes, "list_routes", answering(lambda found, *_: found[:PAGE]),
+    "The first page of the table is taken for the whole.",
+)  # fmt: skip
+
+
 @breaks("I15", ONE)
 class FailedIsGone(FakeInstancesV2):
     """A machine in the state "error" is said to be gone."""

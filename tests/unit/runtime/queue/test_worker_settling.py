@@ -349,7 +349,7 @@ class TestLog:
 
     @pytest.mark.row("K16")
     def test_the_delay_told_is_the_true_one(self, caplog: pytest.LogCaptureFixture, clock: FakeClock) -> None:
-        queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=Metrics(), floor=1.0)
+        queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=Metrics(), min_interval=1.0)
         settler = Requeuer(queue, FailureHandling(), metrics=Metrics(), clock=clock)
         queue.add("a")
         queue.get(0)

@@ -18,8 +18,8 @@ def queue(clock: FakeClock) -> WorkQueue[str]:
     return WorkQueue("nodes", clock=clock, metrics=Metrics(), backoff=Backoff(1.0, 60.0, 0.0))
 
 
-def floored(clock: FakeClock, floor: float) -> WorkQueue[str]:
-    return WorkQueue("nodes", clock=clock, metrics=Metrics(), backoff=Backoff(1.0, 60.0, 0.0), floor=floor)
+def spaced(clock: FakeClock, interval: float) -> WorkQueue[str]:
+    return WorkQueue("nodes", clock=clock, metrics=Metrics(), backoff=Backoff(1.0, 60.0, 0.0), min_interval=interval)
 
 
 class TestOneKey:
@@ -33,7 +33,7 @@ class TestOneKey:
             queue.done("a")
 
     def test_nothing_is_remembered_of_a_key_that_is_through(self, clock: FakeClock) -> None:
-        queue = floored(clock, 5.0)
+        queue = spaced(clock, 5.0)
         for key in ("a", "b", "c"):
             queue.add(key)
         queue.add_after("d", 1.0)
@@ -41,7 +41,7 @@ class TestOneKey:
         clock.advance(1)
         assert sorted(take_all(queue)) == ["a", "b", "c", "d", "e"]
         queue.forget("e")
-        assert set(queue._keys.items) == {"a", "b", "c", "d", "e"}, "their floors last"
+        assert set(queue._keys.items) == {"a", "b", "c", "d", "e"}, "their intervals last"
         clock.advance(5)
         assert len(queue) == 0
         assert not queue._keys.items
@@ -92,9 +92,9 @@ class TestBackoff:
 
 
 @pytest.mark.row("N15")
-class TestFloor:
-    def test_a_stream_of_updates_runs_a_key_once_per_floor(self, clock: FakeClock) -> None:
-        queue = floored(clock, 10.0)
+class TestMinimumInterval:
+    def test_a_stream_of_updates_runs_a_key_once_per_interval(self, clock: FakeClock) -> None:
+        queue = spaced(clock, 10.0)
         runs = []
         for second in range(100):
             queue.add("a")
@@ -105,10 +105,10 @@ class TestFloor:
             clock.advance(1)
         assert runs == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]
 
-    @pytest.mark.parametrize("floor", [-1.0, float("nan"), float("inf")])
-    def test_senseless_floors_are_refused(self, clock: FakeClock, floor: float) -> None:
-        with pytest.raises(ValueError, match="floor"):
-            floored(clock, floor)
+    @pytest.mark.parametrize("interval", [-1.0, float("nan"), float("inf")])
+    def test_senseless_intervals_are_refused(self, clock: FakeClock, interval: float) -> None:
+        with pytest.raises(ValueError, match="min_interval"):
+            spaced(clock, interval)
 
 
 class TestParking:

@@ -12,8 +12,8 @@ from controllers.runtime.queue import WorkQueue
 from tests.support.clock import FakeClock
 
 
-def new(clock: FakeClock, metrics: Metrics, name: str = "Nodes", floor: float = 0.0) -> WorkQueue[str]:
-    return WorkQueue(name, clock=clock, metrics=metrics, backoff=Backoff(1.0, 60.0, 0.0), floor=floor)
+def new(clock: FakeClock, metrics: Metrics, name: str = "Nodes", interval: float = 0.0) -> WorkQueue[str]:
+    return WorkQueue(name, clock=clock, metrics=metrics, backoff=Backoff(1.0, 60.0, 0.0), min_interval=interval)
 
 
 def test_the_families_are_those_of_client_go(clock: FakeClock, metrics: Metrics) -> None:
@@ -97,8 +97,8 @@ def test_a_parked_key_stays_visible_as_unfinished(clock: FakeClock, metrics: Met
     assert metrics.value("workqueue_longest_running_processor_seconds", name="Nodes") == 9
 
 
-def test_a_key_under_its_floor_counts_in_the_depth(clock: FakeClock, metrics: Metrics) -> None:
-    queue = new(clock, metrics, floor=10.0)
+def test_a_key_under_its_interval_counts_in_the_depth(clock: FakeClock, metrics: Metrics) -> None:
+    queue = new(clock, metrics, interval=10.0)
     queue.add("a")
     queue.get(0)
     queue.done("a")

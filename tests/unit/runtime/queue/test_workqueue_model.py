@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from cloudprovider.internal.backoff import Backoff
-from controllers.runtime.fairness import FAIR_SHARE
+from controllers.runtime.fairqueue import FAIR_SHARE
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import ShutDown, WorkQueue
 from tests.support.clock import FakeClock
@@ -41,7 +41,7 @@ class Key:
 
 @dataclass
 class Model:
-    floor: float
+    interval: float
     now: float
     keys: dict[str, Key] = field(default_factory=lambda: {key: Key() for key in "abcdef"})
     ready: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Model:
             key.due = (self.now + delay, self.order)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass from one end of a delay or floor to the next."""
+        """Let time pass from one end of a delay or interval to the next."""
         end = self.now + seconds
         while not self.closed:
             events = [(key.due[0], 0, key.due[1], name) for name, key in self.keys.items() if key.due]
@@ -87,9 +87,9 @@ class Model:
             events = [event for event in events if event[0] <= end]
             if not events:
                 break
-            self.now, floor, _, name = min(events)
+            self.now, interval, _, name = min(events)
             key = self.keys[name]
-            if floor:
+            if interval:
                 key.cooling = False
                 if key.priority is not None and key.run_priority is None and name not in self.ready:
                     self.ready.append(name)
@@ -118,10 +118,10 @@ class Model:
         key = self.keys[name]
         key.run_priority, key.parked = None, False
         if not self.closed:
-            key.free_at = self.now + self.floor
+            key.free_at = self.now + self.interval
             self.order += 1
-            key.ended, key.cooling = self.order, self.floor > 0
-        if key.priority is not None and (self.closed or not self.floor):
+            key.ended, key.cooling = self.order, self.interval > 0
+        if key.priority is not None and (self.closed or not self.interval):
             self.ready.append(name)
 
     def running(self) -> list[str]:
@@ -134,13 +134,18 @@ class Model:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    @initialize(floor=st.sampled_from([0.0, 2.0]))
-    def start(self, floor: float) -> None:
+    @initialize(interval=st.sampled_from([0.0, 2.0]))
+    def start(self, interval: float) -> None:
         self.clock = FakeClock()
         self.queue: WorkQueue[str] = WorkQueue(
-            "q", clock=self.clock, metrics=Metrics(), backoff=Backoff(1.0, 4.0, 0.5), floor=floor, chance=lambda: 0.0
+            "q",
+            clock=self.clock,
+            metrics=Metrics(),
+            backoff=Backoff(1.0, 4.0, 0.5),
+            min_interval=interval,
+            chance=lambda: 0.0,
         )
-        self.model = Model(floor, self.clock.monotonic())
+        self.model = Model(interval, self.clock.monotonic())
 
     @rule(key=KEYS, priority=PRIORITIES)
     def add(self, key: str, priority: int) -> None:

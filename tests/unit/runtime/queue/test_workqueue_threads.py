@@ -130,7 +130,7 @@ def test_a_keeper_that_leaves_with_a_key_hands_the_watch_on(bench: Bench) -> Non
 
 
 def test_the_end_of_a_floor_wakes_a_waiter(clock: CountingClock) -> None:
-    queue: WorkQueue[str] = WorkQueue("q", clock=clock, metrics=Metrics(), floor=10.0)
+    queue: WorkQueue[str] = WorkQueue("q", clock=clock, metrics=Metrics(), min_interval=10.0)
     queue.add("a")
     assert queue.get(0) == "a"
     with ThreadPoolExecutor(1) as pool:
@@ -175,7 +175,7 @@ class TestGathering:
         for i in range(1, 9):
             bench.queue.add(f"key-{i}")
         assert bench.clock.wakeups == 1, "only the one that came for the first key"
-        assert len(vars(bench.queue._waiters._gatherer)["_waiters"]) == 1, "and it sleeps until its batch is full"
+        assert len(vars(bench.queue._waiters._batcher)["_waiters"]) == 1, "and it sleeps until its batch is full"
         bench.clock.advance(0.5)
         [first] = _first(batches, 1)
         assert first.result() == [f"key-{i}" for i in range(9)]
@@ -301,7 +301,7 @@ def test_stress_no_key_is_lost_or_run_twice_at_once() -> None:
     they can be."""
     keys = [f"key-{i}" for i in range(20)]
     queue: WorkQueue[str] = WorkQueue(
-        "q", clock=SYSTEM_CLOCK, metrics=Metrics(), backoff=Backoff(0.0005, 0.002, 0.5), floor=0.0005
+        "q", clock=SYSTEM_CLOCK, metrics=Metrics(), backoff=Backoff(0.0005, 0.002, 0.5), min_interval=0.0005
     )
     wanted: Counter[str] = Counter()  # how often a run was asked for
     seen: dict[str, int] = {}  # how many of these requests the last run of a key knew of

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import ShutDown, TurnLanes, WorkQueue
+from controllers.runtime.queue import FairQueue, ShutDown, WorkQueue
 from tests.support.clock import FakeClock
 
 
 @pytest.fixture
 def queue(clock: FakeClock) -> WorkQueue[str]:
-    lanes: TurnLanes[Any] = TurnLanes(lambda key: key.partition("/")[0], most=3)
-    return WorkQueue("service", clock=clock, metrics=Metrics(), lanes=lanes)
+    waiting: FairQueue[Any] = FairQueue(lambda key: key.partition("/")[0], most=3)
+    return WorkQueue("service", clock=clock, metrics=Metrics(), waiting=waiting)
 
 
 def taken(queue: WorkQueue[str], number: int) -> list[str | None]:
@@ -43,7 +43,7 @@ def test_one_namespace_never_has_all_workers(queue: WorkQueue[str]) -> None:
 
 
 def test_what_can_be_handed_out_is_counted_group_by_group() -> None:
-    """And not anew for all groups with each key: 5,000 namespaces would take seconds under the
+    """And not again for all groups with each key: 5,000 namespaces would take seconds under the
     queue's lock."""
     looked_at = 0
 
@@ -53,8 +53,8 @@ def test_what_can_be_handed_out_is_counted_group_by_group() -> None:
             looked_at += 1
             return super().__hash__()
 
-    lanes: TurnLanes[Any] = TurnLanes(lambda key: Group(key.partition("/")[0]), most=3)
-    queue: WorkQueue[str] = WorkQueue("service", clock=FakeClock(), metrics=Metrics(), lanes=lanes)
+    waiting: FairQueue[Any] = FairQueue(lambda key: Group(key.partition("/")[0]), most=3)
+    queue: WorkQueue[str] = WorkQueue("service", clock=FakeClock(), metrics=Metrics(), waiting=waiting)
     for number in range(1000):
         queue.add(f"{number}/web")
         assert len(queue) == number + 1

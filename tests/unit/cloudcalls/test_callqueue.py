@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cloudprovider import Throttled
 from cloudprovider.checks import answers
 from controllers.cloudcalls.call import (
     PRIORITY_DELETE,
@@ -17,35 +18,34 @@ from controllers.cloudcalls.call import (
     CallState,
     CloudCall,
 )
-from controllers.cloudcalls.turns import FairQueue, flow_of
+from controllers.cloudcalls.callqueue import CallQueue, kind_of
 
 Called = CloudCall[Any]
 LB = "ensure_load_balancer"
 
 
 class Bench:
-    """FairQueue among slots, with the calls that hold one."""
+    """A CallQueue among slots, with the calls that hold one."""
 
     def __init__(self, slots: int = 16) -> None:
         self.slots = slots
-        self.turns = FairQueue(slots)
+        self.queue = CallQueue(slots)
         self.running: list[Called] = []
-        self.throttled: dict[str, float] = {}
 
     def push(self, method: str, key: str, priority: int = PRIORITY_NORMAL) -> Called:
         call: Called = CloudCall(method, print, (), key, answers.nothing, priority=priority)
-        self.turns.push(call)
+        self.queue.push(call)
         return call
 
     def start(self) -> list[str]:
         """Start all that may; the keys, in their order."""
         started = []
         while len(self.running) < self.slots:
-            call, _ = self.turns.next(lambda kind: self.throttled.get(kind, 0.0))
+            call, _ = self.queue.next(0.0)
             if call is None:
                 break
             call.state = CallState.RUNNING
-            self.turns.started(call)
+            call.started = 0.0
             self.running.append(call)
             started.append(call.key)
         return started
@@ -53,7 +53,7 @@ class Bench:
     def end(self, which: Callable[[Called], bool] = lambda call: True) -> Called:
         call = next(call for call in self.running if which(call))
         self.running.remove(call)
-        self.turns.ended(call)
+        self.queue.ended(call)
         return call
 
     def served(self, number: int) -> list[str]:
@@ -113,11 +113,16 @@ def test_kinds_take_turns() -> None:
 @pytest.mark.row("K3")
 def test_what_is_throttled_holds_up_no_other_kind() -> None:
     bench = Bench(4)
-    bench.throttled["load-balancers"] = 7.0
+    throttled = bench.push(LB, "service/a/first")
+    bench.start()
+    bench.queue.throttled(throttled, 0.0, Throttled("slowly", 7.0))
     bench.push(LB, "service/a/web", PRIORITY_DELETE)
     bench.push("instance_metadata", "node/a", PRIORITY_SWEEP)
     assert bench.start() == ["node/a"]
-    assert bench.turns.next(lambda kind: bench.throttled.get(kind, 0.0)) == (None, 7.0)
+    assert bench.queue.next(0.0) == (None, 7.0)
+    bench.queue.throttled(throttled, 0.0, Throttled("slowly", 9.0, whole_account=True))
+    bench.push("instance_metadata", "node/b")
+    assert bench.queue.next(0.0) == (None, 9.0)
 
 
 @pytest.mark.row("K3")
@@ -135,21 +140,11 @@ def test_what_was_given_up_while_it_waited_is_skipped() -> None:
     bench = Bench(2)
     gone = bench.push("instance_exists", "gone")
     bench.push("instance_exists", "here")
-    assert [call.key for call in bench.turns.waiting()] == ["gone", "here"]
-    bench.turns.remove(gone)
-    assert [call.key for call in bench.turns.waiting()] == ["here"]
+    assert [call.key for call in bench.queue.waiting()] == ["gone", "here"]
+    bench.queue.remove(gone)
+    assert [call.key for call in bench.queue.waiting()] == ["here"]
     assert bench.start() == ["here"]
-    assert bench.turns.waiting() == []
-
-
-def test_nothing_is_kept_of_a_namespace_whose_last_call_was_given_up_while_it_waited() -> None:
-    bench = Bench(1)
-    bench.push(LB, "service/team/a")
-    gone = bench.push(LB, "service/team/b")
-    bench.start()
-    bench.end()
-    bench.turns.remove(gone)
-    assert set(bench.turns._served) == {"load-balancers"}
+    assert bench.queue.waiting() == []
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 8, 40])
@@ -169,20 +164,29 @@ def test_with_few_slots_too_every_kind_is_served(slots: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "key", "kind", "namespace"),
+    ("method", "kind"),
     [
-        ("ensure_load_balancer", "service/team/web", "load-balancers", "team"),
-        ("owned_load_balancers", "load-balancers", "load-balancers", ""),
-        ("delete_route", "route/10.0.0.0/24", "routes", ""),
-        ("get_labels_for_volume", "persistentvolume/pv", "volumes", ""),
-        ("instances_metadata", "", "nodes", ""),
-        ("get_zone_by_node_name", "node/a", "nodes", ""),
-        ("node_addresses", "node/a", "nodes", ""),
-        ("node_addresses_by_provider_id", "node/a", "nodes", ""),
-        ("pod_cidrs", "", "nodes", ""),
-        ("initialize", "provider", "others", ""),
+        ("ensure_load_balancer", "load-balancers"),
+        ("owned_load_balancers", "load-balancers"),
+        ("delete_route", "routes"),
+        ("get_labels_for_volume", "volumes"),
+        ("instances_metadata", "nodes"),
+        ("get_zone_by_node_name", "nodes"),
+        ("node_addresses", "nodes"),
+        ("node_addresses_by_provider_id", "nodes"),
+        ("pod_cidrs", "nodes"),
+        ("initialize", "others"),
     ],
 )
-def test_flows(method: str, key: str, kind: str, namespace: str) -> None:
-    flow = flow_of(method, key)
-    assert (flow.kind, flow.namespace) == (kind, namespace)
+def test_kinds(method: str, kind: str) -> None:
+    assert kind_of(method) == kind
+
+
+def test_what_does_no_work_in_the_cloud_waits_for_no_limit() -> None:
+    bench = Bench(4)
+    throttled = bench.push("list_routes", "routes")
+    bench.start()
+    bench.queue.throttled(throttled, 0.0, Throttled("slowly", 9.0, whole_account=True))
+    call: Called = CloudCall("max_batch", print, (), "provider", answers.nothing, counted=False)
+    bench.queue.push(call)
+    assert bench.queue.next(0.0) == (call, 0.0)
