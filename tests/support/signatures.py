@@ -18,11 +18,7 @@ import textwrap
 from collections.abc import Iterator
 from types import FunctionType
 
-<<<<<<< HEAD
-PAGES = ("interfaces", "helpers", "host", "http", "testing")
-=======
-PAGES = ("interfaces", "helpers", "host", "testing", "errors")
->>>>>>> h-v4
+PAGES = ("interfaces", "helpers", "host", "http", "testing", "errors")
 BEGIN, END = "<!-- names: begin -->\n", "<!-- names: end -->\n"
 _BLOCK = re.compile(r"^\.\. auto(module|class):: (\S+)\n(?:   :members:([^\n]*)\n)?", re.M)
 
