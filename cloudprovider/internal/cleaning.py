@@ -1,10 +1,10 @@
-"""The cleaning of every text that leaves the process: nothing of ours shows a secret, or forges a
-line. Pure, but for what the process has to hide (`conceal`), as logging is the process's.
+"""The one cleaning of every text that leaves the process, so that nothing of ours shows a secret or
+forges a line: log lines, tracebacks, Events (a tenant reads them), health details.
 
 A text is cut to what will be looked at, so that megabytes cost no more than a line; the values of
 the cloud config are masked (`masking.py`), what looks like a credential is redacted
-(`redaction.py`), line breaks and control characters are escaped, and the rest is cut to the
-boundary's bound."""
+(`redaction.py`), line breaks and control characters are escaped. Pure, but for what the process
+conceals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Final
 
-from cloudprovider.internal.masking import Mask, forms
+from cloudprovider.internal.masking import Mask, forms, secret_values
 from cloudprovider.internal.redaction import redact
 
 LONGEST: Final = 4096
@@ -103,6 +103,28 @@ def conceal(values: Iterable[str], *, loaded: bool = False) -> None:
         known = _always.union(*_loaded)
         if known != _of_process.values:
             _of_process = Cleaner(known)
+
+
+def conceal_config(data: bytes | None) -> None:
+    """Conceal the secrets of a cloud config."""
+    if data:
+        conceal(secret_values(data))
+
+
+def one_line(value: object, limit: int = LONGEST) -> str:
+    """`Cleaner.line` with all that the process conceals."""
+    return _of_process.line(value, limit)
+
+
+def text_of(error: object) -> str:
+    """An exception's message on one line, fit for a log message or an Event. Cleaned before it is
+    cut: half a secret is not recognised."""
+    return _of_process.line(error, LONGEST_ERROR, fold=True)
+
+
+def stack_of(error: BaseException, limit: int = LONGEST_STACK) -> str:
+    """`Cleaner.stack` with all that the process conceals."""
+    return _of_process.stack(error, limit)
 
 
 def _text(value: object) -> str:

@@ -51,6 +51,7 @@ def help_text(program: str, flags: Sequence[Flag[Any]]) -> str:
             text = row.help + _default(row)
             if row.deprecated:
                 text += f" Deprecated: {row.deprecated}."
+            # argparse formats help texts with %.
             text = text.replace("%", "%%")
             if row.kind.bare is not None:
                 group.add_argument(*names, help=text, action="store_true", dest=row.name)

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from controllers.catalog import CATALOG, WEBHOOKS
 from controllers.flags.parse import NO_PROVIDER, Outcome, parse
 from controllers.process import logs
-from controllers.process.clientpackage import import_lightly
 from controllers.process.ending import end_at_once, finish, starting
-from controllers.process.memory import share_one_heap
+from controllers.process.startup import import_lightly, share_one_heap
 from controllers.program import DISTRIBUTION, PROGRAM, version
 from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options
@@ -184,6 +183,7 @@ def _built(
             metrics=metrics,
         )
         if not given.plan.enabled:
+            # The API server takes longer to answer than what follows takes to import.
             informers = earlylists.begin(clients, enabled(given.controllers, catalog))
     except ClientConfigError as error:
         failures.append(error)
@@ -289,7 +289,7 @@ def _controller_problems(outcome: Outcome, catalog: Sequence[ControllerEntry]) -
 
 
 def _list_problems(program: str, problems: Sequence[str], to: TextIO) -> None:
-    from controllers.runtime.cleaning import one_line
+    from cloudprovider.internal.cleaning import one_line
 
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     print(f"{program}: {count} with the flags; nothing was started:", file=to)

@@ -72,6 +72,7 @@ def run_until_signal(
         except BaseException as error:  # noqa: BLE001 - a thread's top: handed to the main thread, which reports it
             mail.put(error)
 
+    # A daemon: the interpreter must be able to end while a provider call hangs in it.
     thread = threading.Thread(target=work, name="manager", daemon=True)
     with _handled(mail, leave):
         thread.start()
@@ -130,6 +131,7 @@ def _next(mail: queue.SimpleQueue[Word], seconds: float = math.inf) -> Word:
 def _code(word: Word, asked: bool) -> int:
     if isinstance(word, Ended):
         return word.code
+    # A standby that is stopped has done its work.
     if isinstance(word, NeverLed) and asked:
         return 0
     if isinstance(word, ManagerError) and word.unexpected:
@@ -153,6 +155,7 @@ def _handled(mail: queue.SimpleQueue[Word], leave: Exit) -> Iterator[None]:
 
     def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal seen
+        # Once the end has begun there is nothing left to release.
         if number == RELEASE:
             if not seen:
                 mail.put(number)

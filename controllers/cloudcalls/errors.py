@@ -39,9 +39,9 @@ from cloudprovider import (
     RetryError,
     Throttled,
 )
+from cloudprovider.internal.cleaning import text_of
 from cloudprovider.internal.errorchain import links
 from cloudprovider.loading.diagnostics import provider_place
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.queue import Parked, retry_after_of
 
 SUCCESS = "success"

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from cloudprovider.internal.cleaning import text_of
 from controllers.cloudcalls.answers import BatchAnswer
 from controllers.cloudcalls.call import CloudCall, Outcome
 from controllers.cloudcalls.callqueue import KINDS
 from controllers.cloudcalls.errors import OUTCOMES, OVERDUE, REFUSED, SUCCESS, CallFailed, outcome_of
 from controllers.cloudcalls.pool import CallPool
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 

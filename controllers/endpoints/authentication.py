@@ -19,11 +19,10 @@ from typing import Any, Final
 
 import attrs
 
+from cloudprovider.internal.cleaning import text_of
 from controllers.endpoints.reviews import LOOKUP_RULE, NeedsLookup, Remembered, Reviewer
-from controllers.httpserver.messages import Certificate, Request
-from controllers.httpserver.peers import group_of
+from controllers.httpserver.messages import Certificate, Request, group_of
 from controllers.runtime.api import ApiError, Forbidden, NotFound, RestClient
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 log = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
+from cloudprovider.internal.cleaning import text_of
 from controllers.endpoints.authentication import User
 from controllers.endpoints.reviews import NeedsLookup, Remembered, Reviewer
 from controllers.runtime.api import ApiError
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from controllers.runtime.cleaning import one_line
+from cloudprovider.internal.cleaning import one_line
 from controllers.runtime.metrics import Metrics
 
 ENDPOINTS: Final = ("healthz", "livez", "readyz")

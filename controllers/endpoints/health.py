@@ -52,7 +52,7 @@ class _Failing:
 class HealthNotes(Protocol):
     """A controller that waits for something which no restart would bring."""
 
-    def remarks(self) -> Iterable[tuple[str, bool, str]]:
+    def notes(self) -> Iterable[tuple[str, bool, str]]:
         """(name, well, detail) of each such matter; from any thread, without blocking."""
 
 
@@ -200,14 +200,14 @@ class Health:
         if self._cloud is not None:
             health = self._cloud.health()
             checks.append(Check("cloud-calls", health.ok, health.message))
-        return [*checks, *self._remarks(), *(check for notes in self._notes for check in notes())]
+        return [*checks, *self._controllers_notes(), *(check for notes in self._notes for check in notes())]
 
-    def _remarks(self) -> list[Check]:
+    def _controllers_notes(self) -> list[Check]:
         """What a restart would not mend, so that it is no matter for livez."""
         checks = []
         for name, (controller, _) in self._controllers.items():
             if isinstance(controller, HealthNotes):
-                checks += _asked(name, "remarks()", controller.remarks)
+                checks += _asked(name, "notes()", controller.notes)
         return checks
 
     def _caches(self) -> list[Check]:

@@ -21,11 +21,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import attrs
 
+from cloudprovider.internal.cleaning import one_line
 from controllers.endpoints.checks import SLI_SAMPLES, Check, Checks, report
 from controllers.httpserver.messages import Request, Response
 from controllers.process import logs
 from controllers.program import version
-from controllers.runtime.cleaning import one_line
 from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, Generic, Literal, TypeVar
 
+from cloudprovider.internal.cleaning import text_of
 from controllers.registration.entry import Rule
 from controllers.runtime.api import ApiError, Forbidden, RestClient
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from cloudprovider.internal.cleaning import one_line
 from controllers.endpoints.authentication import ANONYMOUS, Authentication, TooManyTokens, Unauthenticated, User
 from controllers.endpoints.authorization import Authorization, Undecided
 from controllers.endpoints.checks import Checks
@@ -19,7 +20,6 @@ from controllers.endpoints.reviews import NeedsLookup
 from controllers.httpserver.messages import Later, Limits, Request, Response
 from controllers.httpserver.server import Server
 from controllers.httpserver.tls import ServerTLS
-from controllers.runtime.cleaning import one_line
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from cloudprovider.host import StopSignal
+from cloudprovider.internal.cleaning import text_of
 from controllers.endpoints import pages
 from controllers.endpoints.authentication import Authentication, ClusterCA
 from controllers.endpoints.authorization import Authorization
@@ -37,7 +38,6 @@ from controllers.httpserver.tls import ServerTLS, trust
 from controllers.program import PROGRAM
 from controllers.registration.entry import Rule
 from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings, RestClient
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 

@@ -13,6 +13,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from cloudprovider.internal.cleaning import one_line
 from controllers.flags.ignored import IGNORED
 from controllers.flags.parse import option_classes
 from controllers.options import DURATION, FLOAT, LIST
@@ -21,7 +22,6 @@ from controllers.options.kinds import without_user
 from controllers.program import DISTRIBUTION, PROGRAM
 from controllers.registration.entry import ControllerEntry, canonical
 from controllers.registration.options import Options
-from controllers.runtime.cleaning import one_line
 
 GROUP: Final = "cloudcontrollermanager.config.k8s.io"
 OWN: Final = DISTRIBUTION

@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from cloudprovider.internal.certificates import LIFETIME, self_signed
 from controllers.httpserver.pairs import Pair, inspect
@@ -22,18 +22,27 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 log = logging.getLogger(__name__)
 
+T_co = TypeVar("T_co", covariant=True)
+
 _RENEW_BEFORE: Final = LIFETIME.total_seconds() / 3
 _TRY_AGAIN: Final = 86400.0  # seconds
 
 
-class PairSource(Protocol):
-    """Where the present pair comes from."""
+class Source(Protocol[T_co]):
+    """Where the present one of something comes from."""
 
-    name: str
-    """For log lines and errors."""
+    @property
+    def name(self) -> str:
+        """For log lines and errors."""
 
-    def read(self) -> Pair:
-        """The present pair. Raises OSError."""
+    def read(self) -> T_co:
+        """The present one. Raises OSError."""
+
+
+PairSource = Source[Pair]
+"""Of the certificate and its key."""
+AuthoritySource = Source[bytes]
+"""Of the CA of client certificates, in PEM; empty: they are not asked for."""
 
 
 class FilePair:
@@ -126,16 +135,6 @@ class MemoryPair:
             self._pair = Pair.of(self._make(self._names[0], self._names))
             self._renew_at = now + LIFETIME.total_seconds() - _RENEW_BEFORE
         return self._pair
-
-
-class AuthoritySource(Protocol):
-    """Where the present CA of client certificates comes from."""
-
-    name: str
-    """For log lines and errors."""
-
-    def read(self) -> bytes:
-        """Certificates in PEM; empty: client certificates are not asked for. Raises OSError."""
 
 
 class NoCA:

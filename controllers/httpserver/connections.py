@@ -20,11 +20,19 @@ from typing import Any, Final, TypeVar
 import attrs
 import h11
 
+from cloudprovider.internal.cleaning import text_of
 from cloudprovider.threads import NoThreadLeft, ThreadPool
-from controllers.httpserver.messages import Certificate, Handler, Limits, Request, Response, subject_of
-from controllers.httpserver.peers import Shares, group_of
+from controllers.httpserver.messages import (
+    Certificate,
+    Handler,
+    Limits,
+    Request,
+    Response,
+    Shares,
+    group_of,
+    subject_of,
+)
 from controllers.httpserver.stream import CHUNK, Stream
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.queue import FailureLog
 
@@ -166,9 +174,11 @@ class Connections:
 
     def _make_room(self, group: bytes) -> bool:
         """False where everybody is being answered: the new one has to come again."""
+        # A peer that takes too many pays itself, with its oldest.
         if self._groups.get(group, 0) >= self._limits.per_peer:
             return self._evict(group)
         if len(self._clients) >= self._limits.connections:
+            # Whoever has most gives one up, so that one peer cannot shut out the others.
             return self._evict(max(self._groups, key=self._groups.__getitem__)) or self._evict(None)
         return True
 
@@ -289,6 +299,7 @@ class Connections:
                 client.sends_body = True
             elif isinstance(event, h11.Data):
                 parts.append(bytes(event.data))
+                # Counted as it comes: a length that is announced costs nothing yet.
                 client.held += len(event.data)
                 self._bound_bodies(client.group)
             elif isinstance(event, h11.EndOfMessage) and request is not None:
@@ -319,6 +330,7 @@ class Connections:
             return answer
         release = self._slow_places.take(client.group)
         if release is None:
+            # Slow answers ask the API server: one peer must not take all the threads for them.
             return _BUSY
         return await self._in_thread(self._slow, request, answer, release)
 

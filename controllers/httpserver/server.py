@@ -87,6 +87,7 @@ class Server:
             connections = Connections(listener, self._answer, self._name, self._tls, self._limits)
             with self._lock:
                 self._connections = connections
+                # Stopped before the import was done.
                 if self._stopping:
                     connections.stop()
             connections.run()

@@ -42,6 +42,7 @@ class Stream:
         try:
             await self._through(self._tls.do_handshake)
         except ssl.SSLError as error:
+            # A browser or a probe without https gets told so, in plain text.
             if error.reason == "HTTP_REQUEST":
                 self._out.read()  # the alert
                 self._out.write(_PLAIN_TEXT)

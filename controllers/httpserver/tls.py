@@ -6,28 +6,21 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from cloudprovider.host import StopSignal
-from controllers.httpserver.certificates import AuthoritySource, NoCA, PairSource
+from cloudprovider.internal.cleaning import text_of
+from controllers.httpserver.certificates import AuthoritySource, NoCA, PairSource, Source
 from controllers.httpserver.ciphers import restrict
 from controllers.httpserver.pairs import Pair, load
-from controllers.runtime.cleaning import text_of
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 LOOK_SECONDS: Final = 5.0
 """Between two looks at the files."""
 _TICK: Final = 0.25
-
-
-class _Source(Protocol[T_co]):
-    @property
-    def name(self) -> str: ...
-    def read(self) -> T_co: ...
 
 
 class ServerTLS:
@@ -91,7 +84,7 @@ class ServerTLS:
             if stop.wait(LOOK_SECONDS if self._context else _TICK):
                 return
 
-    def _latest(self, what: str, source: _Source[T], before: T, check: Callable[[T], object]) -> T:
+    def _latest(self, what: str, source: Source[T], before: T, check: Callable[[T], object]) -> T:
         """What there is now; what there was before, where that cannot be read or used."""
         found = None
         try:
@@ -112,6 +105,7 @@ class ServerTLS:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._minimum
         restrict(context, self._ciphers)
+        # A renegotiation costs the server more than the client, and nobody needs one.
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         context.num_tickets = 0  # a resumed session would outlive a changed CA
         context.set_alpn_protocols(["http/1.1"])

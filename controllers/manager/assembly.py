@@ -14,6 +14,7 @@ from functools import partial
 import attrs
 
 from cloudprovider import CloudConfig, Interface, StopSignal
+from cloudprovider.internal.cleaning import conceal_config
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.endpoints.checks import HealthMetrics
 from controllers.endpoints.health import Health
@@ -29,7 +30,6 @@ from controllers.registration.entry import Context, ControllerEntry, enabled
 from controllers.registration.options import Options
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
-from controllers.runtime.cleaning import conceal_config
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.queue import WorkQueueCollector
 
@@ -188,6 +188,8 @@ class Assembly:
         moved = {entry.name for entry in (*self.shares.migrated, *(one for one, _ in self.shares.elsewhere))}
         found: list[Built] = []
         for entry in self._catalog:
+            # What a former run left, an orphaned load balancer or a finalizer, must not stay
+            # unseen.
             if entry.name not in running | moved:
                 stand_in = entry.stand_in(context, entry in self.entries)
                 if stand_in is not None:
@@ -201,6 +203,7 @@ class Assembly:
         False when it was time to end before that. `late` is called when it takes longer than a
         second."""
         informers.start()
+        # A controller that is off for want of a capability reads nothing: its caches cost memory.
         informers.drop_unclaimed()
         began = self.clock.monotonic()
         if informers.wait_for_sync(ending, _SOON):
@@ -236,6 +239,7 @@ class Assembly:
     def stop(self) -> list[str]:
         """Stop everything; returns what had not ended when the time was up."""
         self.health.stopping()
+        # Else a request that the server asked to repeat in a minute takes up the whole drain.
         self._clients.stop_retrying()
         began = self.clock.monotonic()
         left = [*self.groups.stop(0.0 if self.abandoned else self.drain)]

@@ -14,6 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from cloudprovider import CloudConfig, Interface, StopSignal
+from cloudprovider.internal.cleaning import conceal_config
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.manager.earlylists import IDENTITY
 from controllers.manager.leadership import Leadership, lease_lost
@@ -22,7 +23,6 @@ from controllers.process.ending import end_at_once
 from controllers.registration.entry import Controller
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory, Resource
-from controllers.runtime.cleaning import conceal_config
 from controllers.runtime.clock import ClockEvent
 from controllers.runtime.election import LeaseSettings
 from controllers.runtime.metrics import Metrics
@@ -103,6 +103,7 @@ def hosting(
                 election, clients, on_lost=lambda reason: on_lost(lease_lost(reason)), metrics=metrics
             )
             clients.guard = leadership.fence.check
+            # An ExitStack ends in reverse: first asked, then waited for; the lease goes last.
             for part in reversed(leadership.start(unfinished)):
                 ends.callback(part.wait, election.renew_deadline)
                 ends.callback(part.ask)
@@ -111,6 +112,7 @@ def hosting(
         guard = leadership.fence.check if leadership is not None else None
         cloud = CloudCalls(provider, options=calls, metrics=metrics, guard=guard)
         started = ProviderHost(provider, cloud, config, allow_untagged_cloud=allow_untagged_cloud)
+        # In reverse: the provider is told, calls are cancelled, then waited for.
         ends.callback(started.close)
         ends.callback(started.cancel)
         ends.callback(started.ask_to_stop)

@@ -55,6 +55,7 @@ class Leadership:
             clients.rest(IDENTITY, guarded=False), PROGRAM, clock=clock, metrics=metrics, writers=1
         )
         self._elector = Elector(
+            # Its own connections: a pool that hangs must not cost the lease.
             clients.rest(IDENTITY, guarded=False, apart=True),
             settings,
             Callbacks(on_lost=on_lost, event=self._record, on_stranger=self._warn),
@@ -121,6 +122,7 @@ class Leadership:
 
         thread = threading.Thread(target=run, name="leading", daemon=True)
         thread.start()
+        # In short steps: the work may hang, and a lost lease must be noticed all the same.
         while thread.is_alive():
             thread.join(LISTEN)
             self._raise_if_lost()

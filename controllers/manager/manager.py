@@ -166,6 +166,7 @@ class Manager:
         if context is None:
             return False
         built = parts.construct(context)
+        # Of those alone that have something to do: a right that nobody uses is not missing.
         rules = self._rules([entry for entry, _ in built])
         # Permissions are asked about when the caches are full: the questions would slow that down.
         # Where they do not fill soon, a permission may be missing.
@@ -180,6 +181,8 @@ class Manager:
         given = self._options.manager
         log.info("running: %s, for cluster %s with provider %s", names, given.cluster_name, given.cloud_provider)
         self.health.ready()
+        # After its own controllers run, as in Go: the second lease may be another component's for
+        # long.
         if self._second is not None and (second := self._second.begin(moving, parts.unfinished)) is not None:
             self.health.watch_notes(second.checks)
         return True
@@ -245,6 +248,7 @@ class Manager:
         """The guard of all clients and cloud calls: seconds that it holds. Raises LeaseLost."""
         left = math.inf
         if self._leadership is not None:
+            # Each write asks: between two renewals the lease may have ended, after a suspend, say.
             left = self._leadership.fence.check()
         elif self._parts.abandoned:
             raise LeaseLost("not sent: this manager has ended without draining")

@@ -12,6 +12,7 @@ from attrs import evolve
 
 from cloudprovider import CloudConfig, Interface, RegistryError, StopSignal, get_cloud_provider
 from cloudprovider.checks.provider import capability_problems, interface_problems
+from cloudprovider.internal.cleaning import conceal, conceal_config
 from cloudprovider.internal.masking import safe_cause, secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import home_of, raised_at
@@ -23,7 +24,6 @@ from controllers.process import logs
 from controllers.runtime import cache
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory, Resource, T
-from controllers.runtime.cleaning import conceal, conceal_config
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
 
 if TYPE_CHECKING:

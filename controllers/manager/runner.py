@@ -108,6 +108,7 @@ class ControllerRunner:
                 running(0)
 
         thread = threading.Thread(target=run, name=entry.name, daemon=True)
+        # Before the thread: one that ends at once would be counted as running for ever.
         running(1)
         thread.start()
         self._started(entry.name, thread, ask.set)

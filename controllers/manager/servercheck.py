@@ -69,11 +69,15 @@ class ServerCheck:
                 self._refused = None
             except ApiError as error:
                 log.debug("the API server's /readyz: %s", error)
+                # Since the first of a row: credentials rotate, and a server that starts refuses
+                # good ones.
                 if isinstance(error, Unauthorized | CredentialsUnavailable):
                     since = self._clock.monotonic() if self._refused is None else self._refused[0]
                     self._refused = since, str(error)
                 elif not isinstance(error, Unreachable):  # no answer says nothing of them
                     self._refused = None
+            # While the former server answers, this process works on: only without it a restart
+            # helps.
             if (changed := self._needs_restart()) and (why := self._lost()):
                 self._end(f"{changed}, and {why}; only a restart takes that over")
                 return

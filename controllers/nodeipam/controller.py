@@ -146,7 +146,7 @@ class NodeIPAMController(ControllerBase):
     def _begin(self) -> None:
         self._keys.add(START, _FIRST)
 
-    def remarks(self) -> list[tuple[str, bool, str]]:
+    def notes(self) -> list[tuple[str, bool, str]]:
         """Whether ranges can be given; no restart would fix what prevents it. Thread-safe."""
         verdict = self._detector.verdict
         found = [("other-allocator", not verdict, verdict)]

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from cloudprovider.internal.cleaning import one_line
 from controllers.nodeipam.changes import writers_of
-from controllers.runtime.cleaning import one_line
 
 if TYPE_CHECKING:
     from controllers.nodeipam.changes import NodeFacts

@@ -70,6 +70,7 @@ def option(
         mistyped = kind.problem(value)
         wrong = mistyped or (check(value) if check else None)
         if wrong:
+            # The message goes to the terminal and the log.
             shown = CLASSIFIED if secret else display(repr(value) if mistyped else kind.show(value))
             raise ValueError(f"{attribute.name}={shown}{f' (--{flag})' if flag else ''}: {wrong}")
 

@@ -58,6 +58,7 @@ class Word(Kind[str]):
 class _Int(Integer):
     def number(self, text: str) -> int:
         try:
+            # As Go's ParseInt with base 0: 010 is eight, 0x10 sixteen.
             value = int(_plain(text), 8 if is_octal(text) else 0)
         except ValueError:
             raise self.refusal() from None

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
+from cloudprovider.internal.cleaning import one_line
 from cloudprovider.internal.jsonpatch import PatchError
 from cloudprovider.internal.patching import apply_patch
 from controllers.plan.describing import written
@@ -23,7 +24,6 @@ from controllers.plan.requests import Changes, Place, Request, is_question, plac
 from controllers.plan.rows import Kind, Plan, Row, Subject
 from controllers.runtime.api import ApiError, NotFound
 from controllers.runtime.cache import InformerFactory
-from controllers.runtime.cleaning import one_line
 from controllers.runtime.write import to_json
 
 log = logging.getLogger(__name__)

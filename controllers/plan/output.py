@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from cloudprovider.internal.cleaning import one_line
 from controllers.plan.rows import ASSIGNED_LATER, Change, Kind, Outcome, Row, Value
-from controllers.runtime.cleaning import one_line
 
 _HEADS: Final = {
     Kind.CHANGE: "TO DO",

@@ -39,6 +39,7 @@ def within(seconds: float, act: Callable[[], object]) -> bool:
 
     Safe in a signal handler: no lock is taken that the interrupted code could hold.
     """
+    # A bare lock and thread: `threading` takes locks that the interrupted code may hold.
     done = _thread.allocate_lock()
     done.acquire()
 
@@ -77,7 +78,7 @@ def exit_at_once(code: int) -> None:
 
 
 def _end_plugins(seconds: float = 0.0) -> None:
-    # Not there: then no plugin ever ran.
+    # Not imported here: it loads much, and most kubeconfigs have no plugin.
     execplugin = sys.modules.get("controllers.runtime.api.execplugin")
     if execplugin is not None:
         execplugin.end_plugins(seconds)
@@ -128,6 +129,7 @@ def finish(code: int, leave: Exit | None = None) -> int:
         left = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
         for thread in left:
             thread.join(max(0.0, until - time.monotonic()))
+        # A provider call that hangs cannot be joined; the interpreter would wait for it for ever.
         names = [thread.name for thread in left if thread.is_alive()]
         if names:
             shown = (len(names), ", ".join(names[:5]))
@@ -160,6 +162,7 @@ def starting(leave: Exit | None = None) -> Iterator[Callable[[], None]]:
         yield begun.set
         return
     reads, writes = os.pipe()
+    # The signal handler writes to it, and must never wait.
     os.set_blocking(writes, False)
 
     def listen() -> None:

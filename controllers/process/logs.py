@@ -1,6 +1,6 @@
 """Log lines of the process: klog's text or JSON, on standard error, without secrets.
 
-They are cleaned by `controllers.runtime.cleaning` (loaded by `setup`: nothing of `cloudprovider`
+They are cleaned by `cloudprovider.internal.cleaning` (loaded by `setup`: nothing of `cloudprovider`
 may be imported before it is known to be ours). Only the command line calls `setup`; as a library,
 these packages log through the standard library and configure nothing."""
 
@@ -42,7 +42,7 @@ FIELDS: Final = (
 
 class _Formatter(logging.Formatter):
     def __init__(self, prefix: str = "") -> None:
-        from controllers.runtime.cleaning import one_line, stack_of
+        from cloudprovider.internal.cleaning import one_line, stack_of
 
         super().__init__()
         self._prefix = prefix
@@ -78,6 +78,8 @@ class JSONFormatter(_Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as a line of JSON."""
+        # UTC: JSON lines of many machines are sorted together; klog's text has local time, as in
+        # Go.
         stamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
         line: dict[str, Any] = {
             "ts": stamp.replace("+00:00", "Z"),
@@ -125,7 +127,7 @@ class _Handler(logging.Handler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that the base class calls
         """Report a record that could not be written; the base class shows its arguments."""
-        from controllers.runtime.cleaning import one_line
+        from cloudprovider.internal.cleaning import one_line
 
         where = f"a log line of {record.name} at {record.filename}:{record.lineno} could not be written"
         self._write(one_line(f"{where}: {one_line(sys.exc_info()[1])}") + "\n")
@@ -211,7 +213,7 @@ def flush(seconds: float) -> None:
 
 def unwritten(*texts: str) -> tuple[int, bytes]:
     """These errors as lines, after those that still wait; and the descriptor they belong to."""
-    from controllers.runtime.cleaning import one_line
+    from cloudprovider.internal.cleaning import one_line
 
     if _handler is None:
         return 2, "".join(one_line(text) + "\n" for text in texts).encode(errors="replace")

@@ -42,6 +42,7 @@ class LineWriter:
     def write(self, line: str) -> None:
         """Have this line written, or count it where too many wait."""
         length = len(line)
+        # Nobody reads: a line more or less matters less than the memory.
         if self._characters + length > self._most:
             self._lost += 1
             return
@@ -53,6 +54,7 @@ class LineWriter:
     def flush(self, seconds: float) -> bool:
         """Wait until all lines are written; False when that takes longer."""
         if self._process != os.getpid():
+            # A forked process has no such thread; it starts one only for lines of its own.
             if self._queue.empty():
                 return True
             self._start()

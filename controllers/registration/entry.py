@@ -196,6 +196,7 @@ def enabled(words: Sequence[str], catalog: Sequence[S]) -> list[S]:
     chosen = []
     for entry in catalog:
         own = (entry.name, *entry.aliases)
+        # "-route,route": the first word counts, as in Go.
         first = next((word for word in words if word.removeprefix("-") in own), None)
         if not first.startswith("-") if first else "*" in words and entry.on_by_default:
             chosen.append(entry)

@@ -91,6 +91,6 @@ class RouteController(ControllerBase):
     def _begin(self) -> None:
         self._routes.add(LIST, LISTING)
 
-    def remarks(self) -> list[tuple[str, bool, str]]:
+    def notes(self) -> list[tuple[str, bool, str]]:
         """Whether the provider's list of routes can be used; no restart mends it. Thread-safe."""
         return [("routes", not (problem := self._listing.refused), problem)]

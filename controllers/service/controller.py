@@ -123,7 +123,7 @@ class ServiceController(ControllerBase):
         if options.orphan_check_period and balancers.can_list_owned:
             self._every(options.orphan_check_period, "orphan-report", self._orphans.search)
 
-    def remarks(self) -> list[tuple[str, bool, str]]:
+    def notes(self) -> list[tuple[str, bool, str]]:
         """As `health`, about what a restart would not repair. Thread-safe."""
         missing = self._identity.missing()
         return [("cluster-identity", not missing, missing)]

@@ -70,7 +70,7 @@ class ServicesOff(ControllerBase):
         self._waiting = ""
         self._every(PERIOD, "services", self.look)
 
-    def remarks(self) -> list[tuple[str, bool, str]]:
+    def notes(self) -> list[tuple[str, bool, str]]:
         """The deletions that wait. It is no fault of this program. Thread-safe."""
         return [("deletions", True, self._waiting)]
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.internal.backoff import Backoff
+from cloudprovider.internal.cleaning import conceal
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import NODES, InformerFactory, uid_of
-from controllers.runtime.cleaning import conceal
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
 from controllers.sshkeys.keyfile import KeyFile, KeyFileProblems

@@ -13,12 +13,12 @@ from attrs import evolve, field, frozen
 from prometheus_client.parser import text_string_to_metric_families
 
 from cloudprovider import CloudConfig, Interface
+from cloudprovider.internal.cleaning import conceal_config
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, WEBHOOKS, ControllerEntry, Manager, NeverLed, Options, WebhookEntry, parse
 from controllers.cloudcalls import CloudCallOptions
 from controllers.process.logs import OURS, TextFormatter
 from controllers.runtime.api import ClientBuilder
-from controllers.runtime.cleaning import conceal_config
 from controllers.runtime.metrics import Metrics
 from controllers.testing.cluster import CLUSTER_CIDR
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
 from cloudprovider import CloudProviderError, DiskNotFound, NotImplementedByProvider
+from cloudprovider.internal.cleaning import text_of
 from cloudprovider.internal.patching import merge_patch
 from controllers.cloudcalls import PRIORITY_NEW, CloudCallError
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureLog, Parked
 from controllers.volumelabels.changes import described, labelling, needs_labels

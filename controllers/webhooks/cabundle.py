@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Backoff
+from cloudprovider.internal.cleaning import text_of
 from controllers.runtime.api import STRATEGIC_PATCH, ApiError, Conflict, NotFound, RestClient
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.election import LeaseLost
 from controllers.webhooks.rbac_rules import KINDS, NAME, NAMESPACE

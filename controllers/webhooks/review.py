@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import attrs
 
-from controllers.runtime.cleaning import one_line
+from cloudprovider.internal.cleaning import one_line
 
 Operation = dict[str, Any]
 """Of a JSON Patch."""

@@ -16,11 +16,10 @@ from urllib.parse import parse_qs, urlsplit
 import attrs
 
 from cloudprovider import Call
+from cloudprovider.internal.cleaning import one_line, text_of
 from cloudprovider.threads import NoThreadLeft, Task, TooLate
-from controllers.httpserver.messages import Later, Request, Response
-from controllers.httpserver.peers import Shares
+from controllers.httpserver.messages import Later, Request, Response, Shares
 from controllers.options import DURATION
-from controllers.runtime.cleaning import one_line, text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import FailureLog

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from cloudprovider.host import StopSignal
+from cloudprovider.internal.cleaning import text_of
 from controllers.endpoints.checks import Check
 from controllers.endpoints.serving import ServingError, client_ca, minimum_version, refusing
 from controllers.httpserver.certificates import FilePair, FolderPair, PairSource
@@ -21,7 +22,6 @@ from controllers.httpserver.server import Server
 from controllers.httpserver.tls import LOOK_SECONDS, ServerTLS
 from controllers.registration.entry import Rule
 from controllers.runtime.api import RestClient
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import seconds_text

@@ -16,10 +16,10 @@ from typing import Any, Final
 import attrs
 
 from cloudprovider.internal.certificates import LIFETIME, self_signed
+from cloudprovider.internal.cleaning import text_of
 from controllers.httpserver.certificates import MemoryPair
 from controllers.httpserver.pairs import Pair, inspect
 from controllers.runtime.api import MERGE_PATCH, ApiError, Conflict, Forbidden, NotFound, RestClient
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.election import LeaseLost
 from controllers.webhooks.cabundle import decoded

@@ -36,7 +36,13 @@ EXAMPLES = int(os.environ.get("INFORMER_FUZZ", "40"))
 CONVERGE = 20.0
 NAMES = "abcdefg"
 QUICK = WatchOptions(
-    page_size=2, watch_timeout=(1, 3), silence=0.3, list_timeout=2.0, first_delay=0.005, longest_delay=0.03, settled=0.2
+    page_size=2,
+    watch_timeout=(1, 3),
+    silence=0.3,
+    list_timeout=2.0,
+    first_delay=0.005,
+    longest_delay=0.03,
+    stable_after=0.2,
 )
 
 Step = tuple[Any, ...]

@@ -56,7 +56,7 @@ def allocating(
     )
     with at_work(NodeIPAMController, api.kubeconfig, cloud or FakeCloud(), options) as running:
         yield running.metrics, running.controller
-        assert well == all(ok for _, ok, _ in running.controller.remarks()), running.controller.remarks()
+        assert well == all(ok for _, ok, _ in running.controller.notes()), running.controller.notes()
 
 
 def add(api: Cluster, name: str, *cidrs: str) -> dict[str, Any]:
@@ -135,12 +135,12 @@ def test_it_stops_beside_kube_controller_managers_allocator(api: Cluster) -> Non
             name = f"theirs-{number}"
             add(api, name)
             eventually(lambda name=name: "CIDRNotAvailable" in api.reasons(name), 60)  # type: ignore[misc]
-            assert all(ok for _, ok, _ in controller.remarks())
+            assert all(ok for _, ok, _ in controller.notes())
             theirs = [f"10.9.{number}.0/24"]
             body = {"spec": {"podCIDR": theirs[0], "podCIDRs": theirs}}
             rest.request("PATCH", f"{NODES}/{name}", body=body, content_type=MERGE)
         eventually(lambda: metrics.value("node_ipam_controller_stopped") == 1, 60)
-        [detail] = [detail for name, ok, detail in controller.remarks() if name == "other-allocator" and not ok]
+        [detail] = [detail for name, ok, detail in controller.notes() if name == "other-allocator" and not ok]
         assert "--allocate-node-cidrs=false" in detail
         who = "kube-controller-manager" if api.is_real else "an unknown program"
         assert f"another allocator is at work: {who} gave node theirs-{count - 1}" in detail
@@ -169,7 +169,7 @@ def test_one_kubelet_can_neither_stop_the_allocation_nor_take_all_ranges(api: Cl
             add(api, f"honest-{number}")
         eventually(lambda: all(ranges(api).values()), 60)
         assert metrics.value("node_ipam_controller_conflicts_total", kind="other_writer") == 0
-        assert all(ok for _, ok, _ in controller.remarks())
+        assert all(ok for _, ok, _ in controller.notes())
     honest = {name: texts for name, texts in ranges(api).items() if name != "node-0000"}
     assert sorted(honest.values()) == [[f"10.244.{number}.0/24"] for number in range(4)]
 
@@ -190,7 +190,7 @@ def test_one_kubelet_that_writes_its_own_range_later_is_not_taken_for_an_allocat
         api.delete(f"{NODES}/honest-1")
         add(api, "honest-2")
         eventually(lambda: ranges(api)["honest-2"] == ["10.244.0.0/24"], 60)
-        assert all(ok for _, ok, _ in controller.remarks())
+        assert all(ok for _, ok, _ in controller.notes())
 
 
 @pytest.mark.row("M10")
@@ -230,7 +230,7 @@ def test_a_node_that_cannot_be_changed_does_not_keep_the_others_without_ranges(
     add(api, "n0")
     with frozen(api), allocating(api, "10.244.0.0/16") as (_, controller):
         add(api, "late")
-        eventually(lambda: any(name == "takeover" for name, _, _ in controller.remarks()), 60)
+        eventually(lambda: any(name == "takeover" for name, _, _ in controller.notes()), 60)
         assert not any(ranges(api).values()), "a former leader's write may be under way"
         eventually(lambda: ranges(api)["late"] and ranges(api)["n0"], 60)
         eventually(lambda: "CIDRAssignmentFailed" in api.reasons("frozen"), 60)

@@ -15,7 +15,7 @@ from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.metrics import Metrics
 from tests.integration.conftest import EMBEDDED, Cluster
 
-PATIENT = WatchOptions(first_delay=90.0, longest_delay=90.0, longest_unanswered=90.0, settled=0.0)
+PATIENT = WatchOptions(first_delay=90.0, longest_delay=90.0, longest_unanswered=90.0, stable_after=0.0)
 """Nothing but the signal ends these delays in time. A watch that is ended right after its start is
 no failure here."""
 

@@ -213,7 +213,7 @@ def test_beside_routes_that_cannot_be_read_nothing_is_created_and_health_names_t
         routes.__class__ = Sloppy
         _add_node(api, "n2", "10.244.2.0/24")
         with _running(api.kubeconfig, cloud, _options(route_reconciliation_period=PERIOD)) as running:
-            ((name, well, detail),) = eventually(lambda: [one for one in running.controller.remarks() if not one[1]])
+            ((name, well, detail),) = eventually(lambda: [one for one in running.controller.notes() if not one[1]])
             assert (name, well) == ("routes", False)
             assert "to node 'n1': the destination_cidr '10.244.1.0' has no prefix length" in detail
             _periods(cloud, 2)
@@ -221,7 +221,7 @@ def test_beside_routes_that_cannot_be_read_nothing_is_created_and_health_names_t
             assert _condition_is_absent(api, "n2")
             routes.__class__ = FakeRoutes
             eventually(lambda: _reason(api, "n2") == CREATED, timeout=60)
-            assert running.controller.remarks() == [("routes", True, "")]
+            assert running.controller.notes() == [("routes", True, "")]
 
 
 def _condition_is_absent(api: Cluster, name: str) -> bool:

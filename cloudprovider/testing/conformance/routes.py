@@ -322,8 +322,8 @@ class RouteScenarios(ConformanceBase):
 
     @scenario("R18", _ROUTES, hooks=("create_machine", "rename_machine"))
     def test_r18_a_machine_of_another_name_keeps_its_route(self, trial: Trial) -> None:
-        """A machine that got another name in the cloud keeps its node's route, and can get another: list
-        and create by `target_provider_id`."""
+        """A machine that got another name in the cloud keeps its node's route, and can get another:
+        list and create by `target_provider_id`."""
         trial.needs_ids()
         node = trial.new_machine()
         first = _created(trial, trial.route(node))

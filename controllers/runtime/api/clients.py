@@ -152,6 +152,7 @@ class ClientBuilder:
         self._accounts: ServiceAccounts | None = None
         self._bare = self._transport
         if settings.service_accounts:
+            # A token would be readable by all on the way, and is good for an hour.
             if not (endpoint.tls or is_local(endpoint.host) or settings.over_http):
                 raise ClientConfigError(
                     f"--use-service-account-credentials: tokens would go to {endpoint.url} over plain HTTP; use https, "
@@ -225,6 +226,7 @@ class ClientBuilder:
             client = self._rest.get((name, guarded, apart))
             if client is None:
                 transport, credentials, headers = self._own if apart else self._speaks_as(name)
+                # The lease must be renewed even while every other connection hangs.
                 if apart:
                     transport = Transport(
                         transport.endpoint, self._tls, sleeper=Sleeper(self._clock), half_open=self._half_open
@@ -252,6 +254,8 @@ class ClientBuilder:
             return known
         transport, credentials, headers = self._speaks_as(name)
         config = self._config_of(name, credentials, headers, self._check_guard, self._bucket(name))
+        # Without the lock, as it imports the official client; two threads may make one each, and
+        # the first is kept.
         made = VendorClient(self._configuration(name)[0], config, transport)
         with self._lock:
             return self._clients.setdefault(name, made)
@@ -286,7 +290,7 @@ class ClientBuilder:
             present = credentials.authorization() if credentials is self._credentials else None
         except CredentialsUnavailable:
             present = None  # it will be asked again at each request
-        # The account's token alone says who we are. And there may be no certificate.
+        # The account's token alone says who we are, or there is no certificate.
         if credentials is not self._credentials or (present is not None and not tls.has_certificate):
             tls = tls.without_certificate()
         configuration = configuration_of(endpoint, tls)

@@ -190,6 +190,8 @@ class Credentials:
                 if self._source.version != self._version:
                     self._check_at = -math.inf
             if not self._fetching and self._clock.monotonic() >= self._check_at:
+                # In a thread of its own: a plugin may hang, and others go on with what is still
+                # good.
                 if self._source.slow:
                     self._start_fetching()
                 else:
@@ -213,6 +215,8 @@ class Credentials:
             self._look_at = -math.inf
             if authorization == self._value and self._source.pace != math.inf:
                 again = self._fetched_at + self._source.pace
+                # Not before `pace`: a server that refuses every token must not have a plugin run
+                # for each request.
                 if again < self._check_at:
                     self._check_at = again
                 if self._clock.monotonic() >= again:

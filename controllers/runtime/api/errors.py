@@ -181,6 +181,7 @@ def from_status(
     raises: a body that is no Status object becomes the message, cut to a readable length.
     """
     obj = body if isinstance(body, Mapping) else _parse_status(body)
+    # An ERROR event of a watch comes in an answer of status 200.
     if (status < 300) and isinstance(obj.get("code"), int):
         status = obj["code"]
     reason = obj.get("reason") if isinstance(obj.get("reason"), str) else ""

@@ -113,6 +113,7 @@ class ExecPlugin(Source):
                     stderr=subprocess.PIPE,
                     cwd=self._folder or None,
                     env=env,
+                    # A group of its own, so that its children can be killed with it.
                     start_new_session=True,
                 )
                 _groups.add(process.pid)
@@ -132,6 +133,8 @@ class ExecPlugin(Source):
                     _end_group(process.pid)
                 _groups.discard(process.pid)
             process.wait()
+            # As a container's first process we inherit its children, and nobody else would take
+            # them.
             _reap(process.pid)
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
@@ -186,6 +189,7 @@ def end_plugins(seconds: float = 0.0) -> None:
 
     `seconds` to wait for a plugin that another thread starts, and that would outlive us."""
     until = time.monotonic() + seconds
+    # Between fork and the entry in _groups: such a plugin would outlive us.
     while _starting and time.monotonic() < until:
         time.sleep(0.01)
     for group in tuple(_groups):

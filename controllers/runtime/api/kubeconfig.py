@@ -94,12 +94,15 @@ class Kubeconfig(Source):
                 self._tell(f"{error}. It has changed, and cannot be used: the former credentials stay in use")
                 return
             self._stamps = stamps if found.files == self.reading.files else stamps[:1] + self._stamped(found.files)[1:]
+            # Clients live on with their connections, so what those are made for cannot change under
+            # them.
             if differs := self.reading.differs(found):
                 self.needs_restart = f"the kubeconfig {self._path} has {differs} now"
                 self._tell(f"{self.needs_restart}: this process goes on as before, until its credentials fail")
                 return
             former, self.needs_restart, self._told = self.reading.source, "", ""
             self._take(found)
+        # Outside the lock: a plugin may be running, and is ended.
         former.close()
         log.info("the kubeconfig %s has changed: from now on it is %s", self._path, self.origin)
 
@@ -165,6 +168,7 @@ def load(
         endpoint = Endpoint.parse(server_url(master, tls=in_pod)) if master else None
     except ValueError as error:
         raise ClientConfigError(f"--master: {error}") from None
+    # A pod's token does not go to a --master over plain HTTP.
     in_pod = in_pod and (endpoint is None or endpoint.tls)
     if kubeconfig:
         source = Kubeconfig(kubeconfig, master, over_http=over_http)

@@ -218,6 +218,7 @@ class LineStream:
                 return
             raise
         self._opened("200", clock.monotonic() - began)
+        # A watch lasts for minutes: from now on only silence ends it.
         connection.scope.deadline, connection.scope.timeout = None, self._read_timeout
         self._answer = answer
         if is_protobuf(answer.headers.get("content-type", "")):
@@ -234,6 +235,7 @@ class LineStream:
             ended = not data
             if data:
                 self._whole.extend(self._decoder.feed(data))
+            # The rest of it is lost: the watch must ask again from before it.
             elif self._decoder.partial:
                 raise Unreachable("the stream ended inside an event", method="GET", path=self._path)
         except (OSError, ProtocolError, Interrupted) as error:
@@ -247,6 +249,7 @@ class LineStream:
         if isinstance(error, TimeoutError) and self._answer is not None:
             text = f"{self._transport.endpoint.url}: nothing came for {self._read_timeout:g} s"
             return Unreachable(text, method="GET", path=self._path)
+        # Not closed by us, so the half-open detection has ended it.
         if isinstance(error, Interrupted) and self._answer is not None and not self._transport.closed:
             text = f"{self._transport.endpoint.url}: {HalfOpen.WHY}"
             return HalfOpen(text, method="GET", path=self._path)

@@ -1,11 +1,7 @@
 """Whether the API server answers, as all requests of one program see it (stages 1 and 6).
 
 Errors without an answer carry the `Recovery` to come: the first answer after an outage ends every
-back-off to that server, of watches, queues' keys and Events. Only the first answer after OUTAGE
-seconds without any counts as a recovery; a request that fails while others succeed backs off.
-
-An answer is a status line of the server itself. 502, 503 and 504 count as none: in front of a
-server that is down, a load balancer says them."""
+back-off to that server, of watches, queues' keys and Events."""
 
 from __future__ import annotations
 
@@ -96,6 +92,7 @@ class Reachability:
 
     def answered(self, status: int) -> None:
         """An answer with this status came."""
+        # In front of a server that is down, a load balancer answers with these.
         if status in NO_ANSWERS:
             self.failed(f"status {status}")
         elif self._down_since is not None:
@@ -118,7 +115,9 @@ class Reachability:
                 return  # another thread was first
             lasted = self._clock.monotonic() - self._down_since
             self._down_since, self._error = None, ""
+            # One broken connection is no outage; what failed backs off by itself.
             if lasted < OUTAGE:
                 return
             recovery, self._recovery = self._recovery, Recovery()
+        # Without the lock: listeners take locks of their own, and may ask us something.
         recovery._happen()

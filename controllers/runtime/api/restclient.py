@@ -134,6 +134,7 @@ class RestClient:
         deadline = self._clock.monotonic() + (self._config.timeout if timeout is None else timeout)
         tries = TRIES
         while True:
+            # Asked for each try: after a 401 another one, and a plugin's may have ended meanwhile.
             authorization = self._authorization(method, path, timeout=deadline - self._clock.monotonic())
             head = self._head(method, target, accept, authorization, content_type if body is not None else "", payload)
             began = self._clock.monotonic()
@@ -149,6 +150,7 @@ class RestClient:
             try:
                 tries -= 1
                 wait = error.retry_after
+                # 429 was not applied, by the API's promise. A write answered 503 may have been.
                 repeatable = status == 429 or (status == 503 and not write)
                 if not tries or wait is None or not repeatable or self._clock.monotonic() + wait >= deadline:
                     raise error
@@ -228,6 +230,7 @@ class RestClient:
     def _head(
         self, method: str, target: str, accept: str, authorization: str, content_type: str, payload: bytes
     ) -> bytes:
+        # One test for all, as this runs for each request; which of them is wrong is said below.
         if not (method.isalpha() and _is_text(accept) and _is_text(authorization) and _is_text(content_type)):
             if not method.isalpha():
                 raise ValueError(f"not a method: {method!r}")
@@ -246,11 +249,14 @@ class RestClient:
         self, method: str, path: str, status: int, headers: Mapping[str, str], data: bytes, authorization: str
     ) -> ApiError:
         if status == 401:
+            # The value that was sent, not the present one: another thread may have renewed it
+            # already.
             self._credentials.rejected(authorization)
             self._transport.recheck_tls()
         error = from_status(status, headers, data, method=method, path=path, now=self._clock.time())
         if status == 401 and self._credentials.origin:
             error.message = f"{error.message or 'not accepted'}; sent was {self._credentials.origin}"
+        # A load balancer's word: waiting ends with the first answer of the server itself.
         if status in NO_ANSWERS:
             error.recovery = self._transport.reachability.recovery
         return error

@@ -2,9 +2,7 @@
 for --use-service-account-credentials.
 
 Tokens are requested with the manager's own client, kept in memory alone, and renewed before they
-end; 401 renews at once. Follows the dynamic client builder of k8s.io/controller-manager. Unlike Go,
-an account is created only where a token cannot be had because it is missing, so that no right to
-read or create is needed where the manifest brings the accounts."""
+end; 401 renews at once. Follows the dynamic client builder of k8s.io/controller-manager."""
 
 from __future__ import annotations
 
@@ -25,7 +23,8 @@ log = logging.getLogger(__name__)
 LIFETIME: Final = 3600
 """Seconds for which a token is asked, as Go; the API server may give another time."""
 _TIMEOUT: Final = 10.0
-_EARLIEST, _LATEST = 0.7, 0.8  # of a token's scope, at which it is renewed
+# At a random share, so that the tokens of all accounts are not renewed together.
+_EARLIEST, _LATEST = 0.7, 0.8  # of a token's life, at which it is renewed
 
 
 class TokenSource(Source):
@@ -57,6 +56,8 @@ class TokenSource(Source):
         try:
             return self._request()
         except NotFound:
+            # Unlike Go, an account is created only once it is known to be missing: where the
+            # manifest brings the accounts, no right to read or create them is needed.
             self._create()
         try:
             return self._request()
@@ -87,7 +88,7 @@ class TokenSource(Source):
         token, seconds = _token_of(answer)
         if not token:
             raise CredentialsUnavailable(f"the answer to the token request for {self._shown} holds no token")
-        # The scope counts from our clock, whatever the server's says.
+        # Its life counts from our clock, whatever the server's says.
         share = _EARLIEST + (_LATEST - _EARLIEST) * self._chance()
         return Credential(f"Bearer {token}", expires_at=began + seconds, renew_at=began + seconds * share)
 

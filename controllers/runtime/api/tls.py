@@ -52,6 +52,7 @@ class SecretFile:
         if _IN_MEMORY:
             fresh = _memory(data)
             try:
+                # The path stays the same: the TLS settings name it.
                 os.dup2(fresh, self._descriptor, inheritable=False)
             finally:
                 os.close(fresh)

@@ -99,9 +99,13 @@ class Transport:
         while True:
             sent = False
             try:
+                # Here and not earlier: connecting and the TLS handshake may have outlasted the
+                # lease.
                 leave = guard() if guard is not None else None
                 connection.scope.deadline = deadline
                 within = None
+                # After that the kernel drops the write, so that none is applied once the lease is
+                # another's.
                 if method not in READS:
                     within = deadline - self.clock.monotonic()
                     within = within if leave is None else min(within, leave)
@@ -114,7 +118,10 @@ class Transport:
                 if isinstance(error, ssl.SSLError):
                     self.recheck_tls()
                 if isinstance(error, TimeoutError) and sent:
+                    # Only after sending: before that the network or the name may be at fault.
                     self._half_open.timed_out(began)
+                # An idle connection that the server has just closed. A write is only repeated if it
+                # cannot have arrived; a timeout says nothing of that.
                 stale = connection.requests > 0 and not (sent and connection.reader.begun)
                 if stale and (not sent or method in READS) and not isinstance(error, (TimeoutError, Interrupted)):
                     connection = self.open(method, path, deadline, guard=guard)
@@ -126,6 +133,7 @@ class Transport:
             self.reachability.answered(answer.status)
             connection.requests += 1
             self._half_open.answered(connection.opened)
+            # Bytes that nobody asked for would be taken for the next request's answer.
             if answer.keep_alive and not connection.reader.pending:
                 self._give_back(connection)
             else:
@@ -203,6 +211,8 @@ class Transport:
             self.sleeper.close()
             idle, self._idle = self._idle, deque()
             live, self._live = self._live, set()
+        # Closed by the thread that uses it: closed under its hands, the descriptor could already
+        # be another file's.
         for connection in live:
             connection.scope.cancel()
         for connection in idle:
@@ -243,6 +253,7 @@ class Transport:
             # Looked at however short it was idle: a server may close right after an answer, and a
             # write that is sent into the closing connection fails without telling whether it was
             # applied.
+            # Another context: the certificate or the CA has changed since it was opened.
             if idle < IDLE_SECONDS and connection.context is context and connection.quiet():
                 return connection
             self.discard(connection)

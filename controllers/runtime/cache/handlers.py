@@ -108,6 +108,8 @@ class Delivery(Generic[T]):
         """Push changes in their order."""
         with self._condition:
             for change in changes:
+                # A slow handler must not fill the memory; merged, it still sees the last state of
+                # each object.
                 if len(self._entries) < MERGE_ABOVE or not self._merge(change):
                     self._append(_Entry(change.kind, change.key, change.old, change.new, False))
             self._condition.notify()
@@ -134,6 +136,7 @@ class Delivery(Generic[T]):
         self._entries[entry] = None
         if entry.kind is not None:
             tail = self._tails.get(entry.key)
+            # If this entry is merged away later, its delete becomes the object's last entry again.
             if tail is not None and tail.kind is ChangeKind.DELETE:
                 entry.before = tail
             self._tails[entry.key] = entry

@@ -233,6 +233,8 @@ class Informer(Generic[T]):
             if self._synced:
                 self._push(changes)
             else:
+                # The first list is an add of everything, marked as such; relists are told as
+                # changes.
                 initial = [(change.key, cast(T, change.new)) for change in changes]
                 for delivery in self._deliveries:
                     delivery.push_initial(initial)

@@ -10,12 +10,12 @@ import enum
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, Protocol, Self
+from typing import Any, Final, Generic, Self
 
 from attrs import frozen
 
 from cloudprovider.threads import start
-from controllers.runtime.api import ApiError, BadRequest, Gone, Response, RestClient
+from controllers.runtime.api import ApiError, BadRequest, Gone, LineStream, Response, RestClient
 from controllers.runtime.cache.decoding import Encoding, read_page
 from controllers.runtime.cache.listing import Listing, fetch_list, is_too_large
 from controllers.runtime.cache.resources import ListMeta, T, is_newer
@@ -70,10 +70,6 @@ class ListBehind(Exception):
     """A list is older than what was seen already."""
 
 
-class _Closable(Protocol):
-    def close(self) -> None: ...
-
-
 class Loop:
     """What is under way in one list-watch loop, so that `stop`, from any thread, can end it."""
 
@@ -81,9 +77,9 @@ class Loop:
         self.clock = clock
         self.stopping = ClockEvent(clock)
         self._lock = threading.Lock()
-        self._current: _Closable | None = None
+        self._current: LineStream | PageRequest | None = None
 
-    def begin(self, work: _Closable) -> None:
+    def begin(self, work: LineStream | PageRequest) -> None:
         """Let `stop` close what is about to begin. Raises Stopped."""
         with self._lock:
             if not self.stopping.is_set():
@@ -92,7 +88,7 @@ class Loop:
         work.close()
         raise Stopped
 
-    def finish(self, work: _Closable) -> None:
+    def finish(self, work: LineStream | PageRequest) -> None:
         with self._lock:
             self._current = None
         work.close()
@@ -140,6 +136,7 @@ class History:
         if not seen or not is_newer(seen, version):
             self._witness = None
             return Verdict.ONWARD
+        # An API server's cache may lag behind; only etcd's own answer counts as a sign.
         if not quorum:
             return Verdict.BEHIND
         if self._witness is None or is_newer(self._witness[0], version):
@@ -277,11 +274,14 @@ class Lists(Generic[T]):
         waits = True
         if self._encoding.failed(error):
             waits = False
+        # A replica that lags: waiting helps, mostly; the third time etcd itself is asked.
         elif isinstance(error, ApiError) and is_too_large(error):
             cause = "too_large_version"
             self._too_large += 1
             self._quorum = self._quorum or self._too_large >= _TOO_LARGE_LIMIT
         elif isinstance(error, (Gone, BadRequest, ListBehind)):
+            # The first 410 says only that our version is too old for this list: ask without it,
+            # immediately.
             waits = self._quorum or not isinstance(error, Gone)
             self._quorum = True
         self._failures.labels(self._resource.plural, cause).inc()
@@ -308,7 +308,7 @@ class Lists(Generic[T]):
     def _read_unless_stopped(self, raw: Any) -> Item[T]:
         if self._loop.stopping.is_set():
             raise Stopped  # in the middle of a page, which may take a second to parse
-        return self._cache.read(raw, anew=self._history.in_doubt)
+        return self._cache.read(raw, reparse=self._history.in_doubt)
 
     def _fetch(self, query: Mapping[str, str]) -> Callable[[], Response]:
         rest, path, timeout = self._rest, self._resource.path(), self._options.list_timeout

@@ -39,7 +39,8 @@ def metadata_of(raw: object) -> Metadata | None:
     found = raw.get("metadata") if isinstance(raw, dict) else None
     if not isinstance(found, dict):
         return None
-    return Metadata(*(_text(found.get(field)) for field in ("name", "namespace", "uid", "resourceVersion")))
+    fields = map(found.get, ("name", "namespace", "uid", "resourceVersion"))
+    return Metadata(*map(_text, fields))
 
 
 class Compactor:

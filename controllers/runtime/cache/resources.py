@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import quote
 
@@ -132,12 +132,12 @@ class Resource(Generic[T]):
     trim: Callable[[Raw], None] = trim_metadata
     in_protobuf: bool = False
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         """The objects' apiVersion: "v1", "coordination.k8s.io/v1"."""
         return self.prefix.removeprefix("/apis/").removeprefix("/api/")
 
-    @property
+    @cached_property
     def model(self) -> type[T]:
         """The model of the objects; imported if need be."""
         found: type[T] = _imported(self._home)
@@ -193,6 +193,7 @@ class Resource(Generic[T]):
 def list_meta(kind: str, found: object, version: object, token: object) -> ListMeta:
     """The metadata of a list of that kind: its own kind, resourceVersion and continue. Raises
     DecodeError for what is no such list."""
+    # An empty object from a proxy must not pass for an empty list: everything would be deleted.
     if found not in (None, f"{kind}List"):
         raise DecodeError(f"expected a {kind}List, got {str(found)[:_EXCERPT]!r}")
     if not isinstance(version, str) or not version:

@@ -43,7 +43,7 @@ class WatchOptions:
     """A Retry-After beyond this is cut to it."""
     believe_after: float = 10.0
     """Seconds between the two quorum lists that prove that history went back."""
-    settled: float = 10.0
+    stable_after: float = 10.0
     """A watch that stood for so long was a success, even if it brought nothing."""
 
 
@@ -80,6 +80,7 @@ class Retries:
         options = self._options
         lost = error is not None and _is_lost(error)
         self._away = self._away or self._lost
+        # A server that has just started refuses a few requests with an answer: delays start over.
         if self._lost and not lost:
             self.failures = 0
         self._lost = lost
@@ -97,6 +98,7 @@ class Retries:
         self.error = f"{phase}: {error}"
         n = self.failures
         expected = isinstance(error, Gone) and n == 1
+        # At attempts 1, 2, 4, 8 ...: an outage of an hour takes ten lines.
         level = logging.DEBUG if n & (n - 1) or not warn else logging.INFO if expected else logging.WARNING
         log.log(level, "%s: %s failed (attempt %d), retrying in %.1f s: %s", self._what, phase, n, delay, error)
         return delay

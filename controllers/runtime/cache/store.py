@@ -176,12 +176,12 @@ class Cache(Generic[T]):
     def __len__(self) -> int:
         return len(self._objects)
 
-    def read(self, raw: Any, *, anew: bool = False) -> Item[T]:
+    def read(self, raw: Any, *, reparse: bool = False) -> Item[T]:
         """Turn an object, raw or in Protobuf, into an item; never raises. Consumes `raw`. For the
         writing thread.
 
-        An object that is cached at this very version is not parsed again, unless `anew`: the item
-        holds the cached one.
+        An object that is cached at this very version is not parsed again, unless `reparse`:
+        the item holds the cached one.
         """
         metadata = metadata_of(raw)
         if metadata is None:
@@ -191,7 +191,8 @@ class Cache(Generic[T]):
             return Item("", uid, version, None, "metadata lacks a name or a namespace")
         key = f"{namespace}/{name}" if self.resource.namespaced else name
         known = self._objects.get(key)
-        if known is not None and not anew and version and version_of(known) == version and uid_of(known) == uid:
+        # Most of a relist is cached at the same version, and parsing is what a list costs.
+        if known is not None and not reparse and version and version_of(known) == version and uid_of(known) == uid:
             return Item(key, uid, version, known)
         try:
             obj = self._parser.parse(raw)
@@ -212,6 +213,8 @@ class Cache(Generic[T]):
             if not item.key:
                 self.quarantine.hold("", item.problem)
                 continue
+            # Pages are of one snapshot, but one that expired between them starts over: the newer
+            # counts.
             twin = latest.get(item.key)
             if twin is None or is_newer(twin.version, item.version) is not True:
                 latest[item.key] = item
@@ -221,6 +224,8 @@ class Cache(Generic[T]):
             old = self._objects.get(key)
             if item.obj is None:
                 self.quarantine.hold(key, item.problem)
+                # A malformed item: with another UID its object is gone, else its last good version
+                # stays.
                 if old is not None and _is_another(old, item):
                     changes.append(Change(ChangeKind.DELETE, key, old, None))
                 elif old is not None:
@@ -253,6 +258,7 @@ class Cache(Generic[T]):
             if old is None:
                 return []
             self._put(item.key, None)
+            # The deletion's own object is the newest state; it may be malformed.
             last = item.obj if item.obj is not None and item.uid == uid_of(old) else old
             return [Change(ChangeKind.DELETE, item.key, last, None)]
         if item.obj is None:
@@ -278,6 +284,7 @@ class Cache(Generic[T]):
         later a version.
         """
         if event == DELETED and old is not None and uid_of(old) == item.uid:
+            # Its version may be older than the newest seen, where a relist has overtaken it.
             return is_newer(version_of(old), item.version) is True
         if old is not None and uid_of(old) == item.uid and is_newer(item.version, version_of(old)) is False:
             return True

@@ -161,6 +161,8 @@ class ListWatch(Generic[T]):
 
     def _watch(self) -> Iterator[Update[T]]:
         self._in_doubt = self._in_doubt or self._retries.was_away
+        # A restored server stays silent on a watch from its future, so its version is asked for
+        # first.
         if self._in_doubt:
             self._lists.compare_version()
             self._in_doubt = False
@@ -184,6 +186,7 @@ class ListWatch(Generic[T]):
             self._open_since = self._quiet_since = self._clock.monotonic()
             for data in stream:
                 update = self._decode(data, stream.protobuf)
+                # Versions only grow: the server was restored from a backup, or another one answers.
                 if isinstance(update, Bookmark) and is_newer(self._cache.version, update.version):
                     self._in_doubt = True
                     raise DecodeError(f"a bookmark at version {update.version}, though {self._cache.version} was seen")
@@ -195,9 +198,10 @@ class ListWatch(Generic[T]):
                 yield update
         finally:
             self._loop.finish(stream)
-            stood = self._open_for() >= min(self._options.settled, self._options.silence * _MARGIN)
+            stood = self._open_for() >= min(self._options.stable_after, self._options.silence * _MARGIN)
             if stood:
                 self._retries.start_over()
+            # Five of these in a row: an event that the server cannot send, which a list steps over.
             elif self._open_since is not None and not useful:
                 self._fruitless += 1
         if self._loop.stopping.is_set():
@@ -234,6 +238,7 @@ class ListWatch(Generic[T]):
         waits = not self._encoding.failed(error)
         if isinstance(error, Gone):
             self._lists.cause = "expired"
+            # The first 410 is ordinary after an outage; one after the other is not.
             waits = self._retries.failures > 0
         elif isinstance(error, DecodeError):
             self._garbled += 1

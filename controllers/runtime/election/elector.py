@@ -1,16 +1,9 @@
 """The election of a leader: one candidate for one Lease, from its first look to the release.
 
 Data comes from the Lease (`leases.py`, `watching.py`); what is decided goes to the fence, which
-every write asks (`fence.py`), and to the caller that started the elector. A candidate takes the
-Lease when it has no holder, or when its record has stood unchanged for as long as its holder asked
-for. A leader renews it each retry period. It has lost the lease when it could not be renewed in
-time, or when it is seen another's; then the fence refuses everything, and it ends.
-
-What makes two writers impossible is the Lease's resourceVersion: it is only replaced as last seen.
-
-Follows client-go's tools/leaderelection, and differs where it helps: candidates watch, expiry and
-fence are read off a clock that counts suspended time, and a deleted Lease is left to its leader for
-as long as it was promised."""
+every write asks (`fence.py`), and to the caller that started the elector. Follows client-go's
+tools/leaderelection, and differs where it helps: candidates watch, expiry and fence are read off a
+clock that counts suspended time, and a deleted Lease is left to its leader as long as promised."""
 
 from __future__ import annotations
 
@@ -131,6 +124,7 @@ class Elector:
     @property
     def lost(self) -> str:
         """Why the lease was lost; "" while it was not. Also when the elector hangs."""
+        # The elector's thread may hang in a request; the fence knows all the same.
         if not self._lost and self._leading and not self._stopping and not self.fence.held():
             return self._not_renewed()
         return self._lost
@@ -233,11 +227,14 @@ class Elector:
         with self._news:
             observed = self._observed
             lease, record, left = observed.lease, observed.record, observed.free_at() - self._clock.boottime()
+        # Its record must stand unchanged, by our own clock, for as long as its holder asked for.
         if left > 0:
             self._watch.start()
             self._races = 0
+            # A watch that works tells of a release; without it we look once a retry period.
             return left if self._watch.live else min(left, self._jittered())
         began = self._clock.boottime()
+        # Replaced only as last seen: its resourceVersion makes two leaders impossible.
         new = acquired(lease, self.settings, self._clock.time(), record)
         self._hold(self._api.create(new) if lease is None else self._api.replace(new), began)
         return self._begin(record)
@@ -311,16 +308,19 @@ class Elector:
         """Renew by `until`. The Lease is put back as it was last seen; where it has changed since,
         or where the last try failed and may have been applied all the same, it is read first."""
         lease = self._observed.lease
+        # After a failed try the Lease may be ours at a newer version: it is read first.
         if lease is not None and self._error is None:
             try:
                 self._put(lease, until)
                 return
             except (Conflict, NotFound) as conflict:
                 log.debug("the lease %s has changed, reading it: %s", self.settings.lease, conflict)
+        # Somebody has written to it, or our last try has failed and may have been applied.
         self._slow.inc()
         lease = self._api.read(self._left(until))
         if lease is None:
             log.warning("the lease %s was deleted while this process leads; creating it again", self.settings.lease)
+        # Deleted is not lost: what was promised to us still holds, so it is created again.
         elif (holder := read(lease).holder) not in ("", self.settings.identity):
             raise _Taken(f"{holder} has taken the lease {self.settings.lease}")
         self._put(lease, until)
@@ -343,6 +343,7 @@ class Elector:
             self._current = True
         self._held = read(lease)
         self._renewed_at = began
+        # From the start of the request: that moment is certain, the server's is not.
         self.fence.extend(began + self.settings.held_for)
 
     def _lose(self, reason: str) -> None:
@@ -361,6 +362,7 @@ class Elector:
         self.fence.revoke("this process is ending" if self._keeps else "it was released")
         self._leading = False
         self._master.set(0)
+        # A call to the cloud may still change something: the next leader must not begin before.
         if self._keeps:
             log.warning(
                 "the lease %s is not released, others take over in %d s: %s",

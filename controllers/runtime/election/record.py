@@ -132,9 +132,9 @@ class Observation:
         """The Lease as it was just read or watched; None when there is none.
 
         Only another record counts as a sign of life: labels and annotations may change for any
-        reason. Of a Lease that is deleted the record stays in force, or its leader, who creates it
-        anew, and a candidate would both lead. For the same reason no change by hand shortens what a
-        holder was promised: only its own release does.
+        reason. Of a Lease that is deleted the record stays in force, or its leader, which creates
+        it again, and a candidate would both lead. For the same reason no change by hand shortens
+        what a holder was promised: only its own release does.
         """
         self.lease = lease
         if lease is None or (record := read(lease)) == self.record:

@@ -38,8 +38,8 @@ from cloudprovider.errors import (
     QuotaExceeded,
     RetryError,
 )
+from cloudprovider.internal.cleaning import text_of
 from controllers.runtime.api import ApiError
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue.failurelog import FailureLog, seconds_text

@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 
 from attrs import field, frozen
 
-from controllers.runtime.cleaning import text_of
+from cloudprovider.internal.cleaning import text_of
 
 
 def _seconds(instance: object, attribute: object, value: float | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from attrs import evolve, field, frozen, validators
 from prometheus_client import Counter
 
-from controllers.runtime.cleaning import text_of
+from cloudprovider.internal.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue.outcomes import FailureHandling, Requeuer

@@ -174,7 +174,7 @@ class Entry:
 
 
 class Correlator:
-    """What was written lately, as far as `memory` reaches; without one it has one of its own."""
+    """What was written recently, as far as `memory` reaches; without one it has one of its own."""
 
     def __init__(self, memory: EventMemory | None = None) -> None:
         self._memory = memory or EventMemory()

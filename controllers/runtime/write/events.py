@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from cloudprovider.internal.backoff import Backoff
+from cloudprovider.internal.cleaning import one_line
 from cloudprovider.threads import NoThreadLeft, start
 from controllers.runtime.api import (
     MERGE_PATCH,
@@ -32,7 +33,6 @@ from controllers.runtime.api import (
     Unauthorized,
     Unreachable,
 )
-from controllers.runtime.cleaning import one_line
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.write.correlation import (

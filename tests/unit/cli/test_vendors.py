@@ -10,6 +10,7 @@ import pytest
 
 from cloudprovider import CloudConfig, Interface, register_cloud_provider
 from cloudprovider.helpers import Integer, ListOf, OneOf
+from cloudprovider.internal.cleaning import one_line
 from controllers.catalog import CATALOG, WEBHOOKS
 from controllers.cli.helptext import help_text
 from controllers.cli.main import main
@@ -19,7 +20,6 @@ from controllers.manager.provider_host import load_provider
 from controllers.nodelifecycle.registration import NodeLifecycleOptions
 from controllers.options import BOOL, DURATION, INT, STRING, between, cluster_name_option, option
 from controllers.registration.options import ManagerOptions
-from controllers.runtime.cleaning import one_line
 
 
 @attrs.frozen(kw_only=True)

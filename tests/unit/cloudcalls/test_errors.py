@@ -24,6 +24,7 @@ from cloudprovider import (
     RetryError,
     Throttled,
 )
+from cloudprovider.internal.cleaning import text_of
 from controllers.cloudcalls.errors import (
     OUTCOMES,
     AnswerMissing,
@@ -35,7 +36,6 @@ from controllers.cloudcalls.errors import (
     outcome_of,
     translate,
 )
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.queue import Parked
 
 

@@ -13,9 +13,9 @@ import pytest
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError, InstanceNotFound, Interface, LoadBalancer, RetryError, Throttled
+from cloudprovider.internal.cleaning import stack_of, text_of
 from controllers.cloudcalls import CallFailed, CallOverdue
 from controllers.cloudcalls.errors import CallAborted, translate
-from controllers.runtime.cleaning import stack_of, text_of
 from tests.unit.cloudcalls.support import Capability, Hang, Provider, Task, World, batch_of, node, service, world
 
 pytestmark = pytest.mark.row("K29")

@@ -88,7 +88,7 @@ def test_a_controller_whose_answer_raises_hides_no_other_check(bench: Bench) -> 
         def health(self) -> list[tuple[str, bool, str]]:
             raise KeyError("oops")
 
-        remarks = health
+        notes = health
 
     bench.health.watch_controller("broken", Broken(), lambda: True)  # type: ignore[arg-type]  # as much of one as is asked
     found = bench.told()

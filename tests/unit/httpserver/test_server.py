@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from cloudprovider.testing.waiting import eventually
 from controllers.httpserver.connections import MAX_HEAD
-from controllers.httpserver.messages import Limits, Request, Response
-from controllers.httpserver.peers import Shares, group_of
+from controllers.httpserver.messages import Limits, Request, Response, Shares, group_of
 from controllers.httpserver.server import Server
 from tests.unit.httpserver.support import PATIENCE, connected, read_all, running, served
 

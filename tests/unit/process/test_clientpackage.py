@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 
-LIGHTLY = "from controllers.process.clientpackage import import_lightly; import_lightly()\n"
+LIGHTLY = "from controllers.process.startup import import_lightly; import_lightly()\n"
 
 
 def run(code: str, lightly: bool = True) -> str:
@@ -122,7 +122,7 @@ def test_nothing_happens_where_it_is_imported_already() -> None:
         """
 import sys, kubernetes
 before = sys.modules["kubernetes"]
-from controllers.process.clientpackage import import_lightly
+from controllers.process.startup import import_lightly
 import_lightly()
 assert sys.modules["kubernetes"] is before and type(before) is type(sys)
 """,

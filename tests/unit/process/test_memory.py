@@ -10,7 +10,7 @@ import pytest
 
 CODE = """
 import ctypes, sys, threading
-from controllers.process.memory import share_one_heap
+from controllers.process.startup import share_one_heap
 
 if "share" in sys.argv:
     share_one_heap()

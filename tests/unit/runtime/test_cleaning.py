@@ -10,8 +10,7 @@ from collections import deque
 import pytest
 
 from cloudprovider.internal import cleaning
-from cloudprovider.internal.cleaning import LONGEST, LONGEST_STACK, Cleaner
-from controllers.runtime.cleaning import conceal, conceal_config, one_line
+from cloudprovider.internal.cleaning import LONGEST, LONGEST_STACK, Cleaner, conceal, conceal_config, one_line
 
 SECRET = "s3cr3t/Välue+'\"x"
 PLAIN = Cleaner()

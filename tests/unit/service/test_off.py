@@ -84,7 +84,7 @@ def test_a_deletion_that_waits_is_told_with_what_to_do(desk: Desk, built_by_go: 
     for part in (FINALIZER, WHY, "192.0.2.7", "uid-web", "kubectl edit"):
         assert part in message
     assert desk.gauges()[1] == 1.0
-    assert desk.off.remarks() == [("deletions", True, "1 deleted Services wait for our finalizer: default/web")]
+    assert desk.off.notes() == [("deletions", True, "1 deleted Services wait for our finalizer: default/web")]
     desk.look(PERIOD)
     assert len(desk.recorder.events) == 1
     desk.look(1800.0)
@@ -92,7 +92,7 @@ def test_a_deletion_that_waits_is_told_with_what_to_do(desk: Desk, built_by_go: 
     desk.server.services.clear()
     desk.look(PERIOD)
     assert desk.gauges() == (0.0, 0.0)
-    assert desk.off.remarks() == [("deletions", True, "")]
+    assert desk.off.notes() == [("deletions", True, "")]
     assert desk.server.patches == []
 
 

@@ -70,6 +70,7 @@ class Connection:
                 self._secure(endpoint.server_name)
         except BaseException as error:
             self.close()
+            # What the step failed with is only the effect of the cancel.
             if self.scope.cancelled and isinstance(error, (OSError, ProtocolError)):
                 raise Interrupted from error
             raise
@@ -146,6 +147,7 @@ class Connection:
         assert self.context is not None
         assert self._sock is not None
         until = self.scope.begin_step()
+        # TLS to an https proxy is there already; the ssl module cannot wrap a TLS socket again.
         if isinstance(self._tls, ssl.SSLSocket):
             secure: ssl.SSLSocket | TLSInTLS = TLSInTLS(self.context, self._tls, server_name)
         else:

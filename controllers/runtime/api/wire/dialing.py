@@ -39,6 +39,7 @@ def dial(scope: CancelScope, host: str, port: int) -> socket.socket:
         while racing or addresses:
             if addresses:
                 sock = _start(scope, addresses.pop(0))
+                # The first failure is told: it is of the address that the resolver prefers.
                 if isinstance(sock, OSError):
                     failure = failure or sock
                     continue
@@ -134,6 +135,7 @@ def resolve(scope: CancelScope, host: str, port: int) -> list[Any]:
         scope.notify(lambda: found.append(answer))
 
     try:
+        # Where it hangs, the thread is left behind, and the caller goes on in time.
         start(look_up, f"resolve-{host}")
     except NoThreadLeft as error:
         raise OSError(errno.EAGAIN, f"cannot look up {host}: {error}") from error

@@ -495,12 +495,12 @@ class TestStop:
     def test_while_parsing_a_list(self, worlds: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         read, parsed, on = Cache.read, [], threading.Event()
 
-        def slowly(cache: Cache[Any], raw: Any, *, anew: bool = False) -> Any:
+        def slowly(cache: Cache[Any], raw: Any, *, reparse: bool = False) -> Any:
             parsed.append(raw)
             if len(parsed) == 3:
                 on.set()
                 world.informer._source._loop.stopping.wait()
-            return read(cache, raw, anew=anew)
+            return read(cache, raw, reparse=reparse)
 
         monkeypatch.setattr(Cache, "read", slowly)
         world = worlds(*[raw_node(f"n{i}", i + 1) for i in range(100)])

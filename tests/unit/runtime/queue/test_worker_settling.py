@@ -8,8 +8,8 @@ import pytest
 
 from cloudprovider.errors import InstanceNotFound, RetryError, Throttled
 from cloudprovider.internal.backoff import Backoff
+from cloudprovider.internal.cleaning import text_of
 from controllers.runtime.api import TooManyRequests
-from controllers.runtime.cleaning import text_of
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError, WorkQueue
 from controllers.runtime.queue.outcomes import LEAST_WAIT, FailureHandling, Requeuer
