@@ -24,7 +24,6 @@ from cloudprovider.internal.fields import documented
 
 __all__ = ["Answer", "CloudError", "ConflictError", "Failures", "NotFoundError", "RefusedError", "Resource", "Said"]
 
-BUSY_SECONDS = 5.0  # until a resource that the cloud works on is asked for again
 LONGEST_WAIT = 3600.0  # that a Retry-After counts for, whatever the cloud writes there
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -149,12 +148,17 @@ def send(
     """Send one request, with `body`, a model or a value, as JSON, or `form` as a browser would.
     Raises CloudProviderError; where the cloud quotes `secret`, its words are shown without it."""
     limit = time_limit(calls=calls)  # raises where the host waits no longer, so that nothing is changed then
-    content = {} if form is None else {"body": urlencode(form), "headers": {**headers, "Content-Type": _FORM}}
+    content: dict[str, Any] = {"headers": headers}
+    if form is not None:
+        content["body"] = urlencode(form)
+        content["headers"] = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
+    elif body is not None:
+        content["json"] = body.model_dump(mode="json") if isinstance(body, BaseModel) else body
     try:
         got = pool.request(
             method,
             url,
-            **{"headers": headers, "json": _plain(body), **content},
+            **content,
             timeout=urllib3.Timeout(limit),
             redirect=False,  # credentials are for this endpoint alone
             retries=False,  # the host tries again, and knows when
@@ -166,13 +170,6 @@ def send(
         return Answer(asked, got.status, got.headers, got.data)
     data = got.data.replace(secret.encode(), b"...") if secret else got.data
     raise error_of(asked, got.status, got.headers, data, failures, got.reason or "")
-
-
-_FORM = "application/x-www-form-urlencoded"
-
-
-def _plain(body: Any) -> Any:
-    return body.model_dump(mode="json") if isinstance(body, BaseModel) else body
 
 
 def error_of(
@@ -193,10 +190,8 @@ def error_of(
             kind = NotFoundError
         case 404 | 410:  # of a proxy, or of a wrong path: nothing is gone because of it
             text = f"{text}. This answer is not the cloud's own: check the endpoint in the cloud config"
-        case 409 if said.code in failures.busy:
-            return Pending(text, wait or BUSY_SECONDS)
-        case 423:
-            return Pending(text, wait or BUSY_SECONDS)
+        case 409 | 423 if status == 423 or said.code in failures.busy:
+            return Pending(text, wait or 5.0)
         case 409:
             kind = ConflictError
         case 422:
