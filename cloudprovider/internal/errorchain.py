@@ -20,6 +20,7 @@ def links(error: BaseException) -> Iterator[BaseException]:
         if link is None:
             return
         yield link
+        # Not __context__: a timeout while another error was handled must not count as that error.
         link = link.__cause__
 
 

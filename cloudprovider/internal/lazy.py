@@ -17,6 +17,7 @@ def lazy(package: str, table: Mapping[str, str]) -> tuple[Callable[[str], object
     def load(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        # The name is a module of the package itself, not one in it.
         if homes[name] == package:
             return importlib.import_module(f"{package}.{name}")
         return getattr(importlib.import_module(homes[name]), name)

@@ -23,5 +23,6 @@ class TLSSocket(ssl.SSLSocket):
         except OSError:
             # A reset, where there is one. Not ENOTCONN, with which `wrap_socket` would go on.
             why = self.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or errno.ECONNRESET
+            # wrap_socket has taken the descriptor and forgets it when this raises.
             self.close()
             raise OSError(why, os.strerror(why)) from None

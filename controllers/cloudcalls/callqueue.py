@@ -146,15 +146,13 @@ class Limiter:
       burst of 0 means one second's worth;
     - the pause that the cloud named with Throttled (Retry-After), at most five minutes;
     - the adaptive limit. A Throttled answer halves the rate: the one in force, or without any the
-      one observed in the second before (of a burst, over its own span). It never falls below one
-      call per second, so that the cloud's recovery is noticed, and doubles every five seconds
-      without another Throttled. At twice the rate that was too much once (or at `qps`) it is
-      lifted.
+      one observed in the second before. It doubles every five seconds without another Throttled.
     """
 
     def __init__(self, qps: float = 0.0, burst: int = 0) -> None:
         self._qps = qps if qps > 0 else math.inf
         self._burst = math.inf if qps <= 0 else float(burst) if burst > 0 else max(1.0, math.ceil(qps))
+        # Some calls go on: otherwise nobody would notice that the cloud has recovered.
         self._floor = min(_FLOOR, self._qps / 4)
         self._tokens = min(self._burst, 1e9)
         self._stamp = -math.inf  # when the tokens were counted last
@@ -191,7 +189,7 @@ class Limiter:
 
     def throttled(self, now: float, *, started: float, retry_after: float | None) -> None:
         """The cloud throttled the call that began at `started`."""
-        if retry_after is not None:
+        if retry_after is not None:  # bounded: a clock that is off would stop all calls for days
             self._paused_until = max(self._paused_until, now + min(retry_after, _MAX_PAUSE))
         resumes = max(now, self._paused_until)
         if started <= self._halved_at:
@@ -217,6 +215,7 @@ class Limiter:
             return self._qps
         # The exponent is bounded: an idle month must not overflow the power.
         rate = float(self._slow_rate * 2.0 ** min(64.0, max(0.0, now - self._slow_since) / _RECOVERY))
+        # Twice the rate that was too much, or the operator's own: nothing more is to be learnt.
         if rate >= self._slow_ceiling:
             self._slow_rate = self._slow_ceiling = math.inf
             return self._qps

@@ -110,7 +110,8 @@ class CallMetrics:
         if outcome is None:
             self._overdue(call, seconds)
             return
-        if isinstance(outcome.error, CallFailed):
+        # The start tells its own failures, once the log is known to be ours again.
+        if isinstance(outcome.error, CallFailed) and call.key != "provider":
             self._tell_once(outcome.error)
         if not call.counted:
             return

@@ -44,7 +44,7 @@ from controllers.runtime.queue import bounded
 
 log = logging.getLogger(__name__)
 
-_PARTS = 4
+_PARTS = 4  # as many calls as halving, in half the time
 _SUSPECTS = 256
 
 A = TypeVar("A")
@@ -79,15 +79,9 @@ class Batch:
 class Batcher:
     """Forms the batches of one method, and remembers suspects and failures. Thread-safe.
 
-    A batch that fails does not say who is to blame. It is cut in four parts, asked at once, and
-    again until the poison key stands alone: as many calls as halving, in half the time. With k
-    poison keys among N, no more than 1 + 4 k ceil(log4 N) calls are made, and fewer than 2 N. A key
-    that was found to blame is *suspect*: next time it is asked about alone.
-
-    A cloud that is down fails every batch, and would be asked N times as often. So after as many
-    cuts as one batch can need, without a success between, one key of a failed batch, taken at
-    random, is asked about alone as a probe, and the others get the batch's error. The first success
-    ends this.
+    A batch that fails does not say which key is to blame. It is cut in four parts, and again until
+    the poison key stands alone: with k of them among N, no more than 1 + 4 k ceil(log4 N) calls are
+    made, and fewer than 2 N. Such a key is *suspect*: next time it is asked about alone.
     """
 
     def __init__(self) -> None:
@@ -128,7 +122,8 @@ class Batcher:
                 self._barren += 1
         if not outage:
             return [Batch(part, batch.whole or batch) for part in _parts(batch.names)]
-        # A cloud that is down fails every batch, and would be asked once for each key and more.
+        # A cloud that is down fails every batch, and would be asked for each key. Until the first
+        # success one key is asked about as a probe; the others get the error of the batch.
         return [Batch((random.choice(batch.names),), batch)] if batch.whole is None else []
 
     def finished(self, batches: Iterable[Batch]) -> None:

@@ -113,7 +113,7 @@ class CallPool:
             if refusal is None:
                 self._queue.push(call)
                 self._dispatch()
-        if refusal is not None:
+        if refusal is not None:  # without the lock: whoever is told may call again
             call.end(refusal)
         return future
 
@@ -315,6 +315,7 @@ class CallPool:
                 for one in refused:
                     self._queue.remove(one)
             if len(self._overdue) - len(self._excess) > self.options.max_abandoned:
+                # It keeps its slot: hung calls must not take ever more threads.
                 self._excess.add(call)
                 if not self._fatal:
                     fatal = self._fatal = (
@@ -322,7 +323,7 @@ class CallPool:
                         f" that cannot be taken back (bound: {self.options.max_abandoned})"
                     )
             else:
-                self._threads.lose()
+                self._threads.lose()  # another one may take its place
                 self._free(call)
                 self._dispatch()
             self._changed.notify_all()
@@ -362,7 +363,7 @@ class CallPool:
                 call.state = CallState.ENDED
                 self._running.discard(call)
                 self._free(call)
-            else:
+            else:  # it was given up, and ended after all
                 call.state = CallState.LATE
                 self._overdue.discard(call)
                 if call in self._excess:

@@ -43,7 +43,7 @@ _AFTER_DRAIN = 3.0
 
 
 class Assembly:
-    """The parts of one run. For one thread; `fail` and `abandon` from any."""
+    """The parts of one run. For one thread; `fail` and `abort` from any."""
 
     def __init__(
         self,
@@ -74,10 +74,10 @@ class Assembly:
         self.drain = options.manager.shutdown_drain_timeout
         """Seconds that `stop` takes at most."""
         self.failure: ManagerError | None = None
-        self.abandoned = False
+        self.aborted = False
         self.host: ProviderHost | None = None
         self.health = Health(self.clock, HealthMetrics(self.metrics).observe)
-        self.groups = ShutdownGroups(self.clock, lambda: self.abandoned)
+        self.groups = ShutdownGroups(self.clock, lambda: self.aborted)
         """What runs, in the order of its stop."""
         self.runner = ControllerRunner(
             self.health,
@@ -231,9 +231,9 @@ class Assembly:
         # At once: draining takes its time.
         log.critical("%s; stopping everything else", failure, exc_info=cause)
 
-    def abandon(self, failure: ManagerError) -> None:
+    def abort(self, failure: ManagerError) -> None:
         """End without draining."""
-        self.abandoned = True
+        self.aborted = True
         self.failure = self.failure or failure
 
     def stop(self) -> list[str]:
@@ -242,14 +242,14 @@ class Assembly:
         # Else a request that the server asked to repeat in a minute takes up the whole drain.
         self._clients.stop_retrying()
         began = self.clock.monotonic()
-        left = [*self.groups.stop(0.0 if self.abandoned else self.drain)]
+        left = [*self.groups.stop(0.0 if self.aborted else self.drain)]
         left += [f"a call for {key}" for key in self.health.overdue()]
         queues = [(queue, queue.oldest_running().key) for queue in WorkQueueCollector.of(self.metrics).queues()]
         left += [f"{queue.noun} {key} ({queue.name})" for queue, key in queues if key is not None]
         took = self.clock.monotonic() - began
-        if left and not self.abandoned:
+        if left and not self.aborted:
             log.warning("drained for %.1f s; work that has not ended: %s", took, ", ".join(left))
-        elif not self.abandoned:
+        elif not self.aborted:
             log.info("drained in %.1f s, nothing left behind", took)
         return left
 

@@ -128,14 +128,14 @@ class Manager:
         objects that are."""
         return self._parts.runner.release_held(self._leadership.leader if self._leadership is not None else "")
 
-    def abandon(self, reason: str) -> None:
+    def abort(self, reason: str) -> None:
         """End without draining, the lease being lost, or a test's kill: no change leaves any more.
         From any thread."""
         failure = lease_lost(reason)
-        self._parts.abandoned = True
+        self._parts.aborted = True
         if self._leadership is not None:
             self._leadership.fence.revoke(reason)
-        self._parts.abandon(failure)
+        self._parts.abort(failure)
         self._on_lost(failure)
         if self._parts.host is not None:
             self._parts.host.cancel()
@@ -250,7 +250,7 @@ class Manager:
         if self._leadership is not None:
             # Each write asks: between two renewals the lease may have ended, after a suspend, say.
             left = self._leadership.fence.check()
-        elif self._parts.abandoned:
+        elif self._parts.aborted:
             raise LeaseLost("not sent: this manager has ended without draining")
         return left if self._second is None else min(left, self._second.check())
 
@@ -284,7 +284,7 @@ class Manager:
         return Leadership(
             settings,
             self._clients,
-            on_lost=self.abandon,
+            on_lost=self.abort,
             metrics=self.metrics,
             check=check,
             clock=self._parts.clock,

@@ -32,11 +32,11 @@ class Stoppable:
 class ShutdownGroups:
     """What runs. Used by one thread, the manager's.
 
-    `abandoned()` says that the process ends without draining: then no thread is waited for."""
+    `aborted()` says that the process ends without draining: then no thread is waited for."""
 
-    def __init__(self, clock: Clock, abandoned: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, clock: Clock, aborted: Callable[[], bool] = lambda: False) -> None:
         self._clock = clock
-        self._abandoned = abandoned
+        self._aborted = aborted
         self._groups: list[tuple[str, list[Stoppable]]] = []
 
     def add(self, group: str, part: Stoppable) -> None:
@@ -111,9 +111,9 @@ class ShutdownGroups:
             return False
 
     def _joined(self, thread: threading.Thread, seconds: float) -> bool:
-        """Wait for a thread, but for none once the process is abandoned: nothing it does counts."""
+        """Wait for a thread, but for none once the process is aborted: nothing it does counts."""
         until = self._clock.monotonic() + seconds
-        while not self._abandoned() and (left := until - self._clock.monotonic()) > 0:
+        while not self._aborted() and (left := until - self._clock.monotonic()) > 0:
             thread.join(min(left, _SLICE))
             if not thread.is_alive():
                 return True

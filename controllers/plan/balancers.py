@@ -120,9 +120,7 @@ class PlannedLoadBalancers(LoadBalancerCalls):
         note = "the cloud shows none" if self._present(cluster_name, service) is None else ""
         with self._lock:
             self._balancers[key_of(service)] = None
-        self._plan.record(
-            Row(controller=_CONTROLLER, subject=_subject(service), action="delete load balancer", note=note)
-        )
+        self._plan.record(Row(_CONTROLLER, _subject(service), "delete load balancer", note=note))
 
     def _retarget(self, action: str, service: V1Service, nodes: Sequence[V1Node], note: str, recorded: Targets) -> None:
         wanted = tuple(key_of(node) for node in nodes)
@@ -130,16 +128,7 @@ class PlannedLoadBalancers(LoadBalancerCalls):
             before = self._targets.get(key_of(service), recorded)
             self._targets[key_of(service)] = wanted
         changes = (Change("targets", before, wanted),) if before != wanted else ()
-        self._plan.record(
-            Row(
-                controller=_CONTROLLER,
-                subject=_subject(service),
-                action=action,
-                changes=changes,
-                note=note,
-                certain=note != _MAYBE,
-            )
-        )
+        self._plan.record(Row(_CONTROLLER, _subject(service), action, changes, note, certain=note != _MAYBE))
 
     def _present(self, cluster_name: str, service: V1Service) -> Any:
         """What the cloud has for this Service: a status, None, or that it cannot tell."""

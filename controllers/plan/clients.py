@@ -68,23 +68,13 @@ class _Rest(RestClient):
         return False
 
     def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: object | None = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-        timeout: float | None = None,
+        self, method: str, path: str, *, body: Any = None, content_type: str = "application/json", **options: Any
     ) -> Response:
         """The stand-in's answer, or the server's with what was written since."""
         request = Request(client=self.name, method=method, path=path, content_type=content_type, body=body)
         answer = self._cluster.answer(request)
         if answer is None:
-            sent = super().request(
-                method, path, query=query, body=body, content_type=content_type, accept=accept, timeout=timeout
-            )
+            sent = super().request(method, path, body=body, content_type=content_type, **options)
             return evolve(sent, data=self._cluster.shown(path, sent.data))
         status, content = answer
         if 200 <= status < 300:
@@ -92,12 +82,7 @@ class _Rest(RestClient):
         raise from_status(status, {}, content, method=method, path=path)
 
     def stream(
-        self,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        read_timeout: float,
-        accept: str = "application/json",
+        self, path: str, *, query: Mapping[str, str] | None = None, read_timeout: float, **_options: Any
     ) -> LineStream:
         """A watch from a version, which shows what would be written from now on."""
         changes = Changes((query or {}).get("resourceVersion", ""), read_timeout / 2)

@@ -100,19 +100,13 @@ class PlannedCalls(CloudCalls):
         super().fetch_state(nodes, answered)
 
     def call(
-        self,
-        method: str,
-        fn: Callable[..., R],
-        *args: Any,
-        key: str,
-        mutating: bool = False,
-        priority: int = PRIORITY_NORMAL,
+        self, method: str, fn: Callable[..., R], *args: Any, key: str, mutating: bool = False, **options: Any
     ) -> R:
         """Call vendor code that has no wrapper; one that changes the cloud is a row by its name."""
         if not mutating:
-            return super().call(method, fn, *args, key=key, priority=priority)
+            return super().call(method, fn, *args, key=key, **options)
         kind, _, name = key.partition("/")
-        self._plan.record(Row(controller="", subject=Subject(kind, name or "all"), action=method.replace("_", " ")))
+        self._plan.record(Row("", Subject(kind, name or "all"), method.replace("_", " ")))
         return cast(R, None)
 
 
@@ -148,8 +142,7 @@ class PlannedRoutes(RouteCalls):
         self._record(action, route, Change("target", target, None))
 
     def _record(self, action: str, route: Route, change: Change) -> None:
-        subject = Subject("Route", route.destination_cidr)
-        self._plan.record(Row(controller=_ROUTES, subject=subject, action=action, changes=(change,)))
+        self._plan.record(Row(_ROUTES, Subject("Route", route.destination_cidr), action, (change,)))
 
 
 class PlannedKeys(SSHKeyCalls):
@@ -165,13 +158,5 @@ class PlannedKeys(SSHKeyCalls):
             fingerprint = parse_ssh_public_key(key_data).fingerprint
         except ValueError:
             fingerprint = "(none: it is no public key)"
-        self._plan.record(
-            Row(
-                controller=_KEYS,
-                subject=Subject("SSHKey", fingerprint),
-                action="add SSH key",
-                changes=(Change("user", None, user),),
-                note="may change nothing: only the provider knows",
-                certain=False,
-            )
-        )
+        change, note = Change("user", None, user), "may change nothing: only the provider knows"
+        self._plan.record(Row(_KEYS, Subject("SSHKey", fingerprint), "add SSH key", (change,), note, certain=False))

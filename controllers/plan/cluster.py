@@ -244,27 +244,16 @@ class ClusterStandIn:
         body = request.body if isinstance(request.body, dict) else {}
         about = body.get("involvedObject") or body.get("regarding") or {}
         if body.get("type") == "Warning" and about.get("name"):
-            self._plan.record(
-                Row(
-                    controller=self._controller(request),
-                    subject=Subject(str(about.get("kind")), str(about["name"]), str(about.get("namespace") or "")),
-                    action=str(body.get("reason")),
-                    note=one_line(body.get("message") or body.get("note") or ""),
-                    kind=Kind.WARNING,
-                )
-            )
+            subject = Subject(str(about.get("kind")), str(about["name"]), str(about.get("namespace") or ""))
+            note = one_line(body.get("message") or body.get("note") or "")
+            row = Row(self._controller(request), subject, str(body.get("reason")), note=note, kind=Kind.WARNING)
+            self._plan.record(row)
         return 201, body
 
     def _cannot_tell(self, request: Request, place: Place, why: str) -> None:
-        self._plan.record(
-            Row(
-                controller=self._controller(request),
-                subject=self._subject(place, {}),
-                action=f"{request.method} {place.subresource}".strip(),
-                note=one_line(why),
-                kind=Kind.UNKNOWN,
-            )
-        )
+        action = f"{request.method} {place.subresource}".strip()
+        subject = self._subject(place, {})
+        self._plan.record(Row(self._controller(request), subject, action, note=one_line(why), kind=Kind.UNKNOWN))
 
     def _subject(self, place: Place, obj: Mapping[str, Any]) -> Subject:
         kind = obj.get("kind") or _KINDS.get(place.plural) or place.plural

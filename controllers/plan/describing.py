@@ -26,9 +26,9 @@ Facet = tuple[str, str]
 def written(controller: str, subject: Subject, before: JSON | None, after: JSON | None) -> list[Row]:
     """The rows of one write: created from nothing, deleted where nothing is left."""
     if before is None:
-        return [Row(controller=controller, subject=subject, action="create")]
+        return [Row(controller, subject, "create")]
     if after is None:
-        return [Row(controller=controller, subject=subject, action="delete")]
+        return [Row(controller, subject, "delete")]
     old, new = dict(facets(before, subject.kind)), dict(facets(after, subject.kind))
     groups: dict[str, list[Change]] = {}
     if subject.kind == "Secret" and any(before.get(part) != after.get(part) for part in ("data", "stringData")):
@@ -46,10 +46,7 @@ def written(controller: str, subject: Subject, before: JSON | None, after: JSON 
         groups = {"initialise": [Change(_full(name, one.field), one.before, one.after) for name, one in _all(groups)]}
     elif subject.kind == "PersistentVolume" and "label" in groups:
         groups = {"label volume": [one for _, one in _all(groups)]}
-    return [
-        Row(controller=controller, subject=subject, action=action, changes=tuple(changes))
-        for action, changes in groups.items()
-    ]
+    return [Row(controller, subject, action, tuple(changes)) for action, changes in groups.items()]
 
 
 def _all(groups: Mapping[str, list[Change]]) -> Iterator[tuple[str, Change]]:

@@ -50,7 +50,7 @@ class Change:
     after: Value
 
 
-@frozen(kw_only=True)
+@frozen
 class Row:
     """One line of the plan."""
 

@@ -31,7 +31,7 @@ from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options
 from controllers.route.options import RouteOptions
 from controllers.runtime.api import ClientBuilder
-from controllers.runtime.cache import NODES, SERVICES, InformerFactory
+from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.clock import SYSTEM_CLOCK
 
 log = logging.getLogger(__name__)
@@ -148,16 +148,13 @@ class PlanRun:
         access.ask_about([rule for entry, _ in built for rule in entry.rules])
         if not parts.filled(informers, ending):
             return None
-        self._watch(informers)
-        settling = self._settling = Settling(self._cluster, context.cloud, access, parts.metrics, parts.clock)
-        settling.watch(built)
-        return settling if parts.runner.start(built, ending) else None
-
-    def _watch(self, informers: InformerFactory) -> None:
-        """All caches are complete, and show what there was before any controller began."""
+        # All caches are complete, and show what there was before any controller began.
         self._cluster.read_from(informers)
         found = informers.find(NODES.prefix, NODES.plural)
         self._nodes = tuple(found.lister.list()) if found is not None else ()
+        settling = self._settling = Settling(self._cluster, context.cloud, access, parts.metrics, parts.clock)
+        settling.watch(built)
+        return settling if parts.runner.start(built, ending) else None
 
     def _wait(self, settling: Settling, stop: StopSignal, until: float) -> list[str]:
         """Wait until the first pass is over; what is left at the time `until` (`clock.monotonic`),

@@ -86,7 +86,7 @@ class Settling:
     def undecided(self) -> list[Row]:
         """What controllers hold back."""
         return [
-            Row(controller=name, subject=_subject(about), action="delete", note=why, kind=Kind.HELD_BACK)
+            Row(name, _subject(about), "delete", note=why, kind=Kind.HELD_BACK)
             for name, about, why, waits in self._undecided()
             if not waits
         ]
@@ -105,24 +105,17 @@ class Settling:
                     why = ", ".join(f"{call.method}: no answer for {call.seconds:.0f} s" for call in calls) or why
                 elif not _failed(one) and one.delay > 0:
                     why = f"not finished in time: it waits for another {one.delay:.1f} s"
-                rows.append(
-                    Row(
-                        controller=queue.controller,
-                        subject=_subject(f"{queue.noun}/{one.key}"),
-                        action=queue.name,
-                        note=why,
-                        kind=Kind.UNKNOWN,
-                    )
-                )
+                subject = _subject(f"{queue.noun}/{one.key}")
+                rows.append(Row(queue.controller, subject, queue.name, note=why, kind=Kind.UNKNOWN))
         return rows
 
     def missing(self) -> list[Row]:
         """The permissions without which not all of the plan could be carried out."""
         return [
             Row(
-                controller="",
-                subject=Subject("Permission", f"{rule.resource}: {', '.join(rule.verbs)}"),
-                action="missing",
+                "",
+                Subject("Permission", f"{rule.resource}: {', '.join(rule.verbs)}"),
+                "missing",
                 note=f"without it {rule.consequence}. Fix: {rule.fix()}",
                 kind=Kind.WARNING,
             )

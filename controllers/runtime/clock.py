@@ -71,6 +71,7 @@ def wait_for(
         left = None if deadline is None else deadline - clock.monotonic()
         if left is not None and left <= 0:
             return False
+        # It may wake without a cause, so the predicate is asked again.
         clock.wait(condition, left)
     return True
 

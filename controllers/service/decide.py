@@ -370,7 +370,7 @@ def _rest(view: ServiceView, now: float) -> Step:
     service, record = view.service, view.record
     if record is None or service is None or record.state.deleted:
         return Step(action=Action.REST)
-    lefts = [_waits(record, wanted(view), now)]
+    lefts = [_waits(record, wanted(view), now)] if record.changes.left(now) > 0 else []
     if record.state in _PUT_BACK and _stripped(service, record):
         lefts.append(record.restores.left(now))
     if record.spec:

@@ -115,11 +115,12 @@ class Executor:
         missing = view.found is ObservedLoadBalancer.NONE or (former.status is not None and former.built is None)
         if missing and former.status is not None:
             log.warning("the load balancer of Service %s is missing in the cloud; rebuilding it", key)
-        self._cloud.not_too_early(former, "ensure", wanted(view), view.resting)
+        fingerprint = wanted(view)  # once for each version of the Service: a third of a poll's CPU
+        self._cloud.not_too_early(former, "ensure", fingerprint, view.resting)
         new = missing or not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
         keep_note = step.sweep and former.nodes == targets.digest
-        former = self._named(former, service, wanted(view))
+        former = self._named(former, service, fingerprint)
         claim = changes.claim_patch(service, former.annotations, keep_note=keep_note)
         with self._cloud.reporting(service, "failed to add load balancer cleanup finalizer"):
             if not (claim or former.version):
@@ -127,20 +128,24 @@ class Executor:
                 service = self._api.newest(key, service)
                 claim = changes.claim_patch(service, former.annotations, keep_note=keep_note)
             service = self._api.write(key, service, claim)
-            before, view = wanted(view), evolve(view, service=service)
-            if wanted(view) != before and changes.wants_load_balancer_from_us(service):
-                # Its owner changed it meanwhile; the claim must name what is built.
-                former = self._named(former, service, wanted(view))
-                claim = changes.claim_patch(service, former.annotations, keep_note=keep_note)
-                service = self._api.write(key, service, claim)
-                view = evolve(view, service=service)
+            if service is not view.service:
+                before, view = fingerprint, evolve(view, service=service)
+                fingerprint = wanted(view)
+                if fingerprint != before and changes.wants_load_balancer_from_us(service):
+                    # Its owner changed it meanwhile; the claim must name what is built.
+                    former = self._named(former, service, fingerprint)
+                    claim = changes.claim_patch(service, former.annotations, keep_note=keep_note)
+                    service = self._api.write(key, service, claim)
+                    view = evolve(view, service=service)
+                    fingerprint = wanted(view)
         if not changes.wants_load_balancer_from_us(service):
             # Changed on the server meanwhile. Until its event comes, what we wrote counts.
             return evolve(view, record=self._records.put(key, former.after(service)), over=True)
-        former = evolve(former, built=None if missing else former.built)
+        if missing:
+            former = evolve(former, built=None)
         # Remembered before the call: whatever comes of it, the cloud may have begun to build.
-        record = self._records.put(key, self._begun(service, former, wanted(view), targets.digest))
-        if not (step.sweep or former.asks_again("ensure", wanted(view))):
+        record = self._records.put(key, self._begun(service, former, fingerprint, targets.digest))
+        if not (step.sweep or former.asks_again("ensure", fingerprint)):
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if not targets.nodes:
             self._warn_no_targets(service, targets)

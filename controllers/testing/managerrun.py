@@ -150,7 +150,7 @@ class ManagerRun:
         does not look at `current_call()`, as a request goes on that has left already.
         """
         if self.manager is not None:
-            self.manager.abandon("killed by the test")
+            self.manager.abort("killed by the test")
         self._stop.set()
         self._join()
         self._error = None

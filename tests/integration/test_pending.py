@@ -98,31 +98,17 @@ def test_a_slow_machine_and_a_slow_route_are_no_failures(api: Cluster, cloud: Fa
 def test_a_full_route_table_is_told_and_a_route_that_goes_makes_room(api: Cluster, cloud: FakeCloud) -> None:
     options = RouteOptions(cluster_cidrs=CIDRS.parse("10.244.0.0/16"), list_interval=0.5)
     with at_work(RouteController, api.kubeconfig, cloud, options) as running:
-        api.create(NODES, small_node("node-0", taints=[], cidrs=["10.244.0.0/24"]))
+        api.create(NODES, small_node("node-0", taints=[], cidrs=["10.244.0.0/24"], provider_id="fake://i-node-0"))
         eventually(lambda: len(cloud.console.routes()) == 1)
         full = cloud.faults.on("create_route", raises(QuotaExceeded("1 of 1 routes")))
-        api.create(NODES, small_node("node-1", taints=[], cidrs=["10.244.1.0/24"]))
+        api.create(NODES, small_node("node-1", taints=[], cidrs=["10.244.1.0/24"], provider_id="fake://i-node-1"))
         eventually(lambda: "1 of 1 routes" in api.event_messages("node-1").get("FailedToCreateRoute", ""))
-        eventually(
-            lambda: (
-                {one["type"]: one["status"] for one in api.get(f"{NODES}/node-1")["status"]["conditions"]}.get(
-                    "NetworkUnavailable"
-                )
-                == "True"
-            )
-        )
+        eventually(lambda: _unavailable(api, "node-1") == "True")
         assert running.count("controller_reconcile_errors_total", name="Routes") == 0
         full.remove()
         api.delete(f"{NODES}/node-0")
         eventually(lambda: [one.target_node for one in cloud.console.routes()] == ["node-1"])
-        eventually(
-            lambda: (
-                {one["type"]: one["status"] for one in api.get(f"{NODES}/node-1")["status"]["conditions"]}.get(
-                    "NetworkUnavailable"
-                )
-                == "False"
-            )
-        )
+        eventually(lambda: _unavailable(api, "node-1") == "False")
 
 
 class Unspeakable(InvalidService):

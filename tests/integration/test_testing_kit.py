@@ -139,7 +139,7 @@ def test_a_wait_in_vain_shows_what_was_last_seen(cluster: Cluster, manager: Mana
 def test_a_wait_ends_with_the_manager(cluster: Cluster, manager: ManagerRun) -> None:
     assert manager.manager is not None
     node = cluster.join("node-1")
-    manager.manager.abandon("the test says so")
+    manager.manager.abort("the test says so")
     with pytest.raises(AssertionError, match=r"the manager has ended: ManagerError: (.|\n)*the test says so"):
         cluster.wait_until(lambda: node.is_initialized)
     with pytest.raises(ManagerError):

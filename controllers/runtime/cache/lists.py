@@ -124,31 +124,31 @@ class History:
 
     def __init__(self, believe_after: float) -> None:
         self._believe_after: Final = believe_after
-        self._witness: tuple[str, float] | None = None
+        self._first_behind: tuple[str, float] | None = None
 
     @property
     def in_doubt(self) -> bool:
         """Whether a quorum list was older than what was seen, and not proved wrong since."""
-        return self._witness is not None
+        return self._first_behind is not None
 
     def judge(self, seen: str, version: str, now: float, *, quorum: bool) -> Verdict:
         """Judge the version of a list asked for at `now` (monotonic), `seen` the newest."""
         if not seen or not is_newer(seen, version):
-            self._witness = None
+            self._first_behind = None
             return Verdict.ONWARD
         # An API server's cache may lag behind; only etcd's own answer counts as a sign.
         if not quorum:
             return Verdict.BEHIND
-        if self._witness is None or is_newer(self._witness[0], version):
-            self._witness = (version, now)
-        elif now - self._witness[1] >= self._believe_after:
-            self._witness = None
+        if self._first_behind is None or is_newer(self._first_behind[0], version):
+            self._first_behind = (version, now)
+        elif now - self._first_behind[1] >= self._believe_after:
+            self._first_behind = None
             return Verdict.RESTORED
         return Verdict.BEHIND
 
     def wait(self, now: float) -> float:
         """Seconds until another quorum list may settle the doubt; 0.0 without one."""
-        return 0.0 if self._witness is None else max(0.0, self._witness[1] + self._believe_after - now)
+        return 0.0 if self._first_behind is None else max(0.0, self._first_behind[1] + self._believe_after - now)
 
 
 class PageRequest:

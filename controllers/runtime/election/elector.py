@@ -78,7 +78,7 @@ class Elector:
         )
         self._said_lost = threading.Lock()  # held for good once `on_lost` is called
         self._thread = threading.Thread(target=self._run, name="leader-election", daemon=True)
-        self._witness = threading.Thread(target=self._look_on, name="leader-election-witness", daemon=True)
+        self._watchdog = threading.Thread(target=self._watch_over, name="leader-election-watchdog", daemon=True)
         metrics = metrics or Metrics()
         self._master = metrics.gauge(
             "leader_election_master_status",
@@ -97,7 +97,7 @@ class Elector:
     def start(self) -> None:
         """Begin as a candidate."""
         self._thread.start()
-        self._witness.start()
+        self._watchdog.start()
 
     def stop(self, unfinished: str = "") -> None:
         """Give up the candidacy, or the lease: the fence closes, the lease goes. Does not block.
@@ -170,8 +170,8 @@ class Elector:
         finally:
             self._watch.stop()
 
-    def _look_on(self) -> None:
-        """Say that the lease has run out where the elector does not: it may hang. None is here."""
+    def _watch_over(self) -> None:
+        """The watchdog: tell that the lease has run out where the elector hangs and does not."""
         ask = ClockEvent(self._clock)
         while self._thread.is_alive():
             if reason := self.lost:
@@ -195,7 +195,7 @@ class Elector:
         self._has_news = False
         if self._lost:
             if self._leading:
-                self._lose(self._lost)  # the witness was first
+                self._lose(self._lost)  # the watchdog was first
             return None
         if not self._stopping:
             return self._lead() if self._leading else self._stand()
@@ -285,7 +285,7 @@ class Elector:
     def _lead(self) -> float | None:
         settings = self.settings
         now = self._clock.boottime()
-        until = self._renewed_at + settings.patience
+        until = self._renewed_at + settings.renew_within
         if now >= until:
             why = f": {self._error}" if self._error is not None else ""
             self._lose(f"the lease {settings.lease} was not renewed for {now - self._renewed_at:.1f} s{why}")
@@ -301,7 +301,7 @@ class Elector:
             if self._error is not None:
                 log.info("the lease %s is renewed again", settings.lease)
             self._error = None
-        next_at = min(now + settings.retry_period, self._renewed_at + settings.patience)
+        next_at = min(now + settings.retry_period, self._renewed_at + settings.renew_within)
         return max(0.0, next_at - self._clock.boottime())
 
     def _renew(self, until: float) -> None:

@@ -105,7 +105,7 @@ class LeaseSettings:
         return _held_for(self.lease_duration)
 
     @property
-    def patience(self) -> float:
+    def renew_within(self) -> float:
         """Seconds after the start of the last renewal until the leader gives up."""
         return min(self.retry_period + self.renew_deadline, self.held_for)
 

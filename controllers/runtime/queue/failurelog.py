@@ -126,7 +126,7 @@ class FailureLog(Generic[K]):
     def failed(
         self,
         key: K,
-        fate: str,
+        next_step: str,
         error: Exception,
         text: str,
         *,
@@ -134,7 +134,7 @@ class FailureLog(Generic[K]):
         stack: bool = False,
         fields: Mapping[str, Any] | None = None,
     ) -> None:
-        """One more failure; `fate` says what comes next, `text` is the error's own on one line.
+        """One more failure; `next_step` says what follows, `text` is the error's own on one line.
 
         `stack` asks for the stack with the line, `fields` are further keys of a JSON log.
         """
@@ -155,7 +155,7 @@ class FailureLog(Generic[K]):
             count, keys, since = kind.count, kind.keys, now - kind.began
         extra = {self._noun: str(key), "attempt": attempt, "error": f"{name}: {text}", **(fields or {})}
         many = "" if keys == 1 else self._words.many % (count, keys, self._noun, seconds_text(since))
-        line, words = self._words.line, (self._name, key, attempt, fate, name, text)
+        line, words = self._words.line, (self._name, key, attempt, next_step, name, text)
         trace = error if stack else None
         if due:
             self._logger.log(level, line, *words, many, exc_info=trace, extra=extra, stacklevel=2)
@@ -163,7 +163,7 @@ class FailureLog(Generic[K]):
             self._logger.debug(line, *words, "", exc_info=trace, extra=extra, stacklevel=2)
 
     def succeeded(self, key: K, *, tell: bool = True) -> None:
-        """The key's work is done, or is no more to be done; `tell` False: its end is not logged.
+        """The key's work is done, or no longer to be done; `tell` False: its end is not logged.
         Cheap for a key that has not failed."""
         if key not in self._keys:
             return

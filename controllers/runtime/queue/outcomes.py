@@ -238,24 +238,24 @@ class Requeuer(Generic[K]):
         self._waits.over(key, done=False)
         if isinstance(error, Parked):
             self._queue.park(key)
-            result, fate = "parked", "parked until its call ends"
+            result, next_step = "parked", "parked until its call ends"
         elif isinstance(error, TerminalError):
             self._queue.forget(key)
-            level, result, fate = logging.ERROR, "terminal", "not tried again before its next event"
+            level, result, next_step = logging.ERROR, "terminal", "not tried again before its next event"
         elif asked := retry_after_of(error):  # 0 names no time: then the key backs off
             delay = self._as_asked(key, error, asked)
-            level, result, fate = logging.INFO, "retry_after", f"retrying in {seconds_text(delay)} as asked"
+            level, result, next_step = logging.INFO, "retry_after", f"retrying in {seconds_text(delay)} as asked"
         else:
             delay = self._back_off(key, error)
-            fate = f"retrying in {seconds_text(delay)}"
+            next_step = f"retrying in {seconds_text(delay)}"
         if self._queue.shutting_down and result != "parked":
-            fate = "not tried again, as this controller stops"
+            next_step = "not tried again, as this controller stops"
         try:
             self._runs[result].inc()
             if result in ("error", "terminal"):
                 self._errors.inc()
             expected = result == "retry_after" or isinstance(error, self.expected)
-            self._tell(level if expected else logging.ERROR, key, fate, delay, error, expected, stack)
+            self._tell(level if expected else logging.ERROR, key, next_step, delay, error, expected, stack)
             self._report(key, error)
         finally:
             if isinstance(error, Parked):
@@ -267,9 +267,9 @@ class Requeuer(Generic[K]):
         delay = self._as_asked(key, error, max(error.retry_after, self._waits.pause(key)))
         self._runs["retry_after"].inc()
         stops = self._queue.shutting_down
-        fate = "not asked again, as this controller stops" if stops else f"asking again in {seconds_text(delay)}"
+        next_step = "not asked again, as this controller stops" if stops else f"asking again in {seconds_text(delay)}"
         try:
-            self._waits.told(key, fate, error, text_of(error))
+            self._waits.told(key, next_step, error, text_of(error))
         except Exception:
             logger.exception("%s: %s: reporting that it waits failed", self._name, key)
 
@@ -306,11 +306,11 @@ class Requeuer(Generic[K]):
         logger.debug("%s: %s: the overdue call has ended, the key is tried again", self._name, key)
 
     def _tell(
-        self, level: int, key: K, fate: str, delay: float | None, error: Exception, expected: bool, stack: bool
+        self, level: int, key: K, next_step: str, delay: float | None, error: Exception, expected: bool, stack: bool
     ) -> None:
         fields = {} if delay is None else {"retry_in": round(delay, 3)}
         words = text_of(error)
-        self._failures.failed(key, fate, error, words, level=level, stack=stack and not expected, fields=fields)
+        self._failures.failed(key, next_step, error, words, level=level, stack=stack and not expected, fields=fields)
         if expected and stack and logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s: %s: the stack of this failure", self._name, key, exc_info=error)
 

@@ -40,7 +40,7 @@ class AskAgain(Exception):
 
 
 class Parked(Exception):
-    """The work on the key goes on elsewhere, in a call that is waited for no more.
+    """The work on the key goes on elsewhere, in a call that nobody waits for any longer.
 
     `until` ends, in whatever way, when that call does. Until then no worker gets the key."""
 

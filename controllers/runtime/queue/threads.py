@@ -31,14 +31,10 @@ _LAST_CHANCES = 3
 class LoopThreads(Generic[W]):
     """Up to `count` threads that each `take` a piece of work and `work` on it, until ShutDown.
 
-    `take(timeout)` waits for the next piece; None says that none came in that time. One thread
-    always waits there, or all `count` are at work: a thread that leaves with a piece sees to that,
-    before it begins. So no piece waits for a thread that is not there, and nothing but the source
-    of the work need ever wake one. Threads that were one too many for a while end.
-
-    A thread whose loop raises, be it SystemExit, is logged, counted in `restarts` and goes on: at
-    once after a clean time, after pauses growing to 5 s when it happens again and again. Should one
-    end all the same, `missing` tells. The methods may be called from any thread."""
+    `take(timeout)` waits for the next piece; None says that none came in that time. Threads that
+    were one too many for a while end. A thread whose loop raises, be it SystemExit, is logged,
+    counted in `restarts` and goes on; should one end all the same, `missing` tells. The methods may
+    be called from any thread."""
 
     def __init__(
         self,
@@ -122,6 +118,7 @@ class LoopThreads(Generic[W]):
                 except BaseException:
                     self._restarts.inc()
                     logger.critical("%s: a worker thread failed and was restarted", self.name, exc_info=True)
+                # At once after a clean time; what fails again and again must not fill the log.
                 if self._clock.monotonic() - began >= _PAUSES.cap:
                     failures = 0
                 pause = _PAUSES.delay(failures)
@@ -162,6 +159,8 @@ class LoopThreads(Generic[W]):
 
     def _leave_waiting(self) -> None:
         """The calling thread no longer waits for work: another one shall, if one may."""
+        # One thread always waits, or all are at work. So no piece waits for a thread that is not
+        # there, and nothing but the source of the work need ever wake one.
         with self._changed:
             self._waiting -= 1
             self._least = min(self._least, self._waiting)

@@ -61,7 +61,7 @@ class Waits(Generic[K]):
             wait = self._waits.setdefault(key, _Wait(self._clock.monotonic()))
             return min((self._clock.monotonic() - wait.since) / _SHARE, _LONGEST_PAUSE)
 
-    def told(self, key: K, fate: str, error: RetryError, text: str) -> None:
+    def told(self, key: K, next_step: str, error: RetryError, text: str) -> None:
         """Log it, and tell the owner where the words changed, or after long. Once for each
         `pause`."""
         now = self._clock.monotonic()
@@ -72,12 +72,12 @@ class Waits(Generic[K]):
             due = wait.words != words or now - wait.told >= LONG
             if due:
                 wait.words, wait.told = words, now
-        self._log.failed(key, fate, error, text, level=logging.WARNING if long else logging.INFO)
+        self._log.failed(key, next_step, error, text, level=logging.WARNING if long else logging.INFO)
         if due and self._tell is not None:
             self._tell(key, error, long)
 
     def over(self, key: K, *, done: bool) -> None:
-        """The key waits no more: it succeeded, or failed. Cheap for one that did not wait."""
+        """The key no longer waits: it succeeded, or failed. Cheap for one that did not wait."""
         if key in self._waits:
             with self._lock:
                 self._waits.pop(key, None)

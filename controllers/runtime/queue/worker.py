@@ -158,10 +158,8 @@ class Batching:
 class FetchBuffer(Generic[K, A]):
     """Between stages 5 and 4: the cloud's answers as (key, answer) pairs, in order. Thread-safe.
 
-    Fetch functions deliver from any thread at any time, and are not trusted to do it right. It
-    never refuses or blocks a delivery, as that would hold up a thread of the vendor pool. The bound
-    is kept by those who ask for answers: they wait for room before they take the next batch, so at
-    most `limit` pairs and one batch of each fetcher are here."""
+    Fetch functions deliver from any thread at any time, and are not trusted to do it right. At most
+    `limit` pairs and one batch of each fetcher are here."""
 
     def __init__(self, limit: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self._limit = limit
@@ -198,6 +196,7 @@ class FetchBuffer(Generic[K, A]):
 
     def wait_room(self) -> None:
         """Wait until fewer pairs than the limit are here, or it is closed."""
+        # Those who ask keep the bound: to block a delivery would hold up a thread of the vendor pool.
         with self._lock:
             while len(self._pairs) >= self._limit and not self._closed:
                 self._room.wait()

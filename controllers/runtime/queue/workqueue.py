@@ -1,27 +1,8 @@
-"""Stage 3: the queue of keys between events and reconciles. Filled by triggers, emptied by workers.
+"""The queue of keys between events and reconciles (stage 3): from triggers to workers.
 
-The semantics are those of client-go's ``util/workqueue`` (queue, delaying queue and rate limiting
-queue in one):
-
-- A key waits at most once, however often it is added, and is worked on by one worker at a time. A
-  key added while it is worked on runs once more after ``done``.
-- ``add_after`` keeps one time per key, the earliest. That time is independent of plain adds.
-- ``add_rate_limited`` delays a key by its own exponential backoff until ``forget``.
-- After ``shut_down`` nothing is taken in. Draining, the keys that wait are still handed out and
-  delayed ones dropped.
-
-What is added to it:
-
-- A *minimum interval*: a key starts no sooner than so many seconds after its last run ended,
-  however it was added. Backoff alone does not stop a stream of updates from hammering a failing key
-  (kubernetes#75285).
-- *Priorities*, higher ones first, and groups of keys that take turns: none starves (`FairQueue`).
-- *Parking*: a key whose work goes on elsewhere stays closed to other workers, and does not hold up
-  a shutdown.
-- ``get_many`` fills a batch.
-
-There is one lock and no thread: keys whose delay or interval has ended are moved by the next
-call, or by a thread that waits in ``get`` (see ``Waiters``).
+The semantics are those of client-go's ``util/workqueue``: queue, delaying queue and rate limiting
+queue in one. Added to it are a minimum interval between a key's runs, groups that take turns
+(`FairQueue`), parked keys, and batches (``get_many``).
 """
 
 import logging
@@ -50,6 +31,9 @@ class ShutDown(Exception):
 class WorkQueue(Generic[K]):
     """A queue of hashable keys. Every method may be called from any thread; only ``get*`` and
     ``wait_drained`` wait.
+
+    A key waits at most once, however often it is added, and is worked on by one worker at a time.
+    One that is added meanwhile runs once more after ``done``.
 
     `name` is the ``name`` label of its metrics, `min_interval` is in seconds, and `chance` returns
     numbers from 0 to 1 for the jitter. `waiting` decides whose turn it is; by default all keys are
@@ -211,6 +195,8 @@ class WorkQueue(Generic[K]):
                 self._parked -= 1
             elif self._keys.waiting.ended(key):
                 self._waiters.wake(self._keys.waiting.ready)
+            # Backoff alone does not stop a stream of updates from hammering a failing key
+            # (kubernetes#75285), and a queue that drains waits for no interval.
             if self._min_interval and not self._closed:
                 self._keys.timers.start_interval(item, now + self._min_interval)
             if item.dirty:
@@ -232,6 +218,7 @@ class WorkQueue(Generic[K]):
             if not item.parked:
                 item.parked = True
                 self._parked += 1
+                # It is no worker's: its group may have another one in work.
                 if self._keys.waiting.ended(key):
                     self._waiters.wake(self._keys.waiting.ready)
                 self._work_ended()

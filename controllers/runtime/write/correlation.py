@@ -240,6 +240,7 @@ class Correlator:
 
     def _name(self, happening: Happening) -> str:
         """`<object>.<time>`, as kubectl's users know it; or something unique."""
+        # Never the same twice, should the clock stand still or go back.
         self._last_stamp = max(self._last_stamp + 1, int(happening.last_at * 1e9))
         name = f"{happening.ref.name}.{self._last_stamp:x}"
         return name if len(name) <= 253 and _SUBDOMAIN.fullmatch(name) else str(uuid.uuid4())
@@ -285,6 +286,7 @@ class EventMemory(Collector):
             items = self._kinds.setdefault(kind, OrderedDict())
             items[key] = value, until
             items.move_to_end(key)
+            # The least recently used go first; what is over is mostly among them.
             while len(items) > self._size or next(iter(items.values()))[1] <= now:
                 items.popitem(last=False)
 

@@ -234,6 +234,7 @@ class Lane:
             self._again.clear()
             self._condition.notify_all()
             thread, busy = self._thread, self._busy
+        # One inside a request may take as long as the API server does.
         if thread is not None and not busy:
             thread.join()
         return left
@@ -307,6 +308,7 @@ class Lane:
                 else:
                     self._proved = False
                     self._slow_down(error)
+                # Behind the others: it holds up none, unless the server is in trouble.
                 if entry.tries < tries and self._put_back(entry):
                     log.debug("%s: will be tried again: %s", self._component, error)
                     return

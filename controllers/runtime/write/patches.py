@@ -250,6 +250,7 @@ def apply(
             attempts -= 1
             if attempts <= 0:
                 raise
+        # Read from etcd, not from the cache: that may be as old as what has just conflicted.
         raw = rest.get(path, timeout=timeout)
         if uid and _metadata(raw, "uid") not in (uid, None):  # without one it is no object: `parse` says so
             raise ObjectReplaced(f"{path} is no longer the object with UID {uid}")
@@ -270,6 +271,7 @@ def _same(one: object, other: object) -> bool:
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    # In Python True == 1; in a label or a patch they differ.
     return type(one) is type(other) and one == other
 
 

@@ -164,7 +164,7 @@ def test_requests_are_short_and_the_fence_closes_before_the_lease_ends() -> None
     for lease_duration, renew, retry in [(15, 10, 2), (2, 1.5, 0.4), (60, 59, 20), (2.9, 2.8, 1)]:
         one = LeaseSettings(name="x", lease_duration=lease_duration, renew_deadline=renew, retry_period=retry)
         assert one.request_timeout <= one.renew_deadline / 2
-        assert one.patience <= one.held_for < one.whole_seconds <= lease_duration
+        assert one.renew_within <= one.held_for < one.whole_seconds <= lease_duration
 
 
 def _told(new: dict[str, Any]) -> Any:
