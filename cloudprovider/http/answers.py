@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -92,13 +92,13 @@ class Failures:
     is not the cloud's. By default {"error": {"code": "...", "message": "..."}}, or its inner part
     alone."""
 
-    not_found: frozenset[str] = frozenset({"not_found"})
+    not_found: Collection[str] = ("not_found",)
     """The codes with which a 404 or 410 is the cloud's own: that there is no such thing."""
 
-    busy: frozenset[str] = frozenset({"busy", "locked"})
+    busy: Collection[str] = ("busy", "locked")
     """The codes with which a 409 says that the cloud still works on the thing."""
 
-    quota: frozenset[str] = frozenset({"quota_exceeded", "limit_exceeded"})
+    quota: Collection[str] = ("quota_exceeded", "limit_exceeded")
     """The codes that say that a limit of the account is reached, with status 403, 409, 422 or
     429."""
 
