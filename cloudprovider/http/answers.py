@@ -82,23 +82,32 @@ def _said(body: Any) -> Said:
     return Said(str(inner.get("code", "")), str(inner.get("message", "")))
 
 
+def _codes(given: Collection[str]) -> tuple[str, ...]:
+    """A converter. In a text every part of it would be found, "" too, which a proxy's 404 has."""
+    codes = tuple(given)
+    if isinstance(given, str) or "" in codes:
+        raise TypeError(f"Failures: codes must be a collection of words, such as ['not_found'], not {given!r}")
+    return codes
+
+
 @documented
 @frozen
 class Failures:
-    """How a cloud says that something went wrong. For any thread."""
+    """How a cloud says that something went wrong. Raises TypeError for codes that are one text. For
+    any thread."""
 
     said: Callable[[Any], Said] = _said
     """Reads the JSON body of an error. What it cannot read (LookupError, TypeError, AttributeError)
     is not the cloud's. By default {"error": {"code": "...", "message": "..."}}, or its inner part
     alone."""
 
-    not_found: Collection[str] = ("not_found",)
+    not_found: Collection[str] = field(default=("not_found",), converter=_codes)
     """The codes with which a 404 or 410 is the cloud's own: that there is no such thing."""
 
-    busy: Collection[str] = ("busy", "locked")
+    busy: Collection[str] = field(default=("busy", "locked"), converter=_codes)
     """The codes with which a 409 says that the cloud still works on the thing."""
 
-    quota: Collection[str] = ("quota_exceeded", "limit_exceeded")
+    quota: Collection[str] = field(default=("quota_exceeded", "limit_exceeded"), converter=_codes)
     """The codes that say that a limit of the account is reached, with status 403, 409, 422 or
     429."""
 

@@ -128,6 +128,13 @@ def test_a_cloud_with_words_of_its_own(cloud: Cloud) -> None:
         client.get(Server, "/servers/1")
 
 
+@pytest.mark.parametrize("codes", ["not_found", "", [""]])
+def test_codes_that_would_be_found_in_every_404_are_refused(codes: str | list[str]) -> None:
+    for name in ("not_found", "busy", "quota"):
+        with pytest.raises(TypeError, match="must be a collection of words"):
+            Failures(**{name: codes})  # type: ignore[arg-type]
+
+
 def test_a_body_and_a_query_arrive_and_what_is_absent_is_deleted(client: Client, cloud: Cloud) -> None:
     cloud.answers += [reply(202, {"id": "1", "name": "a"}), reply(404, words("not_found")), reply(202, {"id": "op"})]
     answer = client.send("POST", "/servers", {"name": "a"}, fields={"dry run": "no&yes"})
