@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any, TypeVar
 
@@ -21,7 +21,6 @@ from cloudprovider.internal.fields import documented
 
 __all__ = ["Answer", "CloudError", "ConflictError", "Failures", "NotFoundError", "RefusedError", "Resource", "Said"]
 
-BUSY_SECONDS = 5.0  # until a resource that the cloud works on is asked for again
 MOST_WORDS = 1000  # letters of the cloud that are told
 LONGEST_WAIT = 3600.0  # that a Retry-After counts for, whatever the cloud writes there
 
@@ -88,23 +87,32 @@ def _word(value: object) -> str:
     return str(value) if isinstance(value, str | int) else ""
 
 
+def _codes(given: Collection[str]) -> tuple[str, ...]:
+    """A converter. In a text every part of it would be found, "" too, which a proxy's 404 has."""
+    codes = tuple(given)
+    if isinstance(given, str) or "" in codes:
+        raise TypeError(f"Failures: codes must be a collection of words, such as ['not_found'], not {given!r}")
+    return codes
+
+
 @documented
 @frozen
 class Failures:
-    """How a cloud says that something went wrong. For any thread."""
+    """How a cloud says that something went wrong. Raises TypeError for codes that are one text. For
+    any thread."""
 
     said: Callable[[Any], Said] = _said
     """Reads the JSON body of an error. What it cannot read (LookupError, TypeError, AttributeError)
     is not the cloud's. By default {"error": {"code": "...", "message": "..."}}, or its inner part
     alone."""
 
-    not_found: frozenset[str] = frozenset({"not_found"})
+    not_found: Collection[str] = field(default=("not_found",), converter=_codes)
     """The codes with which a 404 or 410 is the cloud's own: that there is no such thing."""
 
-    busy: frozenset[str] = frozenset({"busy", "locked"})
+    busy: Collection[str] = field(default=("busy", "locked"), converter=_codes)
     """The codes with which a 409 says that the cloud still works on the thing."""
 
-    quota: frozenset[str] = frozenset({"quota_exceeded", "limit_exceeded"})
+    quota: Collection[str] = field(default=("quota_exceeded", "limit_exceeded"), converter=_codes)
     """The codes that say that a limit of the account is reached, with status 403, 409, 422 or
     429."""
 
@@ -157,10 +165,8 @@ def error_of(
             kind = NotFoundError
         case 404 | 410:  # of a proxy, or of a wrong path: nothing is gone because of it
             text = f"{text}. This answer is not the cloud's own: check the endpoint in the cloud config"
-        case 409 if said.code in failures.busy:
-            return Pending(text, wait or BUSY_SECONDS)
-        case 423:
-            return Pending(text, wait or BUSY_SECONDS)
+        case 409 | 423 if status == 423 or said.code in failures.busy:
+            return Pending(text, wait or 5.0)
         case 409:
             kind = ConflictError
         case 422:

@@ -55,18 +55,23 @@ def send(
     failures: Failures,
     body: Any = None,
     form: Mapping[str, str] | None = None,
+    secret: str = "",
     calls: int = 1,
 ) -> Answer:
     """Send one request, with `body`, a model or a value, as JSON, or `form` as a browser would.
-    Raises CloudProviderError."""
+    Raises CloudProviderError; where the cloud quotes `secret`, its words are shown without it."""
     limit = time_limit(calls=calls)  # raises where the host waits no longer, so that nothing is changed then
     end = time.monotonic() + limit
-    content = {} if form is None else {"body": urlencode(form), "headers": {**headers, "Content-Type": _FORM}}
+    content: dict[str, Any] = {"headers": headers}
+    if form is not None:
+        content = {"headers": {**headers, "Content-Type": _FORM}, "body": urlencode(form)}
+    elif body is not None:
+        content["json"] = body.model_dump(mode="json", by_alias=True) if isinstance(body, BaseModel) else body
     try:
         got = pool.request(
             method,
             url,
-            **{"headers": headers, "json": _plain(body), **content},
+            **content,
             timeout=urllib3.Timeout(limit),
             redirect=False,  # credentials are for this endpoint alone
             retries=False,  # the host tries again, and knows when
@@ -78,6 +83,7 @@ def send(
         raise CloudProviderError(f"{asked}: no answer from {where} (time limit {limit:.3g} s): {error}") from error
     if 200 <= got.status < 300:
         return Answer(asked, got.status, got.headers, data)
+    data = data.replace(secret.encode(), b"...") if secret else data
     raise error_of(asked, got.status, got.headers, data, failures, got.reason or "")
 
 
@@ -92,7 +98,3 @@ def _read(got: urllib3.BaseHTTPResponse, asked: str, end: float) -> bytes:
             raise CloudProviderError(f"{asked}: the answer is {why}")
     got.release_conn()
     return bytes(data)
-
-
-def _plain(body: Any) -> Any:
-    return body.model_dump(mode="json", by_alias=True) if isinstance(body, BaseModel) else body
