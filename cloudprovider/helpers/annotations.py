@@ -113,6 +113,8 @@ class ServiceAnnotations:
     def __init_subclass__(cls, *, prefix: str = "", others: tuple[str, ...] = (), **rest: Any) -> None:
         super().__init_subclass__(**rest)
         own = {name: one for name, one in vars(cls).items() if isinstance(one, Annotation)}
+        if taken := sorted(name for name in own if hasattr(ServiceAnnotations({}), name)):
+            raise ValueError(f"{cls.__name__}: {', '.join(taken)} is a name of ServiceAnnotations itself")
         # A text in place of a tuple would be patterns of one letter, "*" among them.
         given: object = others
         texts, others = isinstance(given, str), () if isinstance(given, str) else others
@@ -124,9 +126,6 @@ class ServiceAnnotations:
         problems = [] if "/" in cls.prefix or not cls.prefix else [_no_domain(cls.prefix)]
         if texts or any("/" in one for one in others):
             problems.append('others must be patterns without the prefix, as in others=("status-*",)')
-        problems += [
-            f"{name} is a name of ServiceAnnotations itself" for name in own if hasattr(ServiceAnnotations({}), name)
-        ]
         problems += [problem for key in keys for problem in label_key_problems(key)]
         problems += [f"{key!r} is declared twice" for key in sorted({key for key in keys if keys.count(key) > 1})]
         problems += filter(None, map(_undeclarable, own.values()))
