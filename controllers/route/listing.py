@@ -87,8 +87,8 @@ class RouteListing:
         found = self._planner.compare()
         for key, priority in found.keys.items():
             self._metrics.queued(key, trigger)
-            # Else it comes by itself: after its back-off, or when there is room.
-            if not self._queue.num_requeues(key) and key not in self._full:
+            # Else it comes by itself: after its back-off, when the cloud asked for, when there is room.
+            if not self._queue.resting(key) and key not in self._full:
                 self._queue.add(key, priority)
         self._report_left_alone(found.left_alone)
         if found.advice and found.advice != self._advice:
@@ -147,7 +147,7 @@ class RouteListing:
     def _ask(self, version: int) -> None:
         """Have the routes listed again, unless that has happened since `version` or happens now."""
         with self._lock:
-            if self._under_way or self._table.version != version or self._queue.num_requeues(LIST):
+            if self._under_way or self._table.version != version or self._queue.resting(LIST):
                 return
             self._trigger = NODE_CHANGE
             self._queue.add_after(LIST, max(0.0, self._interval - self._table.age), LISTING)

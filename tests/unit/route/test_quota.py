@@ -52,6 +52,9 @@ class Table:
                 after = error.retry_after
             except InstanceNotFound:
                 after = None
+            except Pending as error:
+                after = None
+                bench.queue.add_after(key, error.retry_after, problem=str(error))
             bench.queue.done(key)
             if after is not None:
                 bench.queue.add_after(key, after)
@@ -156,6 +159,16 @@ def test_another_failure_of_the_node_is_not_held_up() -> None:
     bench.cloud.fail[("create", "fd00:10:244:1::/64")] = CloudProviderError("bang")
     with pytest.raises(CloudProviderError, match="bang"):
         bench.start()
+
+
+def test_a_comparison_does_not_ask_before_the_provider_said() -> None:
+    table = Table("n1")
+    table.bench.cloud.fail["create"] = Pending("the route is being made", 400.0)
+    table.work()
+    table.work(300)
+    assert table.bench.cloud.count("create") == 1
+    table.work(100)
+    assert table.bench.cloud.count("create") == 2
 
 
 def test_a_route_that_takes_long_is_no_failure() -> None:
