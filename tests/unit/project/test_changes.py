@@ -59,6 +59,13 @@ def test_what_is_wrong_is_told(name: str, text: str, problem: str) -> None:
     assert any(problem in found for found in problems(name, text))
 
 
+def test_nothing_is_written_into_the_changelog_between_releases() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    headings = re.findall(r"^## (.*)", text, re.M)
+    assert [one for one in headings if not re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", one)] == []
+    assert text.index("<!-- towncrier release notes start -->") < text.index(headings[0])
+
+
 def test_the_fragments_lead_to_pages_that_are_there() -> None:
     for link in re.findall(r"\]\(([^)#:]+)[#)]", towncrier(ROOT, "--draft")):
         assert (ROOT / link).exists(), link
