@@ -117,7 +117,7 @@ def test_every_annotation_of_ours_is_on_the_page_of_aws() -> None:
     rows = table_after((GUIDES / "from-go-aws.md").read_text(), "annotations")
     said = {f"{PREFIX}{row[0].strip('`')}": row[1].partition(" ")[0].strip(";:") for row in rows}
     assert len(said) == len(rows)
-    assert set(said.values()) == {"yes", "no", "refused"}
+    assert set(said.values()) <= {"yes", "no", "refused"}
     ours = set(re.findall(r"^\| `([^`]+)` \|", Annotations.markdown_table(), re.M))
     assert ours
     assert {name for name, answer in said.items() if answer != "no"} == ours
