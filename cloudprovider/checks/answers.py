@@ -28,6 +28,7 @@ from cloudprovider.helpers.labels import (
 )
 from cloudprovider.helpers.providerid import same_provider_id
 from cloudprovider.instances import InstanceMetadata, InstanceState
+from cloudprovider.internal.problem import missing_value
 from cloudprovider.ips import IPNetwork, parse_ip, parse_network
 from cloudprovider.loadbalancer import OwnedLoadBalancer
 from cloudprovider.routes import Route
@@ -113,6 +114,8 @@ def _provider_id_problems(provider_id: str, prefixes: Sequence[str], field: str 
         return [f"{field} {_show(provider_id)} does not begin with {' or '.join(map(repr, prefixes))}"]
     if not provider_id[len(prefix) :].strip("/"):
         return [f"{field} {_show(provider_id)} names no instance"]
+    if missing := missing_value(provider_id):
+        return [f"{field} {_show(provider_id)} is made of a value that was not there: {missing}"]
     return []
 
 

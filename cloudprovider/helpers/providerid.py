@@ -18,6 +18,7 @@ from attrs import frozen
 
 from cloudprovider.errors import CloudProviderError, NotImplementedByProvider
 from cloudprovider.internal.fields import documented
+from cloudprovider.internal.problem import missing_value
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -88,6 +89,8 @@ def provider_id_problems(provider_id: str) -> tuple[str, ...]:
         problems.append(f"provider ID {provider_id!r} must begin with the provider's name")
     if not instance.strip("/"):
         problems.append(f"provider ID {provider_id!r} names no instance")
+    if missing := missing_value(instance):
+        problems.append(f"provider ID {provider_id!r} is made of a value that was not there: {missing}")
     if _UNPRINTABLE.search(instance):
         problems.append(f"provider ID {provider_id!r} has blanks or control characters")
     return tuple(problems)
@@ -103,7 +106,11 @@ def parse_provider_id(provider_id: str) -> ProviderID:
 
 
 def format_provider_id(provider: str, instance: str) -> str:
-    """The provider ID of an instance. Raises ValueError when the parts do not make one."""
+    """The provider ID of an instance. Raises TypeError for a part that is no text (an ID that the
+    cloud did not send, or a number), and ValueError when the parts do not make one."""
+    for part, given in (("provider", provider), ("instance", instance)):
+        if not isinstance(given, str):
+            raise TypeError(f"format_provider_id: the {part} must be text, and is of type {type(given).__name__}")
     return str(parse_provider_id(f"{provider}://{instance}"))
 
 
