@@ -279,7 +279,7 @@ def test_rows_stand_in_the_order_of_the_stages() -> None:
 @pytest.mark.parametrize("page", [PAGE, *(PAGE.replace("way-of-an-object", name) for name in OTHERS)])
 def test_files_that_the_pages_name_exist(page: str) -> None:
     named = re.findall(r"`((?:cloudprovider|controllers|tests|examples)/[\w/]+\.py)`", (ROOT / page).read_text())
-    assert len(named) > 2
+    assert named
     assert sorted({name for name in named if not (ROOT / name).is_file()}) == []
 
 
