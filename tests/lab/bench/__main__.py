@@ -1,4 +1,4 @@
-"""`make bench`: the figures of docs/reference/benchmarks.md, measured over the real API server.
+"""`make bench`: the figures of docs/reports/benchmarks.md, measured over the real API server.
 
 `make bench BENCH_ARGS="services routes"` measures these rows alone. Contenders alternate; what is
 slow by its nature is measured once. Every measurement is bounded by a timeout, and its result is
@@ -41,7 +41,7 @@ SCENARIOS: dict[str, Callable[[float], Scenario]] = {
     "start": start,
     "takeover": takeover,
 }
-PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
+PAGE = ROOT / "docs" / "reports" / "benchmarks.md"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""`make scale`: the figures of docs/reference/scale.md. `make scale SCALE="1000"`: this size.
+"""`make scale`: the figures of docs/reports/scale.md. `make scale SCALE="1000"`: this size.
 
 Prints each phase as it ends. The page gets its tables when all sizes are done; with `--json FILE`
 sizes that were measured earlier are taken from that file.

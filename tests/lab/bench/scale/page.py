@@ -1,4 +1,4 @@
-"""The tables of docs/reference/scale.md, and the goals. Pure, but for the page itself."""
+"""The tables of docs/reports/scale.md, and the goals. Pure, but for the page itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.lab.bench.report import machine, sentence, table
 from tests.lab.bench.scale.life import IDLE_SECONDS, LATENCY_MS, PHASES, ROLLS, WINDOW, ZONES, Size
 from tests.lab.bench.scenario import Figure, Figures, Goal, Outcome
 
-PAGE = ROOT / "docs" / "reference" / "scale.md"
+PAGE = ROOT / "docs" / "reports" / "scale.md"
 WIDTH = 100
 
 Found = Mapping[str, Mapping[str, Figures]]
