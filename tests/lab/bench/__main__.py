@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.lab.bench.contenders import ROOT, compile_sources
-from tests.lab.bench.report import as_json, block, keep, lines_with_time
+from tests.lab.bench.report import as_json, block, keep, lines_with_time, verdicts
 from tests.lab.bench.scenario import Outcome, Scenario, run
 from tests.lab.bench.scenarios.footprint import footprint
 from tests.lab.bench.scenarios.initialise import initialise, initialise5000
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         load = os.getloadavg()[0]
         found[scenario.name] = run(scenario, contenders, given.repetitions, tell)
         text = block(scenario, found[scenario.name], load)
-        print(f"\n{text}\n", flush=True)
+        print(f"\n{text}\n", *verdicts(scenario, found[scenario.name]), "", sep="\n", flush=True)
         if given.docs and whole:
             keep(given.docs, scenario.name, text)
         if given.json:
