@@ -56,7 +56,9 @@ class InstanceMetadata:
         default=(), converter=fields.as_tuple, validator=fields.node_addresses
     )
     """Becomes `status.addresses`, most preferred first. Types: InternalIP, ExternalIP, Hostname,
-    InternalDNS, ExternalDNS."""
+    InternalDNS, ExternalDNS. Hostname is the node's name, not what the machine is called in the
+    cloud today: kube-apiserver asks the kubelet by it. A Hostname that is the node's name is not
+    changed again."""
 
     zone: str = field(default="", validator=fields.text)
     """Becomes the label topology.kubernetes.io/zone and its deprecated beta label. A valid label

@@ -26,7 +26,7 @@ from cloudprovider.helpers.labels import (
     label_value_problems,
     node_name_problems,
 )
-from cloudprovider.helpers.providerid import same_provider_id
+from cloudprovider.helpers.providerid import missing_value, same_provider_id
 from cloudprovider.instances import InstanceMetadata, InstanceState
 from cloudprovider.ips import IPNetwork, parse_ip, parse_network
 from cloudprovider.loadbalancer import OwnedLoadBalancer
@@ -113,6 +113,8 @@ def _provider_id_problems(provider_id: str, prefixes: Sequence[str], field: str 
         return [f"{field} {_show(provider_id)} does not begin with {' or '.join(map(repr, prefixes))}"]
     if not provider_id[len(prefix) :].strip("/"):
         return [f"{field} {_show(provider_id)} names no instance"]
+    if missing := missing_value(provider_id):
+        return [f"{field} {_show(provider_id)} is made of a value that was not there: {missing}"]
     return []
 
 

@@ -38,6 +38,8 @@ __all__ = [
 ]
 
 _SCHEME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9])?")
+_NOTHING = frozenset({"None", "null", "undefined", "<nil>"})
+"""What a missing value looks like once it is text: of Python, JSON, JavaScript, Go."""
 _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f]")
 
 
@@ -88,9 +90,16 @@ def provider_id_problems(provider_id: str) -> tuple[str, ...]:
         problems.append(f"provider ID {provider_id!r} must begin with the provider's name")
     if not instance.strip("/"):
         problems.append(f"provider ID {provider_id!r} names no instance")
+    if missing := missing_value(instance):
+        problems.append(f"provider ID {provider_id!r} is made of a value that was not there: {missing}")
     if _UNPRINTABLE.search(instance):
         problems.append(f"provider ID {provider_id!r} has blanks or control characters")
     return tuple(problems)
+
+
+def missing_value(provider_id: str) -> str:
+    """The part of a provider ID that is a missing value made text, such as "None"; "" if none."""
+    return next((part for part in provider_id.split("/") if part in _NOTHING), "")
 
 
 def parse_provider_id(provider_id: str) -> ProviderID:
@@ -103,7 +112,11 @@ def parse_provider_id(provider_id: str) -> ProviderID:
 
 
 def format_provider_id(provider: str, instance: str) -> str:
-    """The provider ID of an instance. Raises ValueError when the parts do not make one."""
+    """The provider ID of an instance. Raises TypeError for a part that is no text (an ID that the
+    cloud did not send, or a number), and ValueError when the parts do not make one."""
+    for part, given in (("provider", provider), ("instance", instance)):
+        if not isinstance(given, str):
+            raise TypeError(f"format_provider_id: the {part} must be text, and is of type {type(given).__name__}")
     return str(parse_provider_id(f"{provider}://{instance}"))
 
 

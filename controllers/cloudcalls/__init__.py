@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         CallOverdue,
         CallsClosed,
         CloudCallError,
+        Contradiction,
         InvalidAnswer,
     )
     from controllers.cloudcalls.metrics import CallHealth, OverdueCall
@@ -38,7 +39,8 @@ else:
             "controllers.cloudcalls.call": "PRIORITY_DELETE PRIORITY_NEW PRIORITY_NORMAL PRIORITY_SWEEP",
             "controllers.cloudcalls.calls": "CloudCalls",
             "controllers.cloudcalls.errors": (
-                "AnswerMissing CallAborted CallFailed CallOverdue CallsClosed CloudCallError InvalidAnswer"
+                "AnswerMissing CallAborted CallFailed CallOverdue CallsClosed CloudCallError Contradiction "
+                "InvalidAnswer"
             ),
             "controllers.cloudcalls.metrics": "CallHealth OverdueCall",
             "controllers.cloudcalls.options": "CloudCallOptions",
@@ -58,6 +60,7 @@ __all__ = [
     "PRIORITY_SWEEP",
     # errors
     "CloudCallError",
+    "Contradiction",
     "CallFailed",
     "CallAborted",
     "InvalidAnswer",

@@ -8,7 +8,7 @@ them. No controller calls vendor code in any other way.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -158,14 +158,31 @@ class CloudCalls:
         """
         self._fetch("metadata", self._metadata_query, nodes, deliver, fresh=fresh, priority=priority)
 
-    def fetch_state(self, nodes: Sequence[V1Node], deliver: Deliver[InstanceState]) -> None:
+    def fetch_state(
+        self, nodes: Sequence[V1Node], deliver: Deliver[InstanceState], *, confirm: Container[str] = ()
+    ) -> None:
         """Ask whether each node's instance runs, is shut down, or gone; otherwise as
         `fetch_metadata`.
 
         "Gone" is always InstanceState.GONE, and an error always means unknown. Every answer is
         fresh: deletions rest on them.
+
+        `confirm`: names of nodes that are gone only if `instances_state` and `instance_exists` both
+        say so, where the provider has both. Where they contradict, the answer is a Contradiction.
         """
-        self._fetch("state", self._state_query, nodes, deliver)
+        doubted: list[V1Node] = []
+        by_name = {key_of(node): node for node in nodes}
+
+        def heard(name: str, answer: Answer[InstanceState]) -> None:
+            if answer.unbound is InstanceState.GONE and name in confirm:
+                doubted.append(by_name[name])
+            else:
+                deliver(name, answer)
+
+        both = bool(confirm) and None not in (self._capability("instances_batch"), self._instances_v2())
+        self._fetch("state", self._state_query, nodes, heard if both else deliver)
+        if doubted:
+            self._fetch("existence", self._existence_query, doubted, deliver)
 
     def fetch_pod_cidrs(self, nodes: Sequence[V1Node], deliver: Deliver[tuple[IPNetwork, ...]]) -> None:
         """Ask for the pod CIDRs that the cloud chose, () where it has not yet; otherwise as
@@ -284,6 +301,10 @@ class CloudCalls:
             None if batch is None else partial(asking.ask_state_together, batch),
             self.max_batch,
         )
+
+    def _existence_query(self) -> NodeQuery[InstanceState]:
+        v2 = self._instances_v2()
+        return NodeQuery(self._no_instances if v2 is None else partial(asking.ask_state, v2, gone_by="instances_state"))
 
     def _pod_cidrs_query(self) -> NodeQuery[tuple[IPNetwork, ...]]:
         capability = self._capability("pod_cidrs")

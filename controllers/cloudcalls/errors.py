@@ -10,6 +10,7 @@ label. The gateway's own errors::
     │   │   └── CallAborted      ... that was meant to end the process: SystemExit, KeyboardInterrupt
     │   ├── InvalidAnswer        the provider answered something that cannot be used
     │   ├── AnswerMissing        a batch answer left this key out: unknown, never gone
+    │   ├── Contradiction        one method says that an instance is gone, another that it exists
     │   └── CallsClosed          the gateway is shut; the call was not made
     └── Parked (controllers.runtime.queue.outcomes)
         └── CallOverdue          no answer in time; the key rests until the call ends
@@ -89,6 +90,16 @@ class InvalidAnswer(CloudCallError):
 
 class AnswerMissing(CloudCallError):
     """A batch answer without this key. Nothing is known about it."""
+
+
+class Contradiction(CloudCallError):
+    """One method says that an instance is gone, another that it exists: it is not gone."""
+
+    def __init__(self, gone: str, exists: str) -> None:
+        super().__init__(
+            f"the provider's {gone} says that the instance is gone, and its {exists} that it exists. Fix: correct "
+            f"{gone}: does it read every page of the cloud's listing?"
+        )
 
 
 class CallsClosed(CloudCallError):

@@ -37,7 +37,7 @@ from cloudprovider.helpers import provider_id_of
 from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls.answers import Answer, AnswerCache, BatchAnswer, by_name, judge
 from controllers.cloudcalls.call import CloudCall
-from controllers.cloudcalls.errors import CallFailed, CallOverdue, CallsClosed, InvalidAnswer
+from controllers.cloudcalls.errors import CallFailed, CallOverdue, CallsClosed, Contradiction, InvalidAnswer
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
 from controllers.runtime.queue import bounded
@@ -184,14 +184,16 @@ def ask_metadata(v2: InstancesV2, check: Callable[[str, object], Any], node: V1N
     return Ask(_about(node, "instance_metadata", v2.instance_metadata, partial(check, provider_id_of(node)), priority))
 
 
-def ask_state(v2: InstancesV2, node: V1Node, priority: int) -> Ask[InstanceState]:
-    """Existence, then power state. "Gone" only from `instance_exists`."""
+def ask_state(v2: InstancesV2, node: V1Node, priority: int, gone_by: str = "") -> Ask[InstanceState]:
+    """Existence, then power state. "Gone" only from `instance_exists`. `gone_by`: another method
+    that has said "gone", of which this is to be the proof."""
+    gone = (InstanceNotFound, NotImplementedByProvider) if gone_by else InstanceNotFound
 
     def exists(said: bool | Exception) -> Any:
-        if said is False or isinstance(said, InstanceNotFound):
+        if said is False or isinstance(said, gone):
             return InstanceState.GONE
-        if isinstance(said, Exception):
-            return said
+        if isinstance(said, Exception) or gone_by:
+            return said if isinstance(said, Exception) else Contradiction(gone_by, "instance_exists")
         return Ask(_about(node, "instance_shutdown", v2.instance_shutdown, checks.flag, priority), _power)
 
     return Ask(_about(node, "instance_exists", v2.instance_exists, checks.flag, priority), exists)

@@ -60,6 +60,20 @@ class InstanceReplaced(Exception):
     """The cloud answers with another instance than the node's immutable `spec.providerID`."""
 
 
+class ProviderIDTaken(Exception):
+    """Another Node carries this provider ID, and its kubelet is alive. What is written cannot be
+    changed, so it is not."""
+
+    def __init__(self, provider_id: str, other: str) -> None:
+        self.provider_id = provider_id
+        self.other = other
+        super().__init__(
+            f"the cloud gives provider ID {provider_id}, which Node {other} carries. Fix: if the machine's host name "
+            "was changed, delete the Node of the former name; if these are two machines, the provider gives one ID to "
+            "both"
+        )
+
+
 class NotAdopted(Exception):
     """The node has no provider ID, and it is uncertain whether the instance of its name is it."""
 

@@ -16,7 +16,7 @@ from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import is_ready, needs_initialization
 from controllers.cloudcalls import CloudCallError, InvalidAnswer
 from controllers.node.addresses import NoIPAddress
-from controllers.node.changes import InstanceReplaced
+from controllers.node.changes import InstanceReplaced, ProviderIDTaken
 from controllers.node.memory import NodeMemory
 from controllers.node.metrics import NodeMetrics
 from controllers.node.options import CloudNodeOptions
@@ -86,7 +86,7 @@ class CloudNodeController(ControllerBase):
         failures = FailureHandling(
             on_error=self._failed,
             on_wait=self._waits,
-            expected=(CloudCallError, NodeIPError, InstanceReplaced, NoIPAddress),
+            expected=(CloudCallError, NodeIPError, InstanceReplaced, NoIPAddress, ProviderIDTaken),
             noun="node",
             controller=self.NAME,
         )
@@ -149,6 +149,12 @@ class CloudNodeController(ControllerBase):
             reason = "CloudCallOverdue"
         elif isinstance(error, NoIPAddress):
             reason = "AddressesMissing"
+        elif isinstance(error, ProviderIDTaken):
+            reason = "ProviderIDOnTwoNodes"
+            other = self._lister.get(error.other)
+            if other is not None:
+                text = f"Node {key} is to get the provider ID {error.provider_id} of this Node, too: see its Events"
+                self._recorder.event(other, "Warning", reason, text)
         elif isinstance(error, InvalidAnswer):
             reason = "InvalidInstanceMetadata"
         else:

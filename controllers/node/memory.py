@@ -79,6 +79,7 @@ class NodeMemory:
         self._lock = threading.Lock()
         self._nodes: dict[str, Remembered] = {}
         self._names: dict[str, tuple[str, ...]] = {}  # by provider ID
+        self._given: dict[str, str] = {}  # by node: the provider ID that is being written on it
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -100,6 +101,7 @@ class NodeMemory:
         """The node is gone."""
         with self._lock:
             self._nodes.pop(key, None)
+            self._given.pop(key, None)
 
     def forget_gone(self, exists: Callable[[str], bool]) -> None:
         """Forget the nodes that are no more: late work may have left something."""
@@ -114,6 +116,8 @@ class NodeMemory:
         if before == after:
             return ()
         with self._lock:
+            if after:
+                self._given.pop(key, None)
             left = tuple(name for name in self._names.pop(before, ()) if name != key)
             if left:
                 self._names[before] = left
@@ -121,6 +125,16 @@ class NodeMemory:
             if after:
                 self._names[after] = (*others, key)
         return others
+
+    def give_id(self, key: str, provider_id: str, holds: Callable[[str], bool]) -> str:
+        """Note that this provider ID is about to be written on the Node; returns "". Or the name of
+        another Node that it is being written on, or that carries it, as far as that one `holds`."""
+        with self._lock:
+            others = [name for name, given in self._given.items() if given == provider_id and name != key]
+            others += [name for name in self._names.get(provider_id, ()) if name != key and holds(name)]
+            if not others:
+                self._given[key] = provider_id
+        return others[0] if others else ""
 
     def sharing(self) -> int:
         """How many Nodes carry a provider ID that another Node carries too."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cloudprovider import InstanceMetadata, InstanceNotFound
 from cloudprovider.helpers.addresses import provided_node_ip
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
-from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.helpers.taints import get_node_condition, needs_initialization
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, Answer, InvalidAnswer
 from controllers.node import addresses, changes
 from controllers.node.addresses import NoIPAddress, Wanted
-from controllers.node.changes import NOTHING, NodeChanges, NotAdopted
+from controllers.node.changes import NOTHING, NodeChanges, NotAdopted, ProviderIDTaken
 from controllers.node.memory import UNTAINTING, NodeMemory, Remembered
 from controllers.node.triggers import is_refreshed
 from controllers.runtime.api import ObjectNotFound, RestClient, ServerError, Unreachable
@@ -108,6 +108,7 @@ class NodeReconciler:
             self._pair(node, entry)
             return None
         metadata = answer.of(node)
+        self._give_id(node, metadata.provider_id)
         now, since = self._clock.monotonic(), entry.without_ip_since
         ip_needed = since is None or now - since < OPEN_AFTER
 
@@ -139,6 +140,19 @@ class NodeReconciler:
         else:
             self._report_late(key, latest, entry)
         return None
+
+    def _give_id(self, node: V1Node, provider_id: str) -> None:
+        """Raise ProviderIDTaken where another Node has the ID that this one is to get."""
+
+        def holds(name: str) -> bool:
+            other = self._lister.get(name)
+            ready = get_node_condition(other, "Ready") if other is not None else None
+            return ready is not None and ready.status in ("True", "False")  # Unknown: the kubelet is silent
+
+        if provider_id and not provider_id_of(node):
+            other = self._memory.give_id(key_of(node), provider_id, holds)
+            if other:
+                raise ProviderIDTaken(provider_id, other)
 
     def _next_question(self, entry: Remembered, longest: float) -> float:
         """Seconds until the cloud is asked again for an IP address: after 1, 2, 4 ... s of waiting,

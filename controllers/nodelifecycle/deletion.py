@@ -1,7 +1,8 @@
 """Stage 4: DECIDE. When a node is deleted. Pure: no I/O, no clock; `reconcile.py` applies it.
 
 A node that is not Ready is a *candidate*. Two answers "gone" about its instance, a monitor period
-apart, confirm it. Then the first row that applies decides:
+apart, confirm it; the second of a provider that has both `instances_state` and `instance_exists` is
+"gone" only if both say so. Then the first row that applies decides:
 
 | the candidate, and what the cloud says of Ready nodes of its zone    | decision            |
 |----------------------------------------------------------------------|---------------------|
@@ -102,6 +103,8 @@ class StateAnswer:
     asked_at: float
     answered_at: float
     state: InstanceState | Exception
+    confirms: bool = True
+    """Whether "gone" is the word of every method of the provider that can say it."""
 
 
 @frozen
@@ -123,6 +126,8 @@ class Candidate:
     """When the last answer that counts came."""
     answers: int = 0
     """How many of the row count."""
+    confirmed: bool = False
+    """Whether one of the row was "gone" of every method of the provider that can say it."""
     unknown_since: float | None = None
     """When the first of a row of unknowns was asked for."""
     problem: str = ""
@@ -170,7 +175,8 @@ def counted(one: Candidate | None, answer: StateAnswer, period: float) -> Candid
         return evolve(new, gone_since=at if one.gone_since is None else one.gone_since, told=one.told)
     if answer.asked_at - one.counted_at < period - ROUNDING:  # too soon to be another answer
         return one
-    return evolve(one, counted_at=answer.answered_at, answers=one.answers + 1)
+    confirmed = one.confirmed or answer.confirms
+    return evolve(one, counted_at=answer.answered_at, answers=one.answers + 1, confirmed=confirmed)
 
 
 class Admission(enum.Enum):

@@ -15,6 +15,7 @@ from attrs import evolve
 
 from cloudprovider import InstanceState
 from cloudprovider.helpers import is_ready, provider_id_of
+from controllers.cloudcalls import Contradiction
 from controllers.nodelifecycle import changes
 from controllers.nodelifecycle.changes import Attention, identity_of, is_announced, zone_of
 from controllers.nodelifecycle.deletion import (
@@ -80,6 +81,7 @@ class NodeLifecycleReconciler:
         asked_at = self._shared.now()
         nodes: dict[str, V1Node] = {}
         judged: dict[str, Candidate] = {}  # those that wait for what is said of Ready nodes
+        confirm: set[str] = set()  # those of which every method is asked
         for key in keys:
             node = self._shared.lister.get(key)
             if node is None or self._triggers.attention(node) is not Attention.ASK:
@@ -87,8 +89,12 @@ class NodeLifecycleReconciler:
                 continue
             nodes[key] = node
             one = self._candidates.get(key)
-            if one is not None and one.is_of(node) and self._is_due(node, one, asked_at):
+            if one is None or not one.is_of(node):
+                continue
+            if self._is_due(node, one, asked_at):
                 judged[key] = one
+            if self._is_to_confirm(node, one, asked_at):
+                confirm.add(key)
         if not nodes:
             return
         late: list[tuple[str, StateAnswer]] = []
@@ -102,7 +108,7 @@ class NodeLifecycleReconciler:
             else:
                 deliver(name, answer)
 
-        self._ask(nodes, judged, asked_at, answered)
+        self._ask(nodes, judged, confirm, asked_at, answered)
         for name, answer in late:
             deliver(name, answer)
         if lost:
@@ -112,6 +118,7 @@ class NodeLifecycleReconciler:
         self,
         nodes: Mapping[str, V1Node],
         judged: Mapping[str, Candidate],
+        confirm: Collection[str],
         asked_at: float,
         answered: Callable[[str, StateAnswer], None],
     ) -> None:
@@ -129,7 +136,7 @@ class NodeLifecycleReconciler:
             if name in ready:
                 said[name] = answer.unbound
             else:
-                answered(name, StateAnswer(node, asked_at, self._shared.now(), answer.unbound))
+                answered(name, StateAnswer(node, asked_at, self._shared.now(), answer.unbound, name in confirm))
 
         try:
             self._draw(drawn, judged.values(), nodes, asked_at)
@@ -139,7 +146,7 @@ class NodeLifecycleReconciler:
                     node = self._shared.ready_node(identity)
                     if node is not None and identity[0] not in nodes:
                         ready.setdefault(identity[0], node)
-            self._cloud.fetch_state([*nodes.values(), *ready.values()], heard)
+            self._cloud.fetch_state([*nodes.values(), *ready.values()], heard, confirm=confirm)
             asked = True
         finally:
             for zone, found in drawn.items():
@@ -150,6 +157,15 @@ class NodeLifecycleReconciler:
         one = self._candidates.get(key_of(node))
         first = one is None or one.state is not InstanceState.GONE or not one.is_of(node)
         return bool(provider_id_of(node)) and (first or self._shared.moved(node))
+
+    def _is_to_confirm(self, node: V1Node, one: Candidate, now: float) -> bool:
+        """Whether the next answer may delete it, so that every method of the provider is asked;
+        once for a row of answers, as that may be one call for each node."""
+        waits = one.answers < CONFIRMATIONS and now - one.counted_at < self._options.node_monitor_period - ROUNDING
+        return one.state is InstanceState.GONE and not (one.confirmed or waits or self._waits_for_age(node, one))
+
+    def _waits_for_age(self, node: V1Node, one: Candidate) -> bool:
+        return self._is_young(node) and not one.released and not is_announced(node)
 
     def _is_due(self, node: V1Node, one: Candidate, now: float) -> bool:
         """Whether what is said of Ready nodes decides after the next answer."""
@@ -221,6 +237,8 @@ class NodeLifecycleReconciler:
             return None  # it was asked about the former node; the next sweep asks about this one
         one = self._candidates.add(key, answer, self._options.node_monitor_period)
         if isinstance(answer.state, Exception):
+            if isinstance(answer.state, Contradiction):
+                self._reports.disagreed(node, answer.state)
             if delay := retry_after_of(answer.state):
                 self._note(key, one, rests_until=self._shared.now() + delay)
             raise answer.state
@@ -263,16 +281,15 @@ class NodeLifecycleReconciler:
             return self._look_again(key, self._note(key, one, why=why), _MOVED)
         if is_ready(node):
             return None  # a Ready node is never deleted
-        if one.released or is_announced(node):
-            self._delete(key, node)
-            return None
-        if self._is_young(node):
+        if self._waits_for_age(node, one):
             why = (
                 f"it was initialised, or first seen, less than {self._options.young_grace:g} s ago "
                 "(--node-deletion-young-grace), and the cloud may not list it yet"
             )
             return self._ask_again(key, self._note(key, one, why=why))
-        if not self._options.breaker:
+        if not one.confirmed:
+            return self._ask_again(key, one)
+        if one.released or is_announced(node) or not self._options.breaker:
             self._delete(key, node)
             return None
         sample = one.sample or self._latest(one, answer.asked_at)

@@ -15,7 +15,7 @@ from attrs import evolve
 
 from cloudprovider import CallCancelled, InstanceMetadata, InstanceNotFound, InstanceState, NotImplementedByProvider
 from cloudprovider.helpers import provider_id_of
-from controllers.cloudcalls import CallsClosed
+from controllers.cloudcalls import CallsClosed, Contradiction
 from controllers.nodelifecycle.changes import without_provider_id
 from controllers.nodelifecycle.deletion import ALARM_AFTER, CONFIRMATIONS, TRICKLE, Candidate, Sample
 from controllers.runtime.cache import key_of, uid_of
@@ -49,6 +49,7 @@ class Reports:
         self._alarmed: set[str] = set()  # zones where the cloud is not believed
         self._gone: dict[str, dict[str, None]] = {}  # by zone: said to be gone for the first time, not logged yet
         self._logged: dict[str, float] = {}  # by zone: when a line last said so
+        self._disagreed: dict[str, str] = {}  # by node: its UID; two methods of the provider contradict
         self._told: dict[str, tuple[str, str]] = {}  # by node: its UID, and the other instance
         self._lost: dict[str, V1Node] = {}  # by name: whose successor is to be asked for
         self._asking = threading.Lock()  # held by the one thread that asks for them
@@ -89,6 +90,21 @@ class Reports:
                     "check the provider's credentials, region and account",
                 )
 
+    def disagreed(self, node: V1Node, error: Contradiction) -> None:
+        """One method says that the instance is gone, another that it exists."""
+        name, uid = key_of(node), uid_of(node)
+        with self._lock:
+            if self._disagreed.get(name) == uid:
+                return
+            first = not self._disagreed
+            self._disagreed[name] = uid
+        if first:
+            self.metrics.alarms.inc()
+            log.error("ALARM: node %s is not deleted, nor any other of which this is true: %s", name, error)
+        self._shared.recorder.event(
+            node, "Warning", "InstanceAnswersContradict", f"This node is not ready. It is not deleted: {error}"
+        )
+
     def limit_reached(self, node: V1Node, one: Candidate, number: int, deletions: int) -> None:
         """More nodes are to be deleted than the limit allows."""
         self.metrics.alarms.inc()
@@ -107,9 +123,10 @@ class Reports:
         """Before a sweep: report what has waited for long, and what is over."""
         now = self._shared.now()
         self._log_gone(now)
-        for name in list(self._told):  # fetchers add to it meanwhile
-            if self._shared.lister.get(name) is None:
-                del self._told[name]
+        for names in (self._told, self._disagreed):
+            for name in list(names):  # fetchers add to it meanwhile
+                if self._shared.lister.get(name) is None:
+                    del names[name]
         held = [one for _, one in self._shared.candidates.gone() if one.held and one.sample is not None]
         samples = {id(one.sample): one.sample for one in held if one.sample is not None}.values()
         self.metrics.contradicting = len({name for one in samples for name in self._shared.still(one)})

@@ -7,7 +7,7 @@ of its own or when it is initialised, no host can see."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -90,14 +90,20 @@ class PlannedCalls(CloudCalls):
         """SSH keys."""
         return None if super().ssh_keys is None else PlannedKeys(self._plan, self._pool, None)
 
-    def fetch_state(self, nodes: Sequence[V1Node], deliver: Callable[[str, Answer[InstanceState]], object]) -> None:
+    def fetch_state(
+        self,
+        nodes: Sequence[V1Node],
+        deliver: Callable[[str, Answer[InstanceState]], object],
+        *,
+        confirm: Container[str] = (),
+    ) -> None:
         """Ask whether each node's instance runs, and keep the answers as evidence."""
 
         def answered(name: str, answer: Answer[InstanceState]) -> None:
             self._evidence.stated(name, answer.unbound)
             deliver(name, answer)
 
-        super().fetch_state(nodes, answered)
+        super().fetch_state(nodes, answered, confirm=confirm)
 
     def call(
         self, method: str, fn: Callable[..., R], *args: Any, key: str, mutating: bool = False, **options: Any

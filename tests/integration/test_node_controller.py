@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from attrs import evolve
 
-from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, answers
 from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
 from controllers.node.options import CloudNodeOptions
@@ -164,6 +165,24 @@ def test_two_nodes_of_one_machine_are_told(api: Cluster, cloud: FakeCloud) -> No
         eventually(lambda: "renamed" in api.event_messages("node-0000").get("ProviderIDOnTwoNodes", ""))
         eventually(lambda: "node-0000" in api.event_messages("renamed").get("ProviderIDOnTwoNodes", ""))
         assert running.metrics.value("node_controller_nodes_sharing_provider_id") == 2
+
+
+@pytest.mark.row("P7")
+@pytest.mark.parametrize("wrong", ["fake://i-node-0000", "fake://None"])
+def test_a_wrong_provider_id_is_not_written(api: Cluster, cloud: FakeCloud, wrong: str) -> None:
+    """That of another node, whose kubelet is alive, and one that is made of nothing."""
+    api.create(NODES, small_node("node-0000", ready="True"))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        eventually(lambda: not is_tainted(_node(api)))
+        cloud.faults.on("instances_metadata", answers(lambda one: evolve(one, provider_id=wrong)), key="node-0001")
+        api.create(NODES, small_node("node-0001", ready="True"))
+        reason = "InvalidInstanceMetadata" if wrong.endswith("None") else "ProviderIDOnTwoNodes"
+        eventually(lambda: wrong in api.event_messages("node-0001").get(reason, ""))
+        if not wrong.endswith("None"):
+            eventually(lambda: "node-0001" in api.event_messages("node-0000").get(reason, ""))
+        assert "providerID" not in api.get(f"{NODES}/node-0001")["spec"]
+        cloud.faults.clear()
+        eventually(lambda: api.get(f"{NODES}/node-0001")["spec"].get("providerID") == "fake://i-node-0001", timeout=60)
 
 
 @pytest.mark.row("P5")

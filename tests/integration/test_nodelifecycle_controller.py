@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from cloudprovider import CloudProviderError
+from cloudprovider import CloudProviderError, InstanceState
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, answers, hangs, raises
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
@@ -211,6 +211,22 @@ def test_foreign_and_new_nodes_are_left_alone(api: Cluster, cloud: FakeCloud) ->
     assert SHUTDOWN in _taints(api)
     with lifecycle(api.kubeconfig, cloud, evolve(FAST, uninitialized_grace_period=0)):
         eventually(lambda: _names(api) == {"node-0000", "node-0001", "node-0004"})
+
+
+@pytest.mark.row("P6")
+def test_a_machine_on_a_page_that_is_never_read_keeps_its_node(api: Cluster) -> None:
+    """The batch reads the first page only; `instance_exists` asks about one machine."""
+    with _cloud(capabilities=BATCH, log="all") as cloud, lifecycle(api.kubeconfig, cloud) as running:
+        _join(api, range(6), ready=[2, 3, 4, 5])
+        cloud.faults.on("instances_state", answers(InstanceState.GONE), key="node-0000")
+        cloud.console.remove_instance("node-0001")
+        told = eventually(lambda: api.event_messages("node-0000").get("InstanceAnswersContradict", ""))
+        assert "instances_state" in told
+        assert "instance_exists" in told
+        eventually(lambda: _name(1) not in _names(api))
+        _pass(running)
+        assert _names(api) == {_name(number) for number in (0, 2, 3, 4, 5)}
+        assert len(cloud.calls.log("instance_exists", key="node-0001")) == 1
 
 
 @pytest.mark.row("N30")

@@ -32,7 +32,7 @@ from cloudprovider.testing.conformance.features import Feature, extension_of
 from cloudprovider.testing.conformance.lab import THROTTLED, BadAnswer
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared
-from cloudprovider.testing.conformance.whole import questions
+from cloudprovider.testing.conformance.whole import known, questions
 from cloudprovider.threads import Task
 
 _PAGE: Final = b"<!doctype html><html><head><title>not here</title></head><body>nginx</body></html>"
@@ -108,10 +108,11 @@ class BadAnswerScenarios(ConformanceBase):
     def test_g13_429_is_throttled(self, trial: Trial) -> None:
         """429 becomes `Throttled`, with the seconds of `Retry-After` where it has them: the host
         slows down."""
+        machines = known(trial)
         for answer in trial.lab.throttled:
             seconds = float(answer.headers.get("Retry-After", "nan"))
             with trial.bad_answers(answer):
-                outcomes = questions(trial, trial.provider)
+                outcomes = questions(trial, trial.provider, machines)
             for method, outcome in outcomes:
                 for error in _errors(outcome):
                     assert isinstance(error, Throttled), (
@@ -126,10 +127,13 @@ class BadAnswerScenarios(ConformanceBase):
     @scenario("G14", hooks=("bad_answers",))
     def test_g14_a_refusal_ends_the_call(self, trial: Trial) -> None:
         """A call that the cloud refuses ends at once: it is not tried again until the deadline."""
+        machines = known(trial)
         for answer in (_UNAUTHORIZED, *trial.lab.throttled, REFUSALS[-2]):
             with trial.bad_answers(answer):
                 seconds = trial.lab.grace + _AT_ONCE
-                late = _is_late(trial, seconds) and _is_late(trial, 3 * seconds)  # a busy machine is late once
+                late = _is_late(trial, machines, seconds) and _is_late(
+                    trial, machines, 3 * seconds
+                )  # a busy machine is late once
             assert not late, (
                 f"the cloud answered {answer.what}, and the provider still tries after {seconds:g} s. After 401 ask "
                 "once more with a new token; all else is the host's affair, which knows when"
@@ -230,11 +234,11 @@ class BadAnswerScenarios(ConformanceBase):
                     _check_refused(method, answer, _unwell(trial, method, call, answer))
 
 
-def _is_late(trial: Trial, seconds: float) -> bool:
+def _is_late(trial: Trial, machines: list[V1Node], seconds: float) -> bool:
     """Whether a question is still at work after so many seconds, although it was refused."""
     stop = threading.Event()
     call = Call(deadline=time.monotonic() + _CALL_SECONDS, cancelled=stop)
-    task = Task(lambda: questions(trial, trial.provider), "conformance-call", call=call)
+    task = Task(lambda: questions(trial, trial.provider, machines), "conformance-call", call=call)
     ended = task.wait(seconds)
     stop.set()
     return not ended

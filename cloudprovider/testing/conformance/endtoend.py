@@ -258,12 +258,13 @@ class EndToEndConformance(ConformanceBase):
         assert spec is not None
         wanted = spec.pod_cidr
 
-        def targets() -> list[str]:
+        def targets() -> list[tuple[str, str]]:
             listed = declared(trial.provider.routes(), "routes").list_routes(trial.cluster_name)
-            return [one.target_provider_id or one.target_node for one in listed if one.destination_cidr == wanted]
+            return [(one.target_provider_id, one.target_node) for one in listed if one.destination_cidr == wanted]
 
         def leads_there() -> bool:
-            return targets() in ([name_of(node.object)], [provider_id_of(node.object)])
+            machine, name = provider_id_of(node.object), name_of(node.object)
+            return len(found := targets()) == 1 and (found[0][1] == name or found[0][0] == machine != "")
 
         self._wait(trial, cluster, leads_there, f"there is a route for {wanted} to the node")
         node.delete()

@@ -35,6 +35,7 @@ from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import BadAnswer, Lab, can, new_node, new_service
 
 R = TypeVar("R")
+_NOTHING = frozenset({"", "None", "null", "undefined", "<nil>"})
 
 
 class Trial:
@@ -111,6 +112,11 @@ class Trial:
             self._check_metadata(node)
             return node
         found = self.eventually(lambda: self._provider_id(node), retry=InstanceNotFound)
+        if found.rpartition("/")[2] in _NOTHING:
+            self.bench.refuse(
+                f"the provider ID of {name_of(node)} is {found!r}, made of a value that is not there: every node would "
+                "have it, and a provider ID is never changed"
+            )
         copy = deepcopy(node)
         copy.spec = copy.spec or V1NodeSpec()
         copy.spec.provider_id = found
@@ -306,13 +312,25 @@ class Trial:
         return service, nodes
 
     def _new_stopped(self) -> V1Node:
-        node = self.new_machine()
+        node = self._asked(self.new_machine())
         self.lab.stop_machine(node)
         return node
 
     def _new_deleted(self) -> V1Node:
-        node = self.new_machine()
+        node = self._asked(self.new_machine())
         self.delete(node)
+        return node
+
+    def _asked(self, node: V1Node) -> V1Node:
+        """The node, after the provider was asked what the host asks: what it remembers of it will
+        be out of date."""
+        one, batch = self.provider.instances_v2(), self.provider.instances_batch()
+        if one is not None:
+            for method in (one.instance_exists, one.instance_shutdown, one.instance_metadata):
+                attempt(partial(method, node))
+        if batch is not None:
+            attempt(partial(batch.instances_metadata, [node]))
+            attempt(partial(batch.instances_state, [node]))
         return node
 
     def _metadata(self, node: V1Node) -> object:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+
+from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.errors import CloudProviderError
 from cloudprovider.interface import Interface
@@ -131,8 +133,9 @@ class WholeScenarios(ConformanceBase):
     def test_g9_errors_are_of_the_contract(self, trial: Trial) -> None:
         """While the cloud is away, calls raise CloudProviderError, not the client's own errors;
         none shows a secret."""
+        machines = known(trial)
         with trial.outage():
-            outcomes = questions(trial, trial.provider)
+            outcomes = questions(trial, trial.provider, machines)
         for method, outcome in outcomes:
             if outcome.error is not None:
                 # before the message shows the error
@@ -190,11 +193,12 @@ class WholeScenarios(ConformanceBase):
     def test_g16_tokens_that_end_are_renewed(self, trial: Trial) -> None:
         """When the cloud accepts the token no longer, the provider soon has another: calls succeed
         again."""
-        before = questions(trial, trial.provider)
+        machines = known(trial)
+        before = questions(trial, trial.provider, machines)
         trial.lab.end_tokens()
         end = time.monotonic() + _RENEWED
         while True:
-            after = questions(trial, trial.provider)
+            after = questions(trial, trial.provider, machines)
             failed = [
                 f"{method} {outcome}"
                 for (method, fine), (_, outcome) in zip(before, after, strict=True)
@@ -244,16 +248,23 @@ def _is_async(method: Any) -> bool:
     return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
 
 
-def questions(trial: Trial, provider: Interface) -> list[tuple[str, Outcome[Any]]]:
-    """Ask each capability one thing that changes nothing: (method, how it ended)."""
-    node = new_node("conformance-asked")
+def known(trial: Trial) -> list[V1Node]:
+    """A machine that `questions` can ask about by its provider ID; none where the lab makes
+    none."""
+    return [trial.machine()] if can(trial.lab, "create_machine") else []
+
+
+def questions(trial: Trial, provider: Interface, machines: Sequence[V1Node] = ()) -> list[tuple[str, Outcome[Any]]]:
+    """Ask each capability one thing that changes nothing: (method, how it ended). About a node
+    without a machine, and about these machines."""
     calls: list[partial[Any]] = []
     one, batch = provider.instances_v2(), provider.instances_batch()
     older, zones = provider.instances(), provider.zones()
-    if one is not None:
-        calls += [partial(one.instance_exists, node), partial(one.instance_metadata, node)]
-    if batch is not None:
-        calls.append(partial(batch.instances_state, [node]))
+    for node in (new_node("conformance-asked"), *machines):
+        if one is not None:
+            calls += [partial(one.instance_exists, node), partial(one.instance_metadata, node)]
+        if batch is not None:
+            calls.append(partial(batch.instances_state, [node]))
     if older is not None:
         calls.append(partial(older.node_addresses, "conformance-asked"))
     if zones is not None:

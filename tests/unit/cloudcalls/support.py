@@ -212,9 +212,9 @@ class World:
         self.calls.fetch_metadata(seq, answers, **how)
         return answers
 
-    def fetch_state(self, seq: Sequence[V1Node]) -> Answers:
+    def fetch_state(self, seq: Sequence[V1Node], **how: Any) -> Answers:
         answers = Answers()
-        self.calls.fetch_state(seq, answers)
+        self.calls.fetch_state(seq, answers, **how)
         return answers
 
 

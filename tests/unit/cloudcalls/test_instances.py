@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import (
@@ -13,6 +14,7 @@ from cloudprovider import (
     CloudProviderError,
     InstanceMetadata,
     InstanceNotFound,
+    InstancesBatch,
     InstanceState,
     NotImplementedByProvider,
     RetryError,
@@ -21,7 +23,8 @@ from cloudprovider import (
 )
 from cloudprovider.checks import olderinstances
 from cloudprovider.checks.olderinstances import PACE, OlderInstances
-from controllers.cloudcalls.errors import CallFailed, InvalidAnswer
+from controllers.cloudcalls.errors import CallFailed, Contradiction, InvalidAnswer
+from controllers.runtime.cache import key_of
 from tests.unit.cloudcalls.support import Capability, Provider, metadata, node, world
 
 ADDRESSES = (V1NodeAddress(type="InternalIP", address="10.0.0.1"),)
@@ -98,6 +101,75 @@ def test_state_of_v2(exists: Any, shutdown: Any, state: InstanceState, calls: in
     found, methods = v2_state({"instance_exists": exists, "instance_shutdown": shutdown})
     assert found is state
     assert methods == ["instance_exists", "instance_shutdown"][:calls]
+
+
+# ---- "gone" by every method
+
+
+class Listing(InstancesBatch):
+    """Calls the instance gone of every node whose name does not begin with "here"."""
+
+    max_batch = 100
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, Any]:
+        return {}
+
+    def instances_state(self, nodes: Sequence[V1Node]) -> Mapping[str, Any]:
+        self.asked.append(len(nodes))
+        return {
+            key_of(one): InstanceState.RUNNING if key_of(one).startswith("here") else InstanceState.GONE
+            for one in nodes
+        }
+
+
+@pytest.mark.row("P6")
+@pytest.mark.parametrize(
+    ("exists", "expected"),
+    [
+        (False, InstanceState.GONE),
+        (NOT_FOUND, InstanceState.GONE),
+        (NOT_IMPLEMENTED, InstanceState.GONE),
+        (True, Contradiction),
+        (CloudProviderError("the cloud is away"), CloudProviderError),
+    ],
+)
+def test_what_the_batch_calls_gone_is_asked_of_the_other_method(exists: Any, expected: Any) -> None:
+    one, batch = Cloud({"instance_exists": exists}), Listing()
+    nodes = [node("here"), node("n1"), node("n2")]
+    with world(Provider(instances_v2=one, instances_batch=batch)) as w:
+        found = w.fetch_state(nodes, confirm={"here", "n1"})
+        assert one.methods() == ["instance_exists"]
+        said = found["n1"]
+        assert said is expected or isinstance(said, expected)
+        if expected is Contradiction:
+            assert "instances_state" in str(said)
+            assert "instance_exists" in str(said)
+    assert (found["here"], found["n2"]) == (InstanceState.RUNNING, InstanceState.GONE)
+    assert batch.asked == [3]
+
+
+@pytest.mark.row("P6")
+def test_a_provider_of_one_capability_is_asked_as_ever() -> None:
+    batch, one = Listing(), Cloud({"instance_exists": False})
+    with world(Provider(instances_batch=batch)) as w:
+        assert w.fetch_state([node("n1")], confirm={"n1"})["n1"] is InstanceState.GONE
+    with world(Provider(instances_v2=one)) as w:
+        assert w.fetch_state([node("n1")], confirm={"n1"})["n1"] is InstanceState.GONE
+    assert one.methods() == ["instance_exists"]
+
+
+@pytest.mark.row("P6")
+def test_a_scale_in_costs_one_question_for_each_node_that_goes() -> None:
+    one, batch = Cloud({"instance_exists": False}), Listing()
+    gone, here = [node(f"n{i}") for i in range(900)], [node(f"here{i}") for i in range(30)]
+    with world(Provider(instances_v2=one, instances_batch=batch)) as w:
+        for confirm in (set(), {key_of(each) for each in gone}):
+            w.fetch_state([*gone, *here], confirm=confirm)
+    assert len(batch.asked) == 2 * 10
+    assert len(one.methods()) == 900
 
 
 @pytest.mark.parametrize("answer", [None, 0, "", [], ValueError(), Throttled(), NOT_IMPLEMENTED, RetryError("x", 1)])

@@ -89,6 +89,24 @@ def test_formatting_refuses_what_could_not_be_read() -> None:
         format_provider_id("aws", "")
 
 
+@pytest.mark.row("P7")
+@pytest.mark.parametrize("instance", ["None", "null", "undefined", "<nil>", "zone-1/None", "None/i-1"])
+def test_a_missing_value_makes_no_provider_id(instance: str) -> None:
+    with pytest.raises(ValueError, match="made of a value that was not there"):
+        format_provider_id("acme", instance)
+    fine = f"{instance}-1".replace("/", "-")
+    assert format_provider_id("acme", fine) == f"acme://{fine}"
+
+
+@pytest.mark.row("P7")
+@pytest.mark.parametrize("instance", [None, 7, b"i-1", ["i-1"]])
+def test_what_is_no_text_makes_no_provider_id(instance: Any) -> None:
+    with pytest.raises(TypeError, match="the instance must be text, and is of type"):
+        format_provider_id("acme", instance)
+    with pytest.raises(TypeError, match="the provider must be text"):
+        format_provider_id(instance, "i-1")
+
+
 @pytest.mark.parametrize(
     ("provider_id", "prefixes", "whose"),
     [

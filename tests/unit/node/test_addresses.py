@@ -15,6 +15,8 @@ from cloudprovider import InstanceMetadata
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
 from controllers.cloudcalls import InvalidAnswer
 from controllers.node.addresses import SETTLED, UNHEARD, Heard, NoIPAddress, hear, wanted
+from controllers.node.changes import ProviderIDTaken
+from controllers.node.memory import NodeMemory
 from controllers.node.reconcile import OPEN_AFTER
 from tests.unit.node.test_changes import TAINT, instance, node
 from tests.unit.node.world import PERIOD, World
@@ -348,6 +350,41 @@ def test_a_third_node_of_the_machine_costs_one_event() -> None:
         world.shared.clear()
         world.create(f"n{number}", providerID="fake://i-1")
     assert world.shared == {"n2": ("n0", "n1")}
+
+
+@pytest.mark.row("P7")
+@pytest.mark.parametrize(("ready", "given"), [("True", False), ("False", False), ("Unknown", True)])
+def test_an_id_that_another_node_carries_is_not_written(ready: str, given: bool) -> None:
+    world = World()
+    world.cloud.says["first"] = world.cloud.says["second"] = instance(provider_id="fake://i-1")
+    world.create("first", providerID="fake://i-1")
+    condition = {"type": "Ready", "status": ready}
+    world.server.edit("first", lambda raw: raw.setdefault("status", {}).update(conditions=[condition]))
+    world.create("second")
+    if given:
+        world.work()
+        assert world.server.nodes["second"]["spec"]["providerID"] == "fake://i-1"
+        return
+    with pytest.raises(ProviderIDTaken, match="Node first carries"):
+        world.work()
+    assert "providerID" not in world.server.nodes["second"]["spec"]
+    assert world.tainted("second")
+    world.delete("first")
+    world.restart()
+    world.work()
+    assert world.server.nodes["second"]["spec"]["providerID"] == "fake://i-1"
+
+
+@pytest.mark.row("P7")
+def test_one_id_is_given_to_one_of_two_new_nodes() -> None:
+    memory = NodeMemory(PERIOD)
+    assert memory.give_id("a", "fake://i-1", lambda _: False) == ""
+    assert memory.give_id("a", "fake://i-1", lambda _: False) == ""
+    assert memory.give_id("b", "fake://i-1", lambda _: False) == "a"
+    memory.note_id("a", "", "fake://i-1")
+    assert memory.give_id("b", "fake://i-1", lambda _: True) == "a"
+    memory.note_id("a", "fake://i-1", "")
+    assert memory.give_id("b", "fake://i-1", lambda _: True) == ""
 
 
 # ---- a machine with another name

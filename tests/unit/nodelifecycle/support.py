@@ -4,7 +4,7 @@ lists."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -93,8 +93,13 @@ class Cloud(NodeCloud):
         self.max_batch = max_batch
         self.by_name: dict[str, InstanceMetadata | Exception] = {}
         self.named: list[V1Node] = []
+        self.confirmed: list[str] = []
+        """Nodes that every method of the provider was to be asked about."""
 
-    def fetch_state(self, nodes: Sequence[V1Node], deliver: Callable[[str, Any], None]) -> None:
+    def fetch_state(
+        self, nodes: Sequence[V1Node], deliver: Callable[[str, Any], None], *, confirm: Container[str] = ()
+    ) -> None:
+        self.confirmed += [key_of(one) for one in nodes if key_of(one) in confirm]
         for one in nodes:
             self.answer(one, deliver)
 

@@ -11,13 +11,14 @@ import pytest
 from attrs import evolve
 
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, NotImplementedByProvider, Throttled
-from controllers.cloudcalls import AnswerMissing, CallFailed, CallOverdue, InvalidAnswer
+from controllers.cloudcalls import AnswerMissing, CallFailed, CallOverdue, Contradiction, InvalidAnswer
 from controllers.nodelifecycle.controller import NodeLifecycleController
 from controllers.runtime.api import ApiError, Conflict, Forbidden, NotFound, ServerError
 from controllers.runtime.cache import key_of
 from controllers.runtime.queue import Result
 from tests.support.controllers import nothing, refuse
 from tests.support.there import there
+from tests.unit.nodelifecycle.simulation import ANNOUNCED
 from tests.unit.nodelifecycle.support import (
     OTHER,
     OUT_OF_SERVICE,
@@ -611,3 +612,63 @@ def test_a_case_that_another_thread_has_changed_is_not_overwritten() -> None:
     bench.candidates.forget("n0")
     bench.candidates.replace("n0", now, evolve(now, held=True))
     assert bench.candidates.get("n0") is None, "a votes that was closed stays closed"
+
+
+# ---- P6: gone by every method
+
+
+@pytest.mark.row("P6")
+@pytest.mark.parametrize("announced", [False, True])
+def test_every_method_is_asked_once_before_a_deletion(announced: bool) -> None:
+    bench, names = _gone(3, breaker=announced)
+    if announced:
+        for name in names:
+            bench.put(name, provider_id=f"fake://{name}", taints=[ANNOUNCED])
+    bench.run(*names)
+    assert bench.cloud.confirmed == []
+    bench.clock.advance(PERIOD)
+    bench.run(*names)
+    assert bench.cloud.confirmed == names
+    assert bench.server.deleted == names
+
+
+@pytest.mark.row("P6")
+def test_a_node_that_waits_is_not_asked_about_by_every_method_again() -> None:
+    bench, names = _gone(1)
+    bench.cloud.says["ready"] = GONE
+    for _ in range(6):
+        bench.run(*names)
+        bench.clock.advance(PERIOD)
+    assert bench.cloud.confirmed == names
+    assert bench.server.deleted == []
+
+
+@pytest.mark.row("P6")
+def test_a_young_node_is_asked_about_by_every_method_when_it_is_not_young_any_more() -> None:
+    bench, names = _gone(1, young_grace=60.0)
+    for _ in range(20):
+        bench.tick()
+        assert not (bench.clock.monotonic() < 60 and bench.cloud.confirmed)
+    assert bench.cloud.confirmed == names
+    assert bench.server.deleted == names
+
+
+@pytest.mark.row("P6")
+def test_where_two_methods_contradict_the_node_stays_and_people_are_told_once() -> None:
+    bench, names = _gone(2)
+    for _ in range(3):
+        for name in names:
+            bench.cloud.says[name] = GONE
+        bench.run(*names)
+        bench.clock.advance(PERIOD)
+        for name in names:
+            bench.cloud.says[name] = Contradiction("instances_state", "instance_exists")
+        bench.run(*names)
+        bench.clock.advance(PERIOD)
+    assert bench.server.deleted == []
+    for name in names:
+        assert bench.recorder.reasons(name).count("InstanceAnswersContradict") == 1
+    told = bench.recorder.messages("Warning")[0]
+    assert "instances_state" in told
+    assert "instance_exists" in told
+    assert bench.metrics.value("node_lifecycle_deletion_breaker_trips_total") == 1

@@ -77,7 +77,7 @@ def test_one_thread_asks_for_a_sample_and_others_wait_for_it() -> None:
     fetch, others = sim.cloud.fetch_state, [("n1",)]
     results: list[Any] = []
 
-    def while_it_is_asked(nodes: Any, deliver: Any) -> None:
+    def while_it_is_asked(nodes: Any, deliver: Any, **_: Any) -> None:
         results.extend(sim.run(*others.pop()) for _ in list(others))
         fetch(nodes, deliver)
 
@@ -100,7 +100,7 @@ def test_a_question_that_fails_leaves_no_sample_under_way() -> None:
     sim.sweep()
     fetch = sim.cloud.fetch_state
 
-    def fails(nodes: Any, deliver: Any) -> None:
+    def fails(nodes: Any, deliver: Any, **_: Any) -> None:
         raise RuntimeError("the gateway is closed")
 
     sim.cloud.fetch_state = fails  # type: ignore[method-assign]
