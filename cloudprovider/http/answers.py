@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -24,7 +24,6 @@ from cloudprovider.internal.fields import documented
 
 __all__ = ["Answer", "CloudError", "ConflictError", "Failures", "NotFoundError", "RefusedError", "Resource", "Said"]
 
-BUSY_SECONDS = 5.0  # until a resource that the cloud works on is asked for again
 LONGEST_WAIT = 3600.0  # that a Retry-After counts for, whatever the cloud writes there
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -83,23 +82,32 @@ def _said(body: Any) -> Said:
     return Said(str(inner.get("code", "")), str(inner.get("message", "")))
 
 
+def _codes(given: Collection[str]) -> tuple[str, ...]:
+    """A converter. In a text every part of it would be found, "" too, which a proxy's 404 has."""
+    codes = tuple(given)
+    if isinstance(given, str) or "" in codes:
+        raise TypeError(f"Failures: codes must be a collection of words, such as ['not_found'], not {given!r}")
+    return codes
+
+
 @documented
 @frozen
 class Failures:
-    """How a cloud says that something went wrong. For any thread."""
+    """How a cloud says that something went wrong. Raises TypeError for codes that are one text. For
+    any thread."""
 
     said: Callable[[Any], Said] = _said
     """Reads the JSON body of an error. What it cannot read (LookupError, TypeError, AttributeError)
     is not the cloud's. By default {"error": {"code": "...", "message": "..."}}, or its inner part
     alone."""
 
-    not_found: frozenset[str] = frozenset({"not_found"})
+    not_found: Collection[str] = field(default=("not_found",), converter=_codes)
     """The codes with which a 404 or 410 is the cloud's own: that there is no such thing."""
 
-    busy: frozenset[str] = frozenset({"busy", "locked"})
+    busy: Collection[str] = field(default=("busy", "locked"), converter=_codes)
     """The codes with which a 409 says that the cloud still works on the thing."""
 
-    quota: frozenset[str] = frozenset({"quota_exceeded", "limit_exceeded"})
+    quota: Collection[str] = field(default=("quota_exceeded", "limit_exceeded"), converter=_codes)
     """The codes that say that a limit of the account is reached, with status 403, 409, 422 or
     429."""
 
@@ -143,17 +151,23 @@ def send(
     failures: Failures,
     body: Any = None,
     form: Mapping[str, str] | None = None,
+    secret: str = "",
     calls: int = 1,
 ) -> Answer:
     """Send one request, with `body`, a model or a value, as JSON, or `form` as a browser would.
-    Raises CloudProviderError."""
+    Raises CloudProviderError; where the cloud quotes `secret`, its words are shown without it."""
     limit = time_limit(calls=calls)  # raises where the host waits no longer, so that nothing is changed then
-    content = {} if form is None else {"body": urlencode(form), "headers": {**headers, "Content-Type": _FORM}}
+    content: dict[str, Any] = {"headers": headers}
+    if form is not None:
+        content["body"] = urlencode(form)
+        content["headers"] = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
+    elif body is not None:
+        content["json"] = body.model_dump(mode="json") if isinstance(body, BaseModel) else body
     try:
         got = pool.request(
             method,
             url,
-            **{"headers": headers, "json": _plain(body), **content},
+            **content,
             timeout=urllib3.Timeout(limit),
             redirect=False,  # credentials are for this endpoint alone
             retries=False,  # the host tries again, and knows when
@@ -163,14 +177,8 @@ def send(
         raise CloudProviderError(f"{asked}: no answer from {where} (time limit {limit:.3g} s): {error}") from error
     if 200 <= got.status < 300:
         return Answer(asked, got.status, got.headers, got.data)
-    raise error_of(asked, got.status, got.headers, got.data, failures, got.reason or "")
-
-
-_FORM = "application/x-www-form-urlencoded"
-
-
-def _plain(body: Any) -> Any:
-    return body.model_dump(mode="json") if isinstance(body, BaseModel) else body
+    data = got.data.replace(secret.encode(), b"...") if secret else got.data
+    raise error_of(asked, got.status, got.headers, data, failures, got.reason or "")
 
 
 def error_of(
@@ -191,10 +199,8 @@ def error_of(
             kind = NotFoundError
         case 404 | 410:  # of a proxy, or of a wrong path: nothing is gone because of it
             text = f"{text}. This answer is not the cloud's own: check the endpoint in the cloud config"
-        case 409 if said.code in failures.busy:
-            return Pending(text, wait or BUSY_SECONDS)
-        case 423:
-            return Pending(text, wait or BUSY_SECONDS)
+        case 409 | 423 if status == 423 or said.code in failures.busy:
+            return Pending(text, wait or 5.0)
         case 409:
             kind = ConflictError
         case 422:

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import urllib3
-from attrs import frozen
 from pydantic import BaseModel
 
 from cloudprovider.errors import CloudProviderError
@@ -19,21 +18,12 @@ from cloudprovider.http.tokens import TokenSource
 
 __all__ = ["Client", "bearer", "next_link", "path_of"]
 
-CONNECTIONS = 32  # that are kept open: the host calls from many threads at once
-
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def bearer(token: str) -> Mapping[str, str]:
     """The headers of a request with a bearer token."""
     return {"Authorization": f"Bearer {token}"}
-
-
-@frozen
-class _Way:
-    endpoint: str
-    tokens: TokenSource | None
-    pool: urllib3.PoolManager
 
 
 class Client:
@@ -61,8 +51,8 @@ class Client:
     def use(self, endpoint: str, tokens: TokenSource | None = None, *, ca_file: str = "") -> None:
         """Take another endpoint, tokens and CA certificates: of a configuration that was loaded
         again. No request has the new endpoint and the old token."""
-        pool = urllib3.PoolManager(maxsize=CONNECTIONS, ca_certs=ca_file or None)
-        self._way = _Way(endpoint.rstrip("/"), tokens, pool)
+        pool = urllib3.PoolManager(maxsize=32, ca_certs=ca_file or None)  # the host calls from many threads
+        self._way = (endpoint.rstrip("/"), tokens, pool)  # at once
 
     def get(self, kind: type[ModelT], path: str, fields: Mapping[str, str] | None = None, *, calls: int = 1) -> ModelT:
         """What is at a path; `fields` are the query. NotFoundError only if the cloud itself says
@@ -113,23 +103,24 @@ class Client:
     ) -> Answer:
         """One request, with `body` (a model, or a plain value) as JSON. Where it raises, a change
         may have been made all the same."""
-        way = self._way
-        token = way.tokens.token() if way.tokens is not None else None
-        url = way.endpoint + path + (f"?{urlencode(fields)}" if fields else "")
+        endpoint, tokens, pool = self._way
+        token = tokens.token() if tokens is not None else None
+        url = endpoint + path + (f"?{urlencode(fields)}" if fields else "")
 
         def once() -> Answer:
-            headers = {} if token is None else self._headers(token.text)
+            text = "" if token is None else token.text
+            headers = self._headers(text) if text else {}
             return send(
-                way.pool, method, url, asked=f"{method} {path}", headers=headers, failures=self._failures, body=body,
-                calls=calls,
+                pool, method, url, asked=f"{method} {path}", headers=headers, failures=self._failures, body=body,
+                secret=text, calls=calls,
             )  # fmt: skip
 
         try:
             return once()
         except CloudError as error:
-            if error.status != 401 or way.tokens is None or token is None:
+            if error.status != 401 or tokens is None or token is None:
                 raise
-            refused, token = token, way.tokens.after_401(token)
+            refused, token = token, tokens.after_401(token)
             if token.text == refused.text:
                 raise
         return once()
