@@ -82,17 +82,17 @@ def _said(body: Any) -> Said:
     return Said(str(inner.get("code", "")), str(inner.get("message", "")))
 
 
-def _word(value: object) -> str:
-    """A word of the cloud's. `said` is typed str, and an answer may have anything there."""
-    return str(value) if isinstance(value, str | int) else ""
-
-
 def _codes(given: Collection[str]) -> tuple[str, ...]:
     """A converter. In a text every part of it would be found, "" too, which a proxy's 404 has."""
     codes = tuple(given)
     if isinstance(given, str) or "" in codes:
         raise TypeError(f"Failures: codes must be a collection of words, such as ['not_found'], not {given!r}")
     return codes
+
+
+def _word(value: object) -> str:
+    """A word of the cloud's. `said` is typed str, and an answer may have anything there."""
+    return str(value) if isinstance(value, str | int) else ""
 
 
 @documented
