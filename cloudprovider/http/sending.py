@@ -30,9 +30,12 @@ def pool_for(url: str, ca_file: str = "", environ: Mapping[str, str] = os.enviro
     """Connections to a server, through the proxy of HTTPS_PROXY (HTTP_PROXY, NO_PROXY) where one is
     wanted. Raises CloudProviderError for a proxy that cannot be used."""
     options: dict[str, Any] = {"maxsize": CONNECTIONS, "ca_certs": ca_file or None}
-    parts = urlsplit(url)
-    tls = parts.scheme == "https"
-    found = proxy_from_environment(parts.hostname or "", parts.port or (443 if tls else 80), tls, environ)
+    try:
+        parts = urlsplit(url)
+        host, port, tls = parts.hostname or "", parts.port, parts.scheme == "https"
+    except ValueError as error:
+        raise CloudProviderError(f"{url} cannot be used as an endpoint: {error}") from None
+    found = proxy_from_environment(host, port or (443 if tls else 80), tls, environ)
     if found is None:
         return urllib3.PoolManager(**options)
     name, proxy = found

@@ -35,7 +35,7 @@ def test_a_provider_that_cannot_be_made_is_one_error() -> None:
 
 @pytest.mark.parametrize("features", [["ROUTES"], "ROUTES", (Feature.ROUTES, Feature.UDP), None])
 def test_features_that_are_no_features_are_told_where_they_are_declared(features: object) -> None:
-    with pytest.raises(TypeError, match=r"Wrong\.features must be features joined with |, as in "):
+    with pytest.raises(TypeError, match=r"Wrong\.features must be features joined with \|, as in "):
         type("Wrong", (ConformanceBase,), {"features": features})
 
 
