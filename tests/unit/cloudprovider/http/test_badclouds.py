@@ -24,6 +24,7 @@ from cloudprovider.http import (
     ConflictError,
     Failures,
     FileToken,
+    Marks,
     NotFoundError,
     Operation,
     Operations,
@@ -256,6 +257,17 @@ def test_others_tags_may_have_two_values() -> None:
         from_tags(tags)
     with pytest.raises(CloudProviderError, match="node is there twice"):
         from_tags([*tags, "node=web-2"], ["node"])
+
+
+def test_labels_that_cannot_hold_a_services_name() -> None:
+    marks, service = Marks(service=""), new_service("web", "u-1")
+    labels = marks.of_service("c", service)
+    assert labels == {"kubernetes-cluster": "c", "kubernetes-service-uid": "u-1"}
+    assert marks.fit(labels, "c", service)
+    owned = marks.owned("c", "lb", labels)
+    assert owned is not None
+    assert (owned.service, owned.service_uid) == ("", "u-1")
+    assert marks.names == ("kubernetes-cluster", "kubernetes-service-uid")
 
 
 def test_a_name_is_never_longer_than_it_may_be() -> None:
