@@ -120,7 +120,7 @@ def test_id_and_secret_in_the_header_may_have_any_letter(cloud: Cloud) -> None:
 @pytest.mark.parametrize("status", [302, 400, 409, 422, 429, 500])
 def test_a_secret_that_the_login_quotes_is_not_shown(cloud: Cloud, status: int) -> None:
     cloud.answers.append(reply(status, {"error": {"message": "no client with the secret s3cret-of-mine"}}))
-    with pytest.raises(CloudProviderError, match="^login: ") as caught:
+    with pytest.raises(CloudProviderError, match=r"^login: ") as caught:
         ClientCredentials(cloud.url, "me", "s3cret-of-mine").token()
     assert "s3cret" not in f"{caught.value!r} {caught.value.__context__!r}"
 
