@@ -185,7 +185,8 @@ def intruders() -> list[Problem]:
 
 def wrong_groups(name: str = "") -> list[Problem]:
     """Distributions with entry points, or one of this name, in a group whose name is almost the
-    right one (for one of this name: any of cloud providers). Reads files of all distributions: for when a provider is missing."""
+    right one (for one of this name: any of cloud providers). Reads files of all distributions: for
+    when a provider is missing."""
     import importlib_metadata
 
     problems = {}
