@@ -184,7 +184,8 @@ def trusted_note(service: V1Service, wanted: str) -> Note | None:
 
 def may_be_built(service: V1Service) -> bool:
     """Whether a Service shows that another process, the Go manager too, may have built for it."""
-    return own_note(service) is not None or (has_load_balancer_finalizer(service) and bool(ingress(status_of(service))))
+    # Not by the finalizer: somebody may have removed it, and the targets must follow all the same.
+    return own_note(service) is not None or bool(ingress(status_of(service)))
 
 
 def shows_built(service: V1Service, shown: V1LoadBalancerStatus | None) -> bool:

@@ -276,7 +276,9 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
         action = Action.UPDATE if view.updates else Action.ENSURE
         if action not in view.tried:
             return Step(action=action, record=record, sweep=action is Action.ENSURE)
-    if not missing and record.state in _PUT_BACK and _shows_our_write(view):
+    # What the cloud was asked to build may be there, whatever it said: so the finalizer is back, too.
+    ours = record.built is not None or record.asked
+    if ours and record.state in _PUT_BACK and _shows_our_write(view):
         return _put_back(view, service, record, now)
     return _rest(view, now)
 
@@ -343,6 +345,8 @@ def _put_back(view: ServiceView, service: V1Service, record: Record, now: float)
     """Finalizer and address first, but ever more slowly if they are removed again and again; the
     note later, and once: a program that insists is not fought."""
     missing = _stripped(service, record)
+    if view.found is ObservedLoadBalancer.NONE:
+        missing &= ~OwnedField.ADDRESS  # nothing has it
     if missing and record.restores.left(now):
         missing = OwnedField.NOTHING
     noted = changes.note_of(service) == record.note
@@ -360,7 +364,8 @@ def _put_back(view: ServiceView, service: V1Service, record: Record, now: float)
 
 def _stripped(service: V1Service, record: Record) -> OwnedField:
     missing = OwnedField.NOTHING if has_load_balancer_finalizer(service) else OwnedField.FINALIZER
-    if changes.ingress(record.status) and not changes.ingress(changes.status_of(service)):
+    shown = changes.ingress(changes.status_of(service))
+    if record.built is not None and changes.ingress(record.status) and not shown:
         missing |= OwnedField.ADDRESS
     return missing
 

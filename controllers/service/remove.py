@@ -84,7 +84,8 @@ class Remover:
         if errors:  # one that stays keeps no other one in the cloud, and those that went are not deleted again
             self._records.put(key, evolve(self._records.get(key) or record, others=tuple(left)))
             raise errors[0]
-        record = evolve(self._records.get(key) or record, others=(), annotations=record.annotations[-1:])
+        annotations = (self._cloud.naming_annotations(service),)
+        record = evolve(self._records.get(key) or record, others=(), annotations=annotations)
         return evolve(view, record=self._records.put(key, record))
 
     def delete(self, key: str, view: ServiceView, step: Step) -> ServiceView:

@@ -195,6 +195,16 @@ def test_nor_does_one_that_is_missing(bench: Bench) -> None:
     assert bench.cloud.count("ensure") > 2
 
 
+@pytest.mark.row("S9", "S22")
+@pytest.mark.parametrize("error", [InvalidService("no"), CloudProviderError("quota")])
+def test_what_the_cloud_did_not_build_gets_its_finalizer_back(bench: Bench, error: Exception) -> None:
+    bench.cloud.fail["ensure"] = error
+    key = bench.serve("new")
+    bench.server.edit(key, lambda raw: raw["metadata"].update(finalizers=[]))
+    bench.settle()
+    assert bench.server.services[key]["metadata"]["finalizers"] == [FINALIZER]
+
+
 @pytest.mark.row("S22")
 @pytest.mark.parametrize("error", [RetryError("busy", 5.0), Throttled("slow down", 5.0)])
 def test_a_cloud_that_says_later_is_asked_the_same_again_then_and_ensured_in_its_time(

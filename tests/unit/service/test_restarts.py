@@ -48,6 +48,7 @@ WAYS = {
     "no note": lambda raw: raw["metadata"].update(annotations={}),
     "finalizer": lambda raw: raw["metadata"].update(finalizers=[]),
     "status": lambda raw: raw.update(status={"loadBalancer": {}}),
+    "our note and finalizer": lambda raw: raw["metadata"].update(annotations={APPLIED: "v0"}, finalizers=[]),
     "nothing": lambda raw: None,
 }
 

@@ -555,3 +555,24 @@ def test_nor_does_it_beside_accidents_and_checks(steps: list[Step]) -> None:
 @given(st.lists(st.one_of(*by_people, *by_chance, *by_us, *by_hand, *[half_done] * 2), min_size=5, max_size=60))
 def test_what_was_changed_by_hand_is_repaired_too(steps: list[Step]) -> None:
     _run(steps, drift_period=600.0, seconds=4000.0)
+
+
+TAKEN_BACK: Step = (
+    "half_done", "default/a", ("rename", "default/a", "big"), ("rename", "default/a", "", "ClusterIP"),
+    RetryError("building", 7.0), False, False,
+)  # fmt: skip
+
+
+@pytest.mark.row("S9", "S26", "S27")
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [("annotate", "default/a", SIZE, "bad"), ("live", 3), ("strip", "default/a")],
+        [("live", 3), ("restart",), ("annotate", "default/a", SIZE, "bad"), ("spoil_note", "default/a"),
+         ("strip", "default/a"), ("put_node", "n1", "10.0.0.2")],
+        [TAKEN_BACK, ("see", 1), ("work", 100), ("set_type", "default/a", "LoadBalancer")],
+    ],
+    ids=["stripped while it is refused", "all of ours is removed, and it is refused", "another name, taken back"],
+)  # fmt: skip
+def test_sequences_that_failed_once(steps: list[Step]) -> None:
+    _run(steps, drift_period=0.0, seconds=1200.0)
