@@ -44,6 +44,10 @@ def problems(root: Path, version: str) -> Iterator[str]:
         found = re.search(rf"^{field}: *(\S+)", chart, re.M)
         if found is None or found[1] != version:
             yield f"examples/deploy/chart/Chart.yaml: {field} is {found[1] if found else 'not there'}"
+    for path in sorted(root.glob("examples/*/helm-values.yaml")):
+        for tag in re.findall(r"^  tag: *(\S+)", path.read_text(), re.M):
+            if tag != version:
+                yield f"{path.relative_to(root)}: the image's tag is {tag}"
     if not notes((root / "CHANGELOG.md").read_text(), version):
         yield f"CHANGELOG.md: there is nothing under a heading '## {version}'"
 

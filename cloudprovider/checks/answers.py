@@ -26,8 +26,9 @@ from cloudprovider.helpers.labels import (
     label_value_problems,
     node_name_problems,
 )
-from cloudprovider.helpers.providerid import missing_value, same_provider_id
+from cloudprovider.helpers.providerid import same_provider_id
 from cloudprovider.instances import InstanceMetadata, InstanceState
+from cloudprovider.internal.problem import missing_value
 from cloudprovider.ips import IPNetwork, parse_ip, parse_network
 from cloudprovider.loadbalancer import OwnedLoadBalancer
 from cloudprovider.routes import Route

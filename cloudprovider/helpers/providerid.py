@@ -18,6 +18,7 @@ from attrs import frozen
 
 from cloudprovider.errors import CloudProviderError, NotImplementedByProvider
 from cloudprovider.internal.fields import documented
+from cloudprovider.internal.problem import missing_value
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -38,8 +39,6 @@ __all__ = [
 ]
 
 _SCHEME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9])?")
-_NOTHING = frozenset({"None", "null", "undefined", "<nil>"})
-"""What a missing value looks like once it is text: of Python, JSON, JavaScript, Go."""
 _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f]")
 
 
@@ -95,11 +94,6 @@ def provider_id_problems(provider_id: str) -> tuple[str, ...]:
     if _UNPRINTABLE.search(instance):
         problems.append(f"provider ID {provider_id!r} has blanks or control characters")
     return tuple(problems)
-
-
-def missing_value(provider_id: str) -> str:
-    """The part of a provider ID that is a missing value made text, such as "None"; "" if none."""
-    return next((part for part in provider_id.split("/") if part in _NOTHING), "")
 
 
 def parse_provider_id(provider_id: str) -> ProviderID:

@@ -1,5 +1,5 @@
-"""One request to a cloud's API and its answer (stage 5, cloud call): sent once, within the time of
-the call, and its status as the contract's error, by the one table in `error_of`.
+"""Answers of a cloud's API (stage 5, cloud call): the status as the contract's error, by the one
+table in `error_of`. Pure.
 
 What is not the cloud's own word never counts as one: a 404 of a proxy, a page of HTML with status
 200, half a JSON document. All of that means "unknown", so nothing is deleted because of it.
@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
-import urllib3
 from attrs import field, frozen
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cloudprovider.errors import CloudProviderError, InvalidService, Pending, QuotaExceeded, Throttled
-from cloudprovider.helpers.timelimits import time_limit
 from cloudprovider.internal.fields import documented
 
 __all__ = ["Answer", "CloudError", "ConflictError", "Failures", "NotFoundError", "RefusedError", "Resource", "Said"]
 
-BUSY_SECONDS = 5.0  # until a resource that the cloud works on is asked for again
+MOST_WORDS = 1000  # letters of the cloud that are told
 LONGEST_WAIT = 3600.0  # that a Retry-After counts for, whatever the cloud writes there
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -62,7 +59,9 @@ class Resource(BaseModel):
     """A base for what the API shows: frozen, an answer without one of its fields raises, and fields
     that a newer API adds do not matter."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", hide_input_in_errors=True, validate_by_name=True, validate_by_alias=True
+    )
 
     def is_as(self, wanted: Resource) -> bool:
         """Whether this has every field of `wanted` with the same value: nothing need be written."""
@@ -83,32 +82,47 @@ def _said(body: Any) -> Said:
     return Said(str(inner.get("code", "")), str(inner.get("message", "")))
 
 
+def _codes(given: Collection[str]) -> tuple[str, ...]:
+    """A converter. In a text every part of it would be found, "" too, which a proxy's 404 has."""
+    codes = tuple(given)
+    if isinstance(given, str) or "" in codes:
+        raise TypeError(f"Failures: codes must be a collection of words, such as ['not_found'], not {given!r}")
+    return codes
+
+
+def _word(value: object) -> str:
+    """A word of the cloud's. `said` is typed str, and an answer may have anything there."""
+    return str(value) if isinstance(value, str | int) else ""
+
+
 @documented
 @frozen
 class Failures:
-    """How a cloud says that something went wrong. For any thread."""
+    """How a cloud says that something went wrong. Raises TypeError for codes that are one text. For
+    any thread."""
 
     said: Callable[[Any], Said] = _said
     """Reads the JSON body of an error. What it cannot read (LookupError, TypeError, AttributeError)
     is not the cloud's. By default {"error": {"code": "...", "message": "..."}}, or its inner part
     alone."""
 
-    not_found: frozenset[str] = frozenset({"not_found"})
+    not_found: Collection[str] = field(default=("not_found",), converter=_codes)
     """The codes with which a 404 or 410 is the cloud's own: that there is no such thing."""
 
-    busy: frozenset[str] = frozenset({"busy", "locked"})
+    busy: Collection[str] = field(default=("busy", "locked"), converter=_codes)
     """The codes with which a 409 says that the cloud still works on the thing."""
 
-    quota: frozenset[str] = frozenset({"quota_exceeded", "limit_exceeded"})
+    quota: Collection[str] = field(default=("quota_exceeded", "limit_exceeded"), converter=_codes)
     """The codes that say that a limit of the account is reached, with status 403, 409, 422 or
     429."""
 
     def read(self, data: bytes) -> Said:
         """The cloud's words in a body; empty where somebody else wrote it."""
         try:
-            return self.said(json.loads(data))
+            said = self.said(json.loads(data))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return Said()
+        return Said(_word(said.code), _word(said.message)[:MOST_WORDS])
 
 
 @documented
@@ -133,46 +147,6 @@ class Answer:
             raise CloudProviderError(f"{self.asked}: the answer cannot be read: {places}") from None
 
 
-def send(
-    pool: urllib3.PoolManager,
-    method: str,
-    url: str,
-    *,
-    asked: str,
-    headers: Mapping[str, str],
-    failures: Failures,
-    body: Any = None,
-    form: Mapping[str, str] | None = None,
-    calls: int = 1,
-) -> Answer:
-    """Send one request, with `body`, a model or a value, as JSON, or `form` as a browser would.
-    Raises CloudProviderError."""
-    limit = time_limit(calls=calls)  # raises where the host waits no longer, so that nothing is changed then
-    content = {} if form is None else {"body": urlencode(form), "headers": {**headers, "Content-Type": _FORM}}
-    try:
-        got = pool.request(
-            method,
-            url,
-            **{"headers": headers, "json": _plain(body), **content},
-            timeout=urllib3.Timeout(limit),
-            redirect=False,  # credentials are for this endpoint alone
-            retries=False,  # the host tries again, and knows when
-        )
-    except urllib3.exceptions.HTTPError as error:
-        where = url.partition("?")[0]
-        raise CloudProviderError(f"{asked}: no answer from {where} (time limit {limit:.3g} s): {error}") from error
-    if 200 <= got.status < 300:
-        return Answer(asked, got.status, got.headers, got.data)
-    raise error_of(asked, got.status, got.headers, got.data, failures, got.reason or "")
-
-
-_FORM = "application/x-www-form-urlencoded"
-
-
-def _plain(body: Any) -> Any:
-    return body.model_dump(mode="json") if isinstance(body, BaseModel) else body
-
-
 def error_of(
     asked: str, status: int, headers: Mapping[str, str], data: bytes, failures: Failures, reason: str = ""
 ) -> CloudProviderError:
@@ -191,10 +165,8 @@ def error_of(
             kind = NotFoundError
         case 404 | 410:  # of a proxy, or of a wrong path: nothing is gone because of it
             text = f"{text}. This answer is not the cloud's own: check the endpoint in the cloud config"
-        case 409 if said.code in failures.busy:
-            return Pending(text, wait or BUSY_SECONDS)
-        case 423:
-            return Pending(text, wait or BUSY_SECONDS)
+        case 409 | 423 if status == 423 or said.code in failures.busy:
+            return Pending(text, wait or 5.0)
         case 409:
             kind = ConflictError
         case 422:

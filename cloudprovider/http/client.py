@@ -9,17 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-import urllib3
-from attrs import frozen
 from pydantic import BaseModel
 
 from cloudprovider.errors import CloudProviderError
-from cloudprovider.http.answers import Answer, CloudError, Failures, NotFoundError, send
+from cloudprovider.http.answers import Answer, CloudError, Failures, NotFoundError
+from cloudprovider.http.sending import pool_for, send
 from cloudprovider.http.tokens import TokenSource
 
 __all__ = ["Client", "bearer", "next_link", "path_of"]
-
-CONNECTIONS = 32  # that are kept open: the host calls from many threads at once
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -27,13 +24,6 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 def bearer(token: str) -> Mapping[str, str]:
     """The headers of a request with a bearer token."""
     return {"Authorization": f"Bearer {token}"}
-
-
-@frozen
-class _Way:
-    endpoint: str
-    tokens: TokenSource | None
-    pool: urllib3.PoolManager
 
 
 class Client:
@@ -61,8 +51,7 @@ class Client:
     def use(self, endpoint: str, tokens: TokenSource | None = None, *, ca_file: str = "") -> None:
         """Take another endpoint, tokens and CA certificates: of a configuration that was loaded
         again. No request has the new endpoint and the old token."""
-        pool = urllib3.PoolManager(maxsize=CONNECTIONS, ca_certs=ca_file or None)
-        self._way = _Way(endpoint.rstrip("/"), tokens, pool)
+        self._way = (endpoint.rstrip("/"), tokens, pool_for(endpoint, ca_file))  # at once
 
     def get(self, kind: type[ModelT], path: str, fields: Mapping[str, str] | None = None, *, calls: int = 1) -> ModelT:
         """What is at a path; `fields` are the query. NotFoundError only if the cloud itself says
@@ -113,23 +102,24 @@ class Client:
     ) -> Answer:
         """One request, with `body` (a model, or a plain value) as JSON. Where it raises, a change
         may have been made all the same."""
-        way = self._way
-        token = way.tokens.token() if way.tokens is not None else None
-        url = way.endpoint + path + (f"?{urlencode(fields)}" if fields else "")
+        endpoint, tokens, pool = self._way
+        token = tokens.token() if tokens is not None else None
+        url = endpoint + path + (f"?{urlencode(fields)}" if fields else "")
 
         def once() -> Answer:
-            headers = {} if token is None else self._headers(token.text)
+            text = "" if token is None else token.text
+            headers = self._headers(text) if text else {}
             return send(
-                way.pool, method, url, asked=f"{method} {path}", headers=headers, failures=self._failures, body=body,
-                calls=calls,
+                pool, method, url, asked=f"{method} {path}", headers=headers, failures=self._failures, body=body,
+                secret=text, calls=calls,
             )  # fmt: skip
 
         try:
             return once()
         except CloudError as error:
-            if error.status != 401 or way.tokens is None or token is None:
+            if error.status != 401 or tokens is None or token is None:
                 raise
-            refused, token = token, way.tokens.after_401(token)
+            refused, token = token, tokens.after_401(token)
             if token.text == refused.text:
                 raise
         return once()
@@ -165,5 +155,8 @@ def next_link(_page: object, answer: Answer) -> Mapping[str, str] | None:
     for target, parameters in _LINK.findall(answer.headers.get("Link", "")):
         rel = _REL.search(parameters)
         if rel is not None and "next" in (rel[1] or rel[2] or "").lower().split():
-            return dict(parse_qsl(urlsplit(target).query, keep_blank_values=True))
+            try:
+                return dict(parse_qsl(urlsplit(target).query, keep_blank_values=True))
+            except ValueError:
+                raise CloudProviderError(f"{answer.asked}: the header Link cannot be read") from None
     return None

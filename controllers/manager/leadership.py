@@ -36,7 +36,7 @@ def lease_lost(reason: str) -> ManagerError:
 class Leadership:
     """One candidate for one Lease, from `start` to the end of its `parts`. Thread-safe.
 
-    `on_lost(reason)` is called in the elector's thread, and must not block.
+    `on_lost(reason)` is called once, in the thread that notices first. It may end the process.
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class Leadership:
             raise error
 
     def _raise_if_lost(self) -> None:
-        if self.lost:
-            self.fence.revoke(self.lost)
-            raise lease_lost(self.lost)
+        if reason := self.lost:
+            self._elector.tell_lost(reason)
+            raise lease_lost(reason)
 
     def checks(self) -> list[Check]:
         """The line of /healthz, named `check`, as Go's."""

@@ -132,11 +132,10 @@ class Manager:
         """End without draining, the lease being lost, or a test's kill: no change leaves any more.
         From any thread."""
         failure = lease_lost(reason)
-        self._parts.aborted = True
         if self._leadership is not None:
             self._leadership.fence.revoke(reason)
+        self._on_lost(failure)  # first: where it ends the process, nothing here wakes a call before
         self._parts.abort(failure)
-        self._on_lost(failure)
         if self._parts.host is not None:
             self._parts.host.cancel()
 

@@ -105,7 +105,7 @@ class NodeMemory:
 
     def forget_gone(self, exists: Callable[[str], bool]) -> None:
         """Forget the nodes that are no more: late work may have left something."""
-        for key in list(self._nodes):
+        for key in [*self._nodes, *self._given]:
             if not exists(key):
                 self.forget(key)
 

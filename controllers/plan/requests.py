@@ -93,10 +93,6 @@ class Changes(LineStream):
         self._put = self._taken = self._applied = 0
 
     @property
-    def content_type(self) -> str:
-        return "application/json"
-
-    @property
     def busy(self) -> bool:
         """Whether an event is not in the cache yet."""
         return self._applied < self._put

@@ -27,7 +27,6 @@ from attrs import Factory, field, frozen
 
 from cloudprovider.helpers.objects import pod_cidrs_of
 from cloudprovider.ips import IPAddress, IPNetwork, is_inside, parse_ip, parse_network
-from controllers.route.targets import is_machine
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -137,7 +136,7 @@ class Scope:
             return "outside --cluster-cidr"
         if (net, entry.target) in self.contested:
             return "it came back after it was deleted"
-        if not (route.blackhole or could_be_node(entry.target)):
+        if not (route.blackhole or could_be_node(entry)):
             return "what it leads to cannot be a node"
         if net in self.own or net.prefixlen == self.usual_sizes.get(net.version):
             return ""
@@ -186,6 +185,7 @@ def step(
     claimed_by: Callable[[str], bool],
     held: Held | None = None,
     overlapping: Callable[[], Iterable[str]] = tuple,
+    sharing: Iterable[str] = (),
     kept_for_now: str = "",
     long_since: float = math.inf,
 ) -> Step:
@@ -194,6 +194,8 @@ def step(
     `claimed_by(other)`: whether that node, as it is cached, has `net` as pod CIDR.
     `held`: about the node that had the last route to `net`, while it had it as pod CIDR.
     `overlapping()`: the nodes with routes to pod CIDRs of theirs that overlap with `net`.
+    `sharing`: the nodes with the provider ID of this one, which a kubelet writes: what leads to the
+    machine may be any of theirs.
     `kept_for_now`: why a blackhole is not replaced now; "" if it may be. `long_since`: a route that
     no node claims and whose destination alone says that it is ours goes only if it has been listed
     since then at least. A node that has the range as pod CIDR need not wait: the allocation says
@@ -225,7 +227,7 @@ def step(
     if objection:
         return Step(net, cidr, refused=objection)
     others = [entry for entry in alive if entry.target not in ("", name)]
-    rivals = (other for other in (*(entry.target for entry in others), holder) if claimed_by(other))
+    rivals = filter(claimed_by, (*(entry.target for entry in others), holder, *(sharing if former else ())))
     rival = next((other for other in (*rivals, *overlapping()) if other not in ("", name)), "")
     if rival:
         return Step(net, cidr, rival=rival)
@@ -285,9 +287,9 @@ def common_sizes(claims: Iterable[Iterable[IPNetwork]]) -> dict[int, int]:
     return found
 
 
-def could_be_node(target: str) -> bool:
-    """Whether a Node could have this name, or it is a machine's provider ID."""
-    return is_machine(target) or _NODE_NAME.fullmatch(target) is not None
+def could_be_node(entry: Entry) -> bool:
+    """Whether it leads to what a Node could be called, or to a machine."""
+    return bool(entry.route.target_provider_id) or _NODE_NAME.fullmatch(entry.target) is not None
 
 
 def node_addresses(node: V1Node) -> tuple[V1NodeAddress, ...]:

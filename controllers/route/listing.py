@@ -53,7 +53,8 @@ class RouteListing:
         self._trigger = PERIODIC
         self._left_alone: frozenset[str] = frozenset()
         self._advice = ""
-        self._full: dict[str, None] = {}
+        self._full: dict[str, bool] = {}  # the nodes that wait for room; True: it is their turn
+        self._rooms = 0  # how often there was room for one more
         self.refused = ""
         """What is wrong with the provider's last listing; "" when nothing is. While there is
         something, nothing is created or deleted beside it: it may be any node's route."""
@@ -86,8 +87,8 @@ class RouteListing:
         found = self._planner.compare()
         for key, priority in found.keys.items():
             self._metrics.queued(key, trigger)
-            # Else it comes by itself: after its back-off, or when there is room.
-            if not self._queue.num_requeues(key) and key not in self._full:
+            # Else it comes by itself: after its back-off, as the cloud asked, when there is room.
+            if not self._queue.resting(key) and key not in self._full:
                 self._queue.add(key, priority)
         self._report_left_alone(found.left_alone)
         if found.advice and found.advice != self._advice:
@@ -109,22 +110,31 @@ class RouteListing:
         self._ask(version)
         return False
 
-    def wait_for_room(self, name: str) -> None:
+    def takes_its_turn(self, name: str) -> tuple[bool, int]:
+        """This node is looked at now: whether it waited for room, and for `wait_for_room`."""
+        with self._lock:
+            return self._full.pop(name, None) is not None, self._rooms
+
+    def wait_for_room(self, name: str, rooms: int) -> None:
         """The cloud takes no more routes: this node asks again when one goes, and after long."""
         with self._lock:
-            self._full[name] = None
-
-    def takes_its_turn(self, name: str) -> None:
-        """This node is looked at now, whatever it waited for."""
-        if name in self._full:
-            with self._lock:
-                self._full.pop(name, None)
+            self._full[name] = False
+            missed = self._rooms != rooms  # one went while the cloud answered
+        if missed:
+            self.next_in_turn()
 
     def room(self) -> None:
-        """A route or a node is gone: the node that has waited longest may get its place."""
+        """A route or a node is gone: there is room for one more."""
         with self._lock:
-            name = next(iter(self._full), "")
-            self._full.pop(name, None)
+            self._rooms += 1
+        self.next_in_turn()
+
+    def next_in_turn(self) -> None:
+        """The node that has waited longest may find room."""
+        with self._lock:
+            name = next((name for name, called in self._full.items() if not called), "")
+            if name:
+                self._full[name] = True
         if name:
             self._queue.add(name, NODE)
 
@@ -137,7 +147,7 @@ class RouteListing:
     def _ask(self, version: int) -> None:
         """Have the routes listed again, unless that has happened since `version` or happens now."""
         with self._lock:
-            if self._under_way or self._table.version != version or self._queue.num_requeues(LIST):
+            if self._under_way or self._table.version != version or self._queue.resting(LIST):
                 return
             self._trigger = NODE_CHANGE
             self._queue.add_after(LIST, max(0.0, self._interval - self._table.age), LISTING)

@@ -101,7 +101,7 @@ def _was_ours(entry: Entry, nodes: Container[str]) -> bool:
     route = entry.route
     if route.blackhole or route.owned is False or entry.target in nodes:
         return False
-    return changes.could_be_node(entry.target)
+    return changes.could_be_node(entry)
 
 
 def _shown(net: IPNetwork, entry: Entry, why: str) -> str:
@@ -146,6 +146,7 @@ class Planner:
             claimed_by=lambda other: self._claims(other, net),
             held=self._holders.get(net),
             overlapping=lambda: self._overlapping(net),
+            sharing=self._targets.sharing(name),
             kept_for_now=self._kept_for_now(net, node),
             long_since=self._long_since(),
         )

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BUSY = 0.1  # seconds until a destination that another key works on is tried again
+_MOMENT = 10.0  # seconds for which one read of the nodes serves
 
 
 class RouteConflict(Exception):
@@ -76,7 +77,7 @@ class RouteReconciler:
         self._same_id = same_id
         self._lock = threading.Lock()
         self._read: dict[IPNetwork, list[tuple[str, str]]] = {}
-        self._read_for = 0  # the version of the table for which the nodes were read
+        self._read_for = (0, 0.0)  # the moment for which the nodes were read
 
     def reconcile(self, key: str) -> Result:
         """Do what the key asks for. Raises their errors, or RouteConflict."""
@@ -99,7 +100,7 @@ class RouteReconciler:
 
     def _node(self, name: str) -> Result:
         node = self._lister.get(name)
-        self._listing.takes_its_turn(name)
+        waited, rooms = self._listing.takes_its_turn(name)
         wanted = {}
         if node is None:
             self._condition.forget(name)
@@ -133,7 +134,7 @@ class RouteReconciler:
                     if node is not None and net in wanted:
                         missing = True
                         if isinstance(error, QuotaExceeded):
-                            self._listing.wait_for_room(name)
+                            self._listing.wait_for_room(name, rooms)
                         if not isinstance(error, RetryError):
                             self._report(node, net, wanted[net], error)
         if node is not None and (missing or (not unsure and (wanted or had))):
@@ -141,6 +142,8 @@ class RouteReconciler:
                 self._condition.report(node, bool(wanted) and not missing)
             except ApiError as error:
                 errors.append(error)
+        if waited and not any(isinstance(error, QuotaExceeded) for error in errors):
+            self._listing.next_in_turn()  # it has its route, or needs none, or fails for another reason
         if errors:
             try:
                 raise min(errors, key=_order)
@@ -185,6 +188,8 @@ class RouteReconciler:
                     raise RouteConflict(f"it leads to node {owner}, which the API server still has with this pod CIDR")
                 continue  # our cache is behind; the node's event comes
             self._delete(net, entry, key)
+            if not step.create or entry is not step.delete[0]:  # else its place is for the one that is made now
+                self._listing.room()
             if replaces_own:
                 self._planner.outdated(net, key, step.outdated)
         if step.create and node is not None:
@@ -209,15 +214,16 @@ class RouteReconciler:
 
     def _claimants(self, net: IPNetwork) -> Sequence[tuple[str, str]]:
         """Name and provider ID of the nodes with this pod CIDR, by quorum read: one list of nodes
-        serves all routes of a listing whose machines no known node has."""
+        serves for a moment: all routes of a listing whose machines no known node has."""
         with self._lock:
-            if self._read_for != self._table.version:
-                version = self._table.version
+            # A retry of what a listing brought up, minutes later, has a proof of its own.
+            moment = self._table.version, self._table.age // _MOMENT
+            if self._read_for != moment:
                 claimants: dict[IPNetwork, list[tuple[str, str]]] = {}
                 for name, machine, nets in quorum_list(self._rest, NODES, _claims_of):
                     for one in nets:
                         claimants.setdefault(one, []).append((name, machine))
-                self._read_for, self._read = version, claimants
+                self._read_for, self._read = moment, claimants
             return self._read.get(net, ())
 
     def _delete(self, net: IPNetwork, entry: Entry, key: str) -> None:
@@ -229,7 +235,6 @@ class RouteReconciler:
             raise
         self._table.deleted(net, entry)
         self._planner.deleted(net, entry.target)
-        self._listing.room()
         self._metrics.changed(key)
         kind = "machine" if is_machine(entry.target) else "node"
         target = "nowhere (a blackhole)" if entry.route.blackhole else f"{kind} {entry.target}"

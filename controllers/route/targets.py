@@ -48,6 +48,12 @@ class Targets:
         """The provider ID of a node that is there, or was; "" where none is known."""
         return self._ids.get(name, "")
 
+    def sharing(self, name: str) -> list[str]:
+        """The nodes with the provider ID of this one, itself among them."""
+        machine = self._ids.get(name, "")
+        with self._lock:
+            return [one for one in self._names.get(index_of(machine), ()) if same_provider_id(self._ids[one], machine)]
+
     def name_of(self, route: Route, claimant: str, claims: Callable[[str], bool]) -> str:
         """The name of the node that a route leads to, "" if none; the provider ID itself where no
         node is known to have it.

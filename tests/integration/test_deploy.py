@@ -3,7 +3,7 @@ API server takes it.
 
 helm, kustomize and kubeconform are the programs themselves, built from their Go modules; the
 schemas that kubeconform compares with are those that the real API server publishes, the definitions
-of PodMonitor and PrometheusRule those of the Prometheus operator's module.
+of monitors and PrometheusRule those of the Prometheus operator's module.
 """
 
 from __future__ import annotations
@@ -55,6 +55,42 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "monitoring": {"monitoring": MONITORING},
     "webhooks": {"webhooks": {"names": ["*"]}},
     "webhooks of others": {"webhooks": {"names": ["no-peanuts"], "tlsSecretName": "webhook", "port": 9443}},
+    "hosted control plane": {"kind": "Deployment", "controlPlaneOnly": False, "hostNetwork": False},
+    "what other charts have": {
+        "kind": "Deployment",
+        "hostNetwork": False,
+        "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": ["192.0.2.53"]},
+        "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["cloud.example"]}],
+        "initContainers": [{"name": "fetch", "image": "example.com/fetch", "command": ["fetch"]}],
+        "podSecurityContext": {"runAsNonRoot": True, "runAsUser": 1000},
+        "probes": {"liveness": {"timeoutSeconds": 20}},
+        "commonAnnotations": {"example.com/owner": "clouds"},
+        "cloudConfig": {"path": "/vault/secrets/cloud.conf"},
+        "topologySpreadConstraints": [],
+        "affinity": {},
+        "resources": {},
+        "revisionHistoryLimit": 3,
+        "networkPolicy": {"enabled": True, "from": [{"namespaceSelector": {}}]},
+        "extraObjects": [
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "{{ .Release.Name }}-one", "namespace": "{{ .Release.Namespace }}"},
+            },
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: two, namespace: default}\n",
+        ],
+        "monitoring": {
+            "serviceMonitor": {"enabled": True},
+            "podMonitor": {
+                "annotations": {"example.com/scraped": "true"},
+                "relabelings": [{"targetLabel": "cluster", "replacement": "blue"}],
+                "metricRelabelings": [{"action": "drop", "sourceLabels": ["__name__"], "regex": "python_.*"}],
+                "tlsConfig": {"ca": {"configMap": {"name": "ca", "key": "ca.crt"}}},
+            },
+        },
+    },
+    "a config of one's own ConfigMap": {"cloudConfig": {"configMapName": "acme", "key": "acme.yaml"}},
     "everything": {
         "controllers": ["*", "-node-route-controller"],
         "flags": {"node-monitor-period": "10s", "v": 2, "kube-api-burst": 1000000, "node-deletion-breaker": False},
@@ -163,6 +199,108 @@ def test_replicas_keep_apart() -> None:
     daemonset = render(VARIANTS["daemonset"])
     assert "topologySpreadConstraints" not in pod_of(daemonset)
     assert "PodDisruptionBudget" not in {obj["kind"] for obj in daemonset}
+
+
+@pytest.mark.row("O20")
+@pytest.mark.parametrize(
+    ("values", "affinity", "resources"),
+    [
+        ({}, True, True),
+        ({"affinity": {}}, False, True),
+        ({"affinity": None}, False, True),
+        ({"controlPlaneOnly": False}, False, True),
+        ({"affinity": {"podAffinity": {}}, "controlPlaneOnly": True}, True, True),
+        ({"resources": {}}, True, False),
+        ({"resources": None}, True, False),
+    ],
+    ids=str,
+)
+def test_an_empty_value_means_nothing(values: dict[str, Any], affinity: bool, resources: bool) -> None:
+    pod = pod_of(render(values))
+    assert ("affinity" in pod, "resources" in pod["containers"][0]) == (affinity, resources)
+    if values.get("affinity"):
+        assert pod["affinity"] == values["affinity"]
+
+
+@pytest.mark.row("O20")
+def test_a_pod_with_a_network_of_its_own() -> None:
+    pod = pod_of(render(VARIANTS["hosted control plane"]))
+    assert "hostNetwork" not in pod
+    assert pod["dnsPolicy"] == "ClusterFirst"
+    assert "host" not in pod["containers"][0]["livenessProbe"]["httpGet"], "127.0.0.1 would be the node's"
+    bound = pod_of(render(VARIANTS["hosted control plane"] | {"bindAddress": "192.0.2.7"}))
+    assert bound["containers"][0]["livenessProbe"]["httpGet"]["host"] == "192.0.2.7"
+
+
+@pytest.mark.row("O20")
+def test_what_other_charts_have() -> None:
+    values = VARIANTS["what other charts have"]
+    objects = render(values)
+    pod = pod_of(objects)
+    for name in ("dnsPolicy", "dnsConfig", "hostAliases", "initContainers"):
+        assert pod[name] == values[name]
+    assert pod["securityContext"].items() >= values["podSecurityContext"].items()
+    assert pod["containers"][0]["livenessProbe"]["timeoutSeconds"] == 20
+    assert pod["containers"][0]["livenessProbe"]["failureThreshold"] == 6, "what is not said stays"
+    assert "--cloud-config=/vault/secrets/cloud.conf" in args_of(pod)
+    assert "cloud-config" not in {volume["name"] for volume in pod["volumes"]}
+    assert "topologySpreadConstraints" not in pod
+    assert one(objects, "Deployment")["spec"]["revisionHistoryLimit"] == 3
+    [rule] = one(objects, "NetworkPolicy")["spec"]["ingress"]
+    assert rule == {"ports": [{"port": 10258}], "from": [{"namespaceSelector": {}}]}
+    extra = {obj["metadata"]["name"] for obj in objects if obj["kind"] == "ConfigMap"}
+    assert extra == {"cloud-controller-manager-one", "two"}
+    bare = [identity(obj) for obj in objects if "annotations" not in obj["metadata"]]
+    assert [name for kind, _, name in bare if kind != "ConfigMap"] == [], "commonAnnotations are on every object"
+    monitor = one(objects, "ServiceMonitor")
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert endpoint.items() >= {
+        key: values["monitoring"]["podMonitor"][key] for key in ("relabelings", "metricRelabelings")
+    }.items()  # fmt: skip
+    assert endpoint["tlsConfig"]["ca"] == {"configMap": {"name": "ca", "key": "ca.crt"}}
+    assert monitor["metadata"]["annotations"]["example.com/scraped"] == "true"
+    assert one(objects, "Service")["spec"]["clusterIP"] == "None"
+
+
+@pytest.mark.row("O20")
+def test_a_cloud_config_from_a_configmap() -> None:
+    pod = pod_of(render(VARIANTS["a config of one's own ConfigMap"]))
+    assert "--cloud-config=/etc/cloud-controller-manager/cloud-config/acme.yaml" in args_of(pod)
+    [volume] = [volume for volume in pod["volumes"] if volume["name"] == "cloud-config"]
+    assert volume["configMap"] == {"name": "acme", "defaultMode": 0o440}
+
+
+@pytest.mark.row("O20")
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"cloudConfig": {"content": "a", "path": "/a"}}, "give one of content, secretName, configMapName and path"),
+        ({"networkPolicy": {"enabled": True}}, "no effect on pods with hostNetwork"),
+        ({"monitoring": {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}}, "there twice"),
+        ({"podLabels": {"app.kubernetes.io/name": "x"}}, "app.kubernetes.io/name"),
+        ({"cloudConfig": {"path": "cloud.conf"}}, "path"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_together_is_refused(values: dict[str, Any], problem: str) -> None:
+    done = run(
+        "helm", "template", "x", str(CHART), "--values", "-", check=False, stdin=yaml.safe_dump(REQUIRED | values)
+    )
+    assert done.returncode != 0
+    assert problem in done.stderr
+
+
+@pytest.mark.row("O20")
+@pytest.mark.parametrize(
+    ("flags", "runs"), [({}, False), ({"allocate-node-cidrs": True}, True),
+                        ({"allocate-node-cidrs": "true", "configure-cloud-routes": False}, False)], ids=str,
+)  # fmt: skip
+def test_the_notes_say_what_runs(flags: dict[str, Any], runs: bool) -> None:
+    given = yaml.safe_dump(REQUIRED | {"flags": flags})
+    done = run("helm", "install", "x", str(CHART), "--dry-run=client", "--values", "-", stdin=given)
+    notes = done.stdout.partition("NOTES:")[2]
+    assert ("node-route-controller" in notes.partition("Routes are off")[0]) == runs
+    assert ("Routes are off" in notes) == (not runs)
 
 
 @pytest.mark.row("O19")
@@ -331,7 +469,10 @@ def test_another_cloud_config_restarts_the_pods() -> None:
         ({"flags": {"webhook-tls-private-key-file": "/x"}}, "/flags/webhook-tls-private-key-file"),
         ({"flags": {"--v": 2}}, "/flags"),
         ({"replica": 3}, "replica"),
-        ({"cloudConfig": {"content": "x", "secretName": "z"}}, "give either content or secretName"),
+        (
+            {"cloudConfig": {"content": "x", "secretName": "z"}},
+            "give one of content, secretName, configMapName and path",
+        ),
         ({"serviceAccount": {"create": False}}, "give serviceAccount.name"),
         ({"flags": {"use-service-account-credentials": True}}, "python -m controllers.cli.rbac --use-service-account"),
         ({"flags": {"enable-leader-migration": True}}, "give leaderElection.migrationLeaseName"),
@@ -390,7 +531,7 @@ def test_words_for_controllers_mean_what_they_mean_for_the_manager() -> None:
         given = {entry.name for entry in enabled(words, CATALOG)}
         notes = run(
             "helm", "install", "x", str(CHART), "--dry-run=client", "--values", "-",
-            stdin=yaml.safe_dump(REQUIRED | {"controllers": words}),
+            stdin=yaml.safe_dump(REQUIRED | {"controllers": words, "flags": {"allocate-node-cidrs": True}}),
         ).stdout  # fmt: skip
         [line] = [line for line in notes.splitlines() if "It runs: " in line]
         assert set(line.split("It runs: ")[1].rstrip(".").split(", ")) == given
@@ -482,7 +623,7 @@ def test_a_real_api_server_takes_everything(api: Cluster, tmp_path: Path, reques
         definition = yaml.safe_load(file.read_text())
         api.create(DEFINITIONS, definition)
         request.addfinalizer(partial(api.delete, f"{DEFINITIONS}/{definition['metadata']['name']}"))
-    eventually(lambda: "PodMonitor" in kinds(api) and "PrometheusRule" in kinds(api), 60)
+    eventually(lambda: {"PodMonitor", "PrometheusRule", "ServiceMonitor"} <= kinds(api).keys(), 60)
     where = kinds(api)
     rendered = {f"chart, {name}": render(values) for name, values in VARIANTS.items()}
     for folder in ("overlays/deployment", "overlays/daemonset"):
@@ -508,7 +649,8 @@ def kinds(api: API) -> dict[str, str]:
     manifests use."""
     found = {}
     for group in ("api/v1", "apis/apps/v1", "apis/policy/v1", "apis/rbac.authorization.k8s.io/v1",
-                  "apis/admissionregistration.k8s.io/v1", "apis/monitoring.coreos.com/v1"):  # fmt: skip
+                  "apis/admissionregistration.k8s.io/v1", "apis/monitoring.coreos.com/v1",
+                  "apis/networking.k8s.io/v1"):  # fmt: skip
         for resource in (api.find(f"/{group}") or {"resources": []})["resources"]:
             if "/" not in resource["name"]:
                 place = "namespaces/{namespace}/" if resource["namespaced"] else ""

@@ -191,6 +191,46 @@ def test_a_program_ends_before_a_call_that_is_under_way_can_go_on(
     assert not (tmp_path / "went-on").exists()
 
 
+@pytest.mark.row("M2", "K20")
+@pytest.mark.parametrize("hosted", [False, True])
+def test_no_call_goes_on_while_the_process_ends(server: EmbeddedAPIServer, tmp_path: Path, hosted: bool) -> None:
+    """The end takes a moment: last words, a credential plugin. Nothing else acts on the loss
+    meanwhile: a call that is cancelled may go on, and still change the cloud."""
+    ends, let_go, calls, cancelled = (threading.Event() for _ in range(4))
+    provider, busy = Tiny(), undrained()
+
+    def on_lost(failure: ManagerError) -> None:
+        ends.set()
+        assert let_go.wait(30)
+
+    def under_way() -> None:
+        calls.set()
+        if current_call().cancelled.wait(60):
+            cancelled.set()
+
+    def run() -> None:
+        if not hosted:
+            managed = Managed(tmp_path, busy, provider)
+            made = pool.submit(lambda: managed.manager.run(threading.Event(), on_lost=on_lost))
+            assert busy.started.wait(20)
+            pool.submit(managed.contexts[0].cloud.call, "instance_exists", under_way, key="x")
+            made.result()
+        settings = LeaseSettings(name=LEASE, lease_duration=3.0, renew_deadline=2.0, retry_period=0.2)
+        with hosting(provider, str(tmp_path / "kubeconfig"), election=settings, on_lost=on_lost) as host:
+            pool.submit(host.cloud.call, "instance_exists", under_way, key="x")
+            host.run(busy, threading.Event())
+
+    with ThreadPoolExecutor(4) as pool:
+        error = pool.submit(run)
+        assert calls.wait(20)
+        take(server)
+        assert ends.wait(10)
+        assert not cancelled.wait(1.2), "the call went on before the process had ended"
+        let_go.set()
+        assert "leaderelection lost: other has taken" in str(error.exception(20))
+        there(busy.hang).set()
+
+
 CHATTY = """
 import logging, threading
 def chatter():

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.support.nodes import small_node
 from tests.support.process import Start
 
 ROOT = Path(__file__).parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 BROKEN_PROJECT = """
 [build-system]
 requires = ["hatchling"]
@@ -111,7 +113,7 @@ def test_an_installed_provider_is_proved_by_its_own_tests(environment: Path, tmp
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((tmp_path / "conformance-samplecloud.json").read_text())
-    assert report["provider"]["distribution"] == "samplecloud 0.1.0"
+    assert report["provider"]["distribution"] == f"samplecloud {VERSION}"
     assert report["summary"]["failed"] == 0
     assert report["summary"]["passed"] > 70
 

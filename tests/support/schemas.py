@@ -19,6 +19,7 @@ _GROUPS = (
     "api/v1",
     "apis/apps/v1",
     "apis/admissionregistration.k8s.io/v1",
+    "apis/networking.k8s.io/v1",
     "apis/policy/v1",
     "apis/rbac.authorization.k8s.io/v1",
     "apis/monitoring.coreos.com/v1",

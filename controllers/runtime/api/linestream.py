@@ -102,6 +102,9 @@ class LineStream:
     (HalfOpen before that, where another request shows that the path may be broken).
     One thread reads; it must end in `close`, or in the end of the iteration."""
 
+    protobuf = False
+    """Whether the server says that it sends frames of Protobuf; known once it is open."""
+
     def __init__(
         self,
         transport: Transport,
@@ -127,8 +130,6 @@ class LineStream:
         self._decoder: Decoder = LineDecoder()
         self._reading = False
         self._closed = False
-        self.protobuf = False
-        """Whether the server says that it sends frames of Protobuf; known once it is open."""
 
     def __iter__(self) -> Iterator[bytes]:
         return self

@@ -76,7 +76,8 @@ class Elector:
         self._watch = LeaseWatch(
             self._api, settings, see=self._see_and_wake, changed=self._wake, pause=self._jittered, clock=clock
         )
-        self._said_lost = threading.Lock()  # held for good once `on_lost` is called
+        self._telling = threading.Lock()
+        self._told = False
         self._thread = threading.Thread(target=self._run, name="leader-election", daemon=True)
         self._watchdog = threading.Thread(target=self._watch_over, name="leader-election-watchdog", daemon=True)
         metrics = metrics or Metrics()
@@ -175,16 +176,20 @@ class Elector:
         ask = ClockEvent(self._clock)
         while self._thread.is_alive():
             if reason := self.lost:
-                self.fence.revoke(reason)
-                self._say_lost(reason)
+                self.tell_lost(reason)
                 self._lost = self._lost or reason
                 self._wake()
                 return
             ask.wait(min(_LOOK, max(0.05, self.fence.left())))
 
-    def _say_lost(self, reason: str) -> None:
-        if self._said_lost.acquire(blocking=False):
-            self._callbacks.on_lost(reason)
+    def tell_lost(self, reason: str) -> None:
+        """Close the fence and see that `on_lost` is called, once. Returns when it has: where it
+        ends the process, nobody else acts on the loss before, and wakes a call under way, say."""
+        self.fence.revoke(reason)
+        with self._telling:
+            if not self._told:
+                self._told = True
+                self._callbacks.on_lost(reason)
 
     def _is_due(self) -> bool:
         return self._stopping or bool(self._lost) or (self._has_news and not self._leading)
@@ -347,10 +352,9 @@ class Elector:
         self.fence.extend(began + self.settings.held_for)
 
     def _lose(self, reason: str) -> None:
-        self.fence.revoke(reason)
         was_leading, self._leading, self._lost = self._leading, False, reason
+        self.tell_lost(reason)  # first: who reads the log may hang, and the next leader does not wait
         self._master.set(0)
-        self._say_lost(reason)  # first: who reads the log may hang, and the next leader does not wait
         log.critical("leaderelection lost: %s", reason)
         if was_leading:
             self._callbacks.event("stopped leading")

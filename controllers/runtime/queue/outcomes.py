@@ -83,7 +83,8 @@ class FailureHandling(Generic[K]):
     is still closed to others; what it raises is logged."""
 
     on_wait: OnWait[K] | None = None
-    """The same for RetryError, when its words change, and every 15 minutes."""
+    """The same for RetryError, when its words change, and every 15 minutes. Without it `on_error` is
+    called every 15 minutes."""
 
     expected: tuple[type[Exception], ...] = ()
     """Exceptions of these classes, and ApiError, CloudProviderError, TerminalError and OSError, are
@@ -153,7 +154,11 @@ class Requeuer(Generic[K]):
             failures.controller or queue.name, logger, clock=clock, noun=failures.noun
         )
         self._waits: Waits[K] = Waits(
-            failures.controller or queue.name, logger, clock=clock, noun=failures.noun, tell=failures.on_wait
+            failures.controller or queue.name,
+            logger,
+            clock=clock,
+            noun=failures.noun,
+            tell=failures.on_wait or (lambda key, error, long: self._report(key, error) if long else None),
         )
         self._awaiting_server: AwaitingServer[K] = AwaitingServer(self._return)
         self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *failures.expected)

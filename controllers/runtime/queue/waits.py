@@ -25,7 +25,7 @@ LONG: Final = 900.0
 """Seconds after which a wait is a warning, each time that so many have passed."""
 _SHARE: Final = 10
 _LONGEST_PAUSE: Final = 60.0
-_NUMBER: Final = re.compile(r"\d+")
+_NUMBER: Final = re.compile(r"[\w.:-]*\d[\w.:-]*")
 
 OnWait: TypeAlias = Callable[[K, RetryError, bool], None]
 """Tells the owner of a key what the cloud says; True: it has waited for long."""
@@ -65,7 +65,7 @@ class Waits(Generic[K]):
         """Log it, and tell the owner where the words changed, or after long. Once for each
         `pause`."""
         now = self._clock.monotonic()
-        words = _NUMBER.sub("#", text)  # of a percentage only the words count
+        words = _NUMBER.sub("#", text)  # a percentage, a time, a request's ID: only the words count
         with self._lock:
             wait = self._waits[key]
             long = now - wait.since >= LONG

@@ -163,7 +163,8 @@ def operator_definitions() -> list[Path]:
     """
     without_go = "the definitions of PodMonitor and PrometheusRule come with a Go module"
     folder = _module(OPERATOR, HERE / "crds", without_go) / "example" / "prometheus-operator-crd"
-    return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in ("podmonitors", "prometheusrules")]
+    kinds = ("podmonitors", "servicemonitors", "prometheusrules")
+    return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in kinds]
 
 
 def _module(name: str, source: Path, needed_for: str) -> Path:

@@ -387,6 +387,14 @@ def test_one_id_is_given_to_one_of_two_new_nodes() -> None:
     assert memory.give_id("b", "fake://i-1", lambda _: True) == ""
 
 
+@pytest.mark.row("P7")
+def test_a_node_that_went_while_it_was_given_an_id_holds_nothing() -> None:
+    memory = NodeMemory(PERIOD)
+    memory.give_id("a", "fake://i-1", lambda _: False)  # after its deletion was told
+    memory.forget_gone(lambda _: False)
+    assert memory.give_id("b", "fake://i-1", lambda _: False) == ""
+
+
 # ---- a machine with another name
 
 

@@ -30,6 +30,7 @@ STEPS = [(job, step) for job, content in JOBS for step in content["steps"]]
 EXPRESSION = re.compile(r"\$\{\{.*?\}\}")
 PROJECTS = [ROOT / "pyproject.toml", *sorted((ROOT / "examples").glob("*/pyproject.toml"))]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+ALLOWED = release.compatible(VERSION)
 
 
 def scripts() -> Iterator[tuple[str, str]]:
@@ -143,15 +144,17 @@ def test_every_file_has_the_version_of_the_release() -> None:
     ("file", "old", "new", "what"),
     [
         ("pyproject.toml", f'version = "{VERSION}"', 'version = "9.9.9"', "pyproject.toml: the version is 9.9.9"),
-        ("examples/aws/pyproject.toml", '>=0.1,<0.2"', '>=0.1"', "examples/aws/pyproject.toml: it needs"),
+        ("examples/aws/pyproject.toml", f'{ALLOWED}"', '>=0.1"', "examples/aws/pyproject.toml: it needs"),
         ("examples/deploy/chart/Chart.yaml", "appVersion: ", "appVersion: 9", "appVersion is 9"),
-        ("docs/guides/packaging.md", '>=0.1,<0.2"', '>=0.1,<1"', "docs/guides/packaging.md: it shows"),
+        ("examples/aws/helm-values.yaml", f"tag: {VERSION}", "tag: 9.9.9", "the image's tag is 9.9.9"),
+        ("docs/guides/packaging.md", f'{ALLOWED}"', '>=0.1,<1"', "docs/guides/packaging.md: it shows"),
         ("CHANGELOG.md", f"## {VERSION}", "## 9.9.9", "nothing under a heading"),
     ],
 )
 def test_another_version_in_a_file_is_told(tmp_path: Path, file: str, old: str, new: str, what: str) -> None:
     for path in (*PROJECTS, ROOT / "CHANGELOG.md", ROOT / "docs" / "guides" / "packaging.md",
-                 ROOT / "examples" / "deploy" / "chart" / "Chart.yaml"):  # fmt: skip
+                 ROOT / "examples" / "deploy" / "chart" / "Chart.yaml",
+                 *(ROOT / "examples").glob("*/helm-values.yaml")):  # fmt: skip
         target = tmp_path / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
@@ -170,7 +173,7 @@ def test_versions_and_notes() -> None:
         ">=0.12,<0.13",
         ">=1.4,<2",
     ]
-    text = "# Changelog\n\n## Unreleased\n\n## 0.2.0 - 2027-01-01\n\n- new\n\n### Fixed\n\n- old\n\n## 0.1.0\n\nfirst\n"
+    text = "# Changelog\n\n## 0.2.0 - 2027-01-01\n\n- new\n\n### Fixed\n\n- old\n\n## 0.1.0\n\nfirst\n"
     assert release.notes(text, "0.2.0") == "- new\n\n### Fixed\n\n- old"
     assert release.notes(text, "0.1.0") == "first"
     assert release.notes(text, "0.2") == ""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
-from cloudprovider import Route
-from tests.unit.route.objects import CREATED, MISSING, Bench, node, route
+from cloudprovider import CloudProviderError, Route
+from controllers.route.reconcile import RouteConflict
+from tests.unit.route.objects import CREATED, MISSING, Bench, addresses, node, route
 
 CIDR = "10.244.1.0/24"
 
@@ -125,6 +127,45 @@ def test_a_kubelet_that_takes_anothers_machine_and_range_costs_it_nothing(forger
     bench.work(forger)
     assert changes_of(bench) == []
     assert ("n1", *MISSING) not in bench.conditions()
+
+
+@pytest.mark.row("P5")
+@pytest.mark.parametrize("forger", ["a-forger", "z-forger"])
+def test_nor_does_it_where_the_cloud_lists_next_hops_and_the_process_is_new(forger: str) -> None:
+    here = addresses("10.0.0.1")
+    bench = bench_of(evolve(to("acme://i-1"), enable_node_addresses=True, target_node_addresses=here))
+    bench.add("n1", CIDR, provider_id="acme://i-1", condition=CREATED, addresses=("10.0.0.1",))
+    bench.add(forger, CIDR, provider_id="acme://i-1", addresses=("10.0.0.9",))
+    with pytest.raises(RouteConflict, match="node n1 has the same pod CIDR"):
+        bench.start()
+    bench.work("n1")
+    assert changes_of(bench) == []
+    assert ("n1", *MISSING) not in bench.conditions()
+
+
+@pytest.mark.row("P5")
+def test_a_retry_minutes_later_has_a_proof_of_its_own() -> None:
+    bench = bench_of(to("acme://i-1"), to("acme://i-2", "10.244.2.0/24"))
+    bench.start()
+    bench.cloud.fail["delete"] = CloudProviderError("bang")
+    with pytest.raises(CloudProviderError, match="bang"):
+        bench.later(300.0)
+    bench.cloud.fail.clear()
+    bench.cloud.fail["list"] = CloudProviderError("bang")
+    bench.add("n2", "10.244.2.0/24", provider_id="acme://i-2")
+    del bench.lister.objects["n2"]  # the cache is behind
+    bench.queue.add_rate_limited("acme://i-2")
+    bench.clock.advance(60.0)
+    bench.work()
+    assert [one.target_provider_id for one in bench.cloud.routes] == ["acme://i-1", "acme://i-2"]
+
+
+def test_a_name_that_looks_like_a_machine_is_no_nodes() -> None:
+    bench = Bench(route(CIDR, "https://cloud.example/instances/nat"), period=10.0)
+    bench.start()
+    for _ in range(3):
+        bench.later(10.0)
+    assert changes_of(bench) == []
 
 
 @pytest.mark.row("P5")

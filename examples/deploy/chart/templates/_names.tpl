@@ -22,6 +22,10 @@ name: {{ include "ccm.fullname" . }}
 namespace: {{ .Release.Namespace }}
 labels:
   {{- include "ccm.selector" . | nindent 2 }}
+{{- with .Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- /* Half of the pods, rounded up: what kube-controller-manager does with a DaemonSet's 50%, but not with a Deployment's. */ -}}
@@ -41,7 +45,7 @@ labels:
 {{- if .Values.cloudConfig.content }}
 {{- printf "%s-cloud-config" (include "ccm.fullname" .) }}
 {{- else }}
-{{- .Values.cloudConfig.secretName }}
+{{- .Values.cloudConfig.secretName | default .Values.cloudConfig.configMapName }}
 {{- end }}
 {{- end }}
 

@@ -5,13 +5,13 @@ metadata:
     {{- with .Values.podLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- if or .Values.podAnnotations .Values.cloudConfig.content }}
+  {{- if or .Values.podAnnotations .Values.commonAnnotations .Values.cloudConfig.content }}
   annotations:
     {{- with .Values.cloudConfig.content }}
     # Another content restarts the pods.
     checksum/cloud-config: {{ sha256sum . }}
     {{- end }}
-    {{- with .Values.podAnnotations }}
+    {{- with merge (dict) .Values.podAnnotations .Values.commonAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- end }}
@@ -21,10 +21,22 @@ spec:
   automountServiceAccountToken: false
   enableServiceLinks: false
   priorityClassName: {{ .Values.priorityClassName }}
+  {{- if .Values.hostNetwork }}
   # Pods get a network only when nodes have addresses and routes, which this program provides: so it needs none.
   hostNetwork: true
   # The host's resolver: the cluster's DNS runs on nodes that wait for this program.
-  dnsPolicy: Default
+  dnsPolicy: {{ .Values.dnsPolicy | default "Default" }}
+  {{- else }}
+  dnsPolicy: {{ .Values.dnsPolicy | default "ClusterFirst" }}
+  {{- end }}
+  {{- with .Values.dnsConfig }}
+  dnsConfig:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.hostAliases }}
+  hostAliases:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
   {{- with .Values.imagePullSecrets }}
   imagePullSecrets:
@@ -34,13 +46,29 @@ spec:
   nodeSelector:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+  {{- if hasKey .Values "affinity" }}
   {{- with .Values.affinity }}
   affinity:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+  {{- else if .Values.controlPlaneOnly }}
+  affinity:
+    nodeAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+        nodeSelectorTerms:
+          - matchExpressions:
+              - {key: node-role.kubernetes.io/control-plane, operator: Exists}
+  {{- end }}
+  {{- with concat (.Values.tolerations | default list) (.Values.extraTolerations | default list) }}
   tolerations:
-    {{- toYaml (concat .Values.tolerations .Values.extraTolerations) | nindent 4 }}
-  {{- if eq .Values.kind "Deployment" }}
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if hasKey .Values "topologySpreadConstraints" }}
+  {{- with .Values.topologySpreadConstraints }}
+  topologySpreadConstraints:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- else if eq .Values.kind "Deployment" }}
   topologySpreadConstraints:
     # No two replicas on one node: they would want the same port of it.
     - topologyKey: kubernetes.io/hostname
@@ -57,12 +85,11 @@ spec:
           {{- include "ccm.selector" . | nindent 10 }}
   {{- end }}
   securityContext:
-    runAsNonRoot: true
-    runAsUser: 65532
-    runAsGroup: 65532
-    fsGroup: 65532
-    seccompProfile:
-      type: RuntimeDefault
+    {{- toYaml .Values.podSecurityContext | nindent 4 }}
+  {{- with .Values.initContainers }}
+  initContainers:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   containers:
     - name: cloud-controller-manager
       {{- $image := .Values.image }}
@@ -72,6 +99,8 @@ spec:
         - --cloud-provider={{ .Values.cloudProvider }}
         {{- if include "ccm.cloudconfig" . }}
         - --cloud-config=/etc/cloud-controller-manager/cloud-config/{{ .Values.cloudConfig.key }}
+        {{- else if .Values.cloudConfig.path }}
+        - {{ printf "--cloud-config=%s" .Values.cloudConfig.path | quote }}
         {{- end }}
         - {{ printf "--cluster-name=%s" .Values.clusterName | quote }}
         - {{ printf "--controllers=%s" (join "," .Values.controllers) | quote }}
@@ -121,22 +150,27 @@ spec:
         {{- end }}
       # Asked by the kubelet on the host's own address: the pod may have none before this program has done its work.
       startupProbe:
-        httpGet: {scheme: HTTPS, host: {{ include "ccm.probehost" . | quote }}, port: https, path: /livez}
-        periodSeconds: 2
-        timeoutSeconds: 5
-        failureThreshold: 60
+        httpGet: {{ include "ccm.probe" (list . "/livez") }}
+        {{- toYaml .Values.probes.startup | nindent 8 }}
       livenessProbe:
-        httpGet: {scheme: HTTPS, host: {{ include "ccm.probehost" . | quote }}, port: https, path: /livez}
-        periodSeconds: 10
-        timeoutSeconds: 15
-        failureThreshold: 6
+        httpGet: {{ include "ccm.probe" (list . "/livez") }}
+        {{- toYaml .Values.probes.liveness | nindent 8 }}
       readinessProbe:
-        httpGet: {scheme: HTTPS, host: {{ include "ccm.probehost" . | quote }}, port: https, path: /readyz}
-        periodSeconds: 10
-        timeoutSeconds: 5
-        failureThreshold: 3
+        httpGet: {{ include "ccm.probe" (list . "/readyz") }}
+        {{- toYaml .Values.probes.readiness | nindent 8 }}
+      {{- if hasKey .Values "resources" }}
+      {{- with .Values.resources }}
       resources:
-        {{- toYaml .Values.resources | nindent 8 }}
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- else }}
+      resources:
+        limits:
+          memory: 512Mi
+        requests:
+          cpu: 100m
+          memory: 128Mi
+      {{- end }}
       securityContext:
         allowPrivilegeEscalation: false
         readOnlyRootFilesystem: true
@@ -179,9 +213,15 @@ spec:
               items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]
     {{- with include "ccm.cloudconfig" . }}
     - name: cloud-config
+      {{- if $.Values.cloudConfig.configMapName }}
+      configMap:
+        name: {{ . }}
+        defaultMode: 0440
+      {{- else }}
       secret:
         secretName: {{ . }}
         defaultMode: 0440
+      {{- end }}
     {{- end }}
     {{- with .Values.tlsSecretName }}
     - name: tls
@@ -200,8 +240,12 @@ spec:
     {{- end }}
 {{- end }}
 
-{{- /* Where the kubelet asks: over the loopback interface, unless the manager listens on one address only. */ -}}
-{{- define "ccm.probehost" -}}
-{{- $address := .Values.bindAddress }}
-{{- if has $address (list "0.0.0.0" "::" "") }}127.0.0.1{{ else }}{{ $address }}{{ end }}
+{{- /* Where the kubelet asks: over the loopback interface, unless the manager listens on one address only, or the pod has
+a network of its own. */ -}}
+{{- define "ccm.probe" -}}
+{{- $root := first . }}
+{{- $address := $root.Values.bindAddress }}
+{{- $open := has $address (list "0.0.0.0" "::" "") }}
+{{- $host := and $open $root.Values.hostNetwork | ternary "127.0.0.1" ($open | ternary "" $address) -}}
+{scheme: HTTPS, {{ with $host }}host: {{ . | quote }}, {{ end }}port: https, path: {{ last . }}}
 {{- end }}

@@ -64,6 +64,7 @@ HTML = b"<html>of a proxy</html>"
         (400, words("bad", "no such field"), {}, CloudError, "400 no such field"),
         (401, words("bad", f"no token {TOKEN}"), {}, CloudError, "does not accept the credentials"),
         (403, words("forbidden"), {}, CloudError, "403 forbidden. The credentials have no permission"),
+        (403, words("forbidden", f"{TOKEN} may not"), {}, CloudError, "403 ... may not"),
         (404, words("not_found", "no such server"), {}, NotFoundError, "404 no such server"),
         (410, words("not_found", "deleted"), {}, NotFoundError, "410 deleted"),
         (404, words("no_such_path"), {}, CloudError, "not the cloud's own: check the endpoint"),
@@ -125,6 +126,13 @@ def test_a_cloud_with_words_of_its_own(cloud: Cloud) -> None:
     cloud.answers.append(reply(409, {"id": "immutable", "detail": "being changed"}))
     with pytest.raises(Pending, match="being changed"):
         client.get(Server, "/servers/1")
+
+
+@pytest.mark.parametrize("codes", ["not_found", "", [""]])
+def test_codes_that_would_be_found_in_every_404_are_refused(codes: str | list[str]) -> None:
+    for name in ("not_found", "busy", "quota"):
+        with pytest.raises(TypeError, match="must be a collection of words"):
+            Failures(**{name: codes})  # type: ignore[arg-type]
 
 
 def test_a_body_and_a_query_arrive_and_what_is_absent_is_deleted(client: Client, cloud: Cloud) -> None:

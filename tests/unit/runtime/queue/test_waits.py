@@ -16,7 +16,7 @@ from tests.support.clock import FakeClock
 class Bench:
     """One key whose work ends as it is told, again and again."""
 
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+    def __init__(self, caplog: pytest.LogCaptureFixture, *, with_words: bool = True) -> None:
         self.clock, self.metrics = FakeClock(), Metrics()
         self.queue: WorkQueue[str] = WorkQueue(
             "service", clock=self.clock, metrics=self.metrics, backoff=Backoff(1.0, 60.0, 0.0)
@@ -25,7 +25,7 @@ class Bench:
         self.failed: list[Exception] = []
         handling: FailureHandling[str] = FailureHandling(
             on_error=lambda key, error: self.failed.append(error),
-            on_wait=lambda key, error, long: self.waiting.append((str(error), long)),
+            on_wait=(lambda key, error, long: self.waiting.append((str(error), long))) if with_words else None,
             noun="service",
         )
         self.requeuer = Requeuer(self.queue, handling, metrics=self.metrics, clock=self.clock, chance=lambda: 0.0)
@@ -84,6 +84,20 @@ def test_its_words_are_told_when_they_change_not_for_each_try_or_number(bench: B
 
 
 @pytest.mark.row("P10")
+def test_a_request_id_makes_no_other_words(bench: Bench) -> None:
+    for step in ("req-5f3ac at 10:12:01Z", "req-0be12 at 10:13:07Z", "7d1e-44c0 at 10:14:44Z"):
+        bench.run(Pending(f"is being made ({step})", 5.0))
+    assert len(bench.waiting) == 1
+
+
+def test_who_has_no_word_for_a_wait_is_told_that_it_takes_long(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(caplog, with_words=False)
+    began = bench.clock.monotonic()
+    while bench.clock.monotonic() - began < 1000:
+        bench.run(Pending("is being made", 5.0))
+    assert [str(error) for error in bench.failed] == ["is being made"]
+
+
 def test_a_wait_without_end_is_a_warning_every_15_minutes(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     began = bench.clock.monotonic()
     while bench.clock.monotonic() - began < 3700:
