@@ -9,7 +9,7 @@ PYTEST_WORKERS ?= 4
 export REQUIRE_HELM
 # Where a container's image sets it, each of the many processes that a test run starts would compile all sources anew.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help run test coverage lint docs format bench mutants envtest faults generate conformance lock dist image cluster e2e trials scale soak week clean
+.PHONY: help run test coverage lint docs format bench mutants envtest faults generate pictures conformance lock dist image cluster e2e trials scale soak week clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ envtest: $(READY)  ## build kube-apiserver, etcd, kubelet and more once, into yo
 
 generate: $(READY)  ## write the generated pages and manifests again, after a change of flags, rules, chart or alerts
 	@$(BIN)/python -m tests.generate
+
+pictures: $(READY)  ## draw the pictures of the documentation, docs/pictures/*.svg, again
+	@$(BIN)/python -m tests.lab.pictures
 
 conformance: $(READY)  ## run the conformance suite over the local cloud, and write docs/reports/localcloud-conformance.md
 	@$(BIN)/python -m tests.localcloud_report

@@ -1,7 +1,7 @@
 """The documentation site: `make docs` builds it into build/docs with Sphinx; it works offline.
 
 The pages are plain Markdown, to be read on a code host as well. What only the site needs is made
-here: the navigation, from the links of index.md, and what becomes of a link to a file outside of
+here: the navigation, from the links of index.md, and pages and links of the repository outside of
 docs/.
 """
 
@@ -42,50 +42,81 @@ html_title = f"{project} {release}"
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}
+html_static_path = ["site"]
+html_css_files = ["site.css"]
+html_js_files = ["tables.js"]
 
-PAGE = re.compile(r"\]\(([^)#\s]+\.md)\)")
 CODE = re.compile(r"(`[^`]*`?)")
 MARKUP = re.compile(r"(?<!\*)\*(?!\*)|(?<=\w)_(?!\w)|\|")
-LINK = re.compile(r"(?<!!)\[([^]]+)\]\((\.\.?/[^)#\s]+)(#[^)\s]*)?\)")
+LINK = re.compile(r"(?<![!`])\[([^]]+)\]\(([^)#\s:]+)(#[^)\s]*)?\)")
+
+COPIES = DOCS / "repository"
+"""Pages of the repository that lie outside of docs/ and belong to the site. Made here, not kept."""
+OUTSIDE = [
+    page
+    for pattern in ("*.md", "changes/README.md", "examples/**/*.md", "tests/lab/README.md")
+    for page in ROOT.glob(pattern)
+    if page != ROOT / "README.md"  # the site's is index.md
+]
 
 
-def outside(app: Sphinx, page: str, source: list[str]) -> None:
-    """Lead links to files outside of docs/ to where the repository is shown.
+def copy_pages() -> None:
+    for page in OUTSIDE:
+        copy, text = COPIES / page.relative_to(ROOT), f"---\norphan: true\n---\n{page.read_text()}"
+        if not copy.is_file() or copy.read_text() != text:  # else it is built again each time
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(text)
 
-    Where that is not known, pages and folders become text, and MyST copies other files into the
-    site for download.
+
+def led(folder: Path, target: Path) -> str:
+    """What the site has for this path, seen from a page in that folder of docs/.
+
+    A page of the site is itself. Other files are shown where the repository is, or where that is
+    not known downloaded. A folder is the README in it, or in the next folder above that has one.
     """
+    if target == ROOT / "README.md" or target in (ROOT, DOCS):
+        target = DOCS / "index.md"
+    elif target.is_dir() and not SOURCE_URL:
+        return led(folder, target / "README.md" if (target / "README.md") in OUTSIDE else target.parent)
+    elif target in OUTSIDE:
+        target = COPIES / target.relative_to(ROOT)
+    elif SOURCE_URL and not target.is_relative_to(DOCS):
+        return f"{SOURCE_URL}/{target.relative_to(ROOT)}"
+    return os.path.relpath(target, folder)
+
+
+def links(app: Sphinx, page: str, source: list[str]) -> None:
+    """Lead each link to what the site has for it. What is missing is for Sphinx to complain
+    about."""
+    here = (DOCS / page).parent
+    home = ROOT / here.relative_to(COPIES) if here.is_relative_to(COPIES) else here
 
     def link(found: re.Match[str]) -> str:
         text, target, anchor = found.groups()
-        path = Path(os.path.normpath((DOCS / page).parent / target))
-        if path.is_relative_to(DOCS) or not path.exists():  # what is missing is for Sphinx to complain about
-            return found[0]
-        if SOURCE_URL:
-            return f"[{text}]({SOURCE_URL}/{path.relative_to(ROOT)}{anchor or ''})"
-        return text if path.is_dir() or path.suffix == ".md" else found[0]
+        path = Path(os.path.normpath(home / target))
+        return f"[{text}]({led(here, path)}{anchor or ''})" if path.exists() else found[0]
 
     source[0] = LINK.sub(link, source[0])
 
 
 def navigation(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add to index.md one hidden toctree for each of its sections, of the pages that the section
-    links to."""
-    if page != "index":
-        return
-    trees = []
-    for section in source[0].split("\n## ")[1:]:
-        caption = section.partition("\n")[0]
-        trees += [
-            "```{toctree}",
-            ":hidden:",
-            f":caption: {caption}",
-            "",
-            *dict.fromkeys(PAGE.findall(section)),
-            "```",
-            "",
-        ]
-    source[0] = "\n".join([source[0], "", *trees])
+    """Add one hidden toctree for each section of index.md, of the pages that it links to, by the
+    words of the link. A page beside a folder of its name, as guides/troubleshooting.md, has the
+    pages of the folder below it."""
+    sections = source[0].split("\n## ")[1:] if page == "index" else []
+    if (DOCS / page).is_dir():
+        sections = [f"\n{source[0]}"]
+    for section in sections:
+        caption, _, text = section.partition("\n")
+        pages = {
+            target: " ".join(words.split())
+            for words, target, anchor in reversed(LINK.findall(text))
+            if target.endswith(".md") and not anchor and (caption or target.startswith(f"{Path(page).name}/"))
+        }
+        entries = [f"{words} <{target.removesuffix('.md')}>" for target, words in reversed(pages.items())]
+        if entries:
+            head = ["```{toctree}", ":hidden:", *([f":caption: {caption}"] if caption else []), ""]
+            source[0] = "\n".join([source[0], "", *head, *entries, "```", ""])
 
 
 def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
@@ -108,7 +139,8 @@ def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    copy_pages()
+    app.connect("source-read", links)
     app.connect("source-read", navigation)
-    app.connect("source-read", outside)
     app.connect("autodoc-process-docstring", plain)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

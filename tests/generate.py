@@ -2,10 +2,9 @@
 generate`).
 
 Data comes from the code (flags, rights, conformance scenarios, the sample provider's annotations),
-from kubernetes.proto, from the lock files, from the chart in examples/deploy and its alert rules;
-the tests compare what
-is in the repository with the same functions. What needs helm is left as it is where helm cannot be
-had, with a message.
+from kubernetes.proto, from the lock files, from the chart in examples/deploy and its alert rules,
+and from tests/lab/pictures.py; the tests compare what is in the repository with the same functions.
+What needs helm is left as it is where helm cannot be had, with a message.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from controllers.catalog import CATALOG
 from controllers.cli import rbac, reference
 from controllers.registration.entry import enabled
 from controllers.webhooks.rbac_rules import policy_for
+from tests.lab import pictures
 from tests.lab.envtest.build import AssetsMissing, tool
 from tests.lab.faults import page as faults
 from tests.support import gomanager, locks, signatures
@@ -112,6 +112,7 @@ def written_files() -> dict[Path, Callable[[], str]]:
         REFERENCE / "alerts.md": lambda: alerts_page(ALERTS.read_text()),
         faults.PAGE: lambda: faults.anew(faults.PAGE.read_text()),
         DIFFERENCES: differences,
+        **pictures.files(),
         SAMPLECLOUD / "README.md": samplecloud_readme,
         **{
             ROOT / "examples" / one / "requirements.txt": partial(locks.image_requirements, one)

@@ -77,8 +77,8 @@ def hosting(
     released at the end of the with statement, unless a call that may change the cloud still runs.
     When the lease is lost, `on_lost(failure)` is called in a thread of the election; by default it
     ends the process at once with exit code 1, as the manager does: provider calls that are under
-    way would go on beside the next leader's. With another one `Host.run` raises that failure, and
-    the body is to end those calls.
+    way would go on beside the next leader's. With another one `Host.run` raises that failure when
+    `on_lost` has returned, and the body is to end those calls.
 
     Raises ClientConfigError where there is no usable API server, ManagerError when the provider
     cannot be initialised, or lacks its cluster ID unless `allow_untagged_cloud`, and NeverLed when

@@ -87,7 +87,7 @@ class RouteListing:
         found = self._planner.compare()
         for key, priority in found.keys.items():
             self._metrics.queued(key, trigger)
-            # Else it comes by itself: after its back-off, when the cloud asked, or has room.
+            # Else it comes by itself: after its back-off, as the cloud asked, when there is room.
             if not self._queue.resting(key) and key not in self._full:
                 self._queue.add(key, priority)
         self._report_left_alone(found.left_alone)

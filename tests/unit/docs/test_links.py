@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -42,11 +43,26 @@ def test_a_link_that_is_a_files_name_leads_to_that_file(page: Path) -> None:
 
 
 def test_every_page_of_the_site_is_in_its_index() -> None:
-    text = (DOCS / "index.md").read_text()
-    linked = {DOCS / link for link in LINK.findall(text)}
-    assert [
-        str(page) for page in pages() if page.is_relative_to(DOCS) and page not in linked | {DOCS / "index.md"}
-    ] == []
+    """Or on the page of its folder: guides/x.md has those of guides/x/."""
+    for page in pages():
+        if page.is_relative_to(DOCS) and page != DOCS / "index.md":
+            above = page.parent.with_suffix(".md")
+            lists = [DOCS / "index.md", *([above] if above.is_file() else [])]
+            linked = {
+                (one.parent / link.partition("#")[0]).resolve()
+                for one in lists
+                for link in LINK.findall(one.read_text())
+            }
+            assert page in linked, f"{page.relative_to(ROOT)} is in no list"
+
+
+def test_no_two_pages_have_one_name() -> None:
+    """Neither as a title nor in the sidebar, which has the words of the links in index.md."""
+    ours = [page for page in pages() if page.is_relative_to(DOCS)]
+    titles = Counter(re.findall(r"^# (.+)", page.read_text(), re.M)[0] for page in ours)
+    sections = (DOCS / "index.md").read_text().partition("\n## ")[2]
+    named = Counter(" ".join(text.split()) for text in re.findall(r"\[([^]]+)\]\([^)]+\.md\)", sections))
+    assert [name for name, times in [*titles.items(), *named.items()] if times > 1] == []
 
 
 def test_pages_name_no_page_by_its_file() -> None:
