@@ -1,5 +1,5 @@
-"""One request to a cloud's API and its answer (stage 5, cloud call): sent once, within the time of
-the call, and its status as the contract's error, by the one table in `error_of`.
+"""Answers of a cloud's API (stage 5, cloud call): the status as the contract's error, by the one
+table in `error_of`. Pure.
 
 What is not the cloud's own word never counts as one: a 404 of a proxy, a page of HTML with status
 200, half a JSON document. All of that means "unknown", so nothing is deleted because of it.
@@ -12,18 +12,16 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
-import urllib3
 from attrs import field, frozen
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cloudprovider.errors import CloudProviderError, InvalidService, Pending, QuotaExceeded, Throttled
-from cloudprovider.helpers.timelimits import time_limit
 from cloudprovider.internal.fields import documented
 
 __all__ = ["Answer", "CloudError", "ConflictError", "Failures", "NotFoundError", "RefusedError", "Resource", "Said"]
 
+MOST_WORDS = 1000  # letters of the cloud that are told
 LONGEST_WAIT = 3600.0  # that a Retry-After counts for, whatever the cloud writes there
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -61,7 +59,9 @@ class Resource(BaseModel):
     """A base for what the API shows: frozen, an answer without one of its fields raises, and fields
     that a newer API adds do not matter."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", hide_input_in_errors=True, validate_by_name=True, validate_by_alias=True
+    )
 
     def is_as(self, wanted: Resource) -> bool:
         """Whether this has every field of `wanted` with the same value: nothing need be written."""
@@ -90,6 +90,11 @@ def _codes(given: Collection[str]) -> tuple[str, ...]:
     return codes
 
 
+def _word(value: object) -> str:
+    """A word of the cloud's. `said` is typed str, and an answer may have anything there."""
+    return str(value) if isinstance(value, str | int) else ""
+
+
 @documented
 @frozen
 class Failures:
@@ -114,9 +119,10 @@ class Failures:
     def read(self, data: bytes) -> Said:
         """The cloud's words in a body; empty where somebody else wrote it."""
         try:
-            return self.said(json.loads(data))
+            said = self.said(json.loads(data))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return Said()
+        return Said(_word(said.code), _word(said.message)[:MOST_WORDS])
 
 
 @documented
@@ -139,46 +145,6 @@ class Answer:
             found = error.errors(include_url=False, include_input=False)
             places = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the body'}: {one['msg']}" for one in found)
             raise CloudProviderError(f"{self.asked}: the answer cannot be read: {places}") from None
-
-
-def send(
-    pool: urllib3.PoolManager,
-    method: str,
-    url: str,
-    *,
-    asked: str,
-    headers: Mapping[str, str],
-    failures: Failures,
-    body: Any = None,
-    form: Mapping[str, str] | None = None,
-    secret: str = "",
-    calls: int = 1,
-) -> Answer:
-    """Send one request, with `body`, a model or a value, as JSON, or `form` as a browser would.
-    Raises CloudProviderError; where the cloud quotes `secret`, its words are shown without it."""
-    limit = time_limit(calls=calls)  # raises where the host waits no longer, so that nothing is changed then
-    content: dict[str, Any] = {"headers": headers}
-    if form is not None:
-        content["body"] = urlencode(form)
-        content["headers"] = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
-    elif body is not None:
-        content["json"] = body.model_dump(mode="json") if isinstance(body, BaseModel) else body
-    try:
-        got = pool.request(
-            method,
-            url,
-            **content,
-            timeout=urllib3.Timeout(limit),
-            redirect=False,  # credentials are for this endpoint alone
-            retries=False,  # the host tries again, and knows when
-        )
-    except urllib3.exceptions.HTTPError as error:
-        where = url.partition("?")[0]
-        raise CloudProviderError(f"{asked}: no answer from {where} (time limit {limit:.3g} s): {error}") from error
-    if 200 <= got.status < 300:
-        return Answer(asked, got.status, got.headers, got.data)
-    data = got.data.replace(secret.encode(), b"...") if secret else got.data
-    raise error_of(asked, got.status, got.headers, data, failures, got.reason or "")
 
 
 def error_of(

@@ -46,6 +46,7 @@ class Cached(Generic[T]):
         self._now = monotonic
         self._lock = threading.Lock()
         self._held: tuple[T, float, float, float] | None = None  # value, when loaded, when to renew, end
+        self._cleared = 0
         self._failures: list[str] = []  # the last one's words; a new list with each
 
     def get(self) -> T:
@@ -72,7 +73,8 @@ class Cached(Generic[T]):
         return value if self._now() < held[1] + REST else self._loaded(held)
 
     def clear(self) -> None:
-        """Forget the value: it was changed in the cloud."""
+        """Forget the value: it was changed in the cloud. One that is being loaded is not kept."""
+        self._cleared += 1
         self._held = None
 
     def _loaded(self, known: tuple[T, float, float, float] | None) -> T:
@@ -91,11 +93,13 @@ class Cached(Generic[T]):
             self._lock.release()
 
     def _try(self) -> T:
+        cleared = self._cleared
         try:
             value = self._load()
         except CloudProviderError as error:
             self._failures = [str(error)]
             raise
         now, good = self._now(), self._seconds(value) if callable(self._seconds) else self._seconds
-        self._held = (value, now, now + good - min(MOST_EARLY, good * EARLY), now + good)
+        if cleared == self._cleared:
+            self._held = (value, now, now + good - min(MOST_EARLY, good * EARLY), now + good)
         return value

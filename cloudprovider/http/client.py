@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-import urllib3
 from pydantic import BaseModel
 
 from cloudprovider.errors import CloudProviderError
-from cloudprovider.http.answers import Answer, CloudError, Failures, NotFoundError, send
+from cloudprovider.http.answers import Answer, CloudError, Failures, NotFoundError
+from cloudprovider.http.sending import pool_for, send
 from cloudprovider.http.tokens import TokenSource
 
 __all__ = ["Client", "bearer", "next_link", "path_of"]
@@ -51,8 +51,7 @@ class Client:
     def use(self, endpoint: str, tokens: TokenSource | None = None, *, ca_file: str = "") -> None:
         """Take another endpoint, tokens and CA certificates: of a configuration that was loaded
         again. No request has the new endpoint and the old token."""
-        pool = urllib3.PoolManager(maxsize=32, ca_certs=ca_file or None)  # the host calls from many threads
-        self._way = (endpoint.rstrip("/"), tokens, pool)  # at once
+        self._way = (endpoint.rstrip("/"), tokens, pool_for(endpoint, ca_file))  # at once
 
     def get(self, kind: type[ModelT], path: str, fields: Mapping[str, str] | None = None, *, calls: int = 1) -> ModelT:
         """What is at a path; `fields` are the query. NotFoundError only if the cloud itself says
@@ -156,5 +155,8 @@ def next_link(_page: object, answer: Answer) -> Mapping[str, str] | None:
     for target, parameters in _LINK.findall(answer.headers.get("Link", "")):
         rel = _REL.search(parameters)
         if rel is not None and "next" in (rel[1] or rel[2] or "").lower().split():
-            return dict(parse_qsl(urlsplit(target).query, keep_blank_values=True))
+            try:
+                return dict(parse_qsl(urlsplit(target).query, keep_blank_values=True))
+            except ValueError:
+                raise CloudProviderError(f"{answer.asked}: the header Link cannot be read") from None
     return None

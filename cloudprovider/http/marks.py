@@ -30,6 +30,11 @@ class Marks:
     service: str = "kubernetes-service"
     service_uid: str = "kubernetes-service-uid"
 
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """All of them."""
+        return self.cluster, self.service, self.service_uid
+
     def of_cluster(self, cluster_name: str) -> dict[str, str]:
         """The labels of what belongs to a cluster: a route."""
         return {self.cluster: cluster_name}
@@ -62,13 +67,15 @@ def as_tags(labels: Mapping[str, str]) -> list[str]:
     return sorted(f"{name}={value}" for name, value in labels.items())
 
 
-def from_tags(tags: Iterable[str]) -> dict[str, str]:
-    """The labels in a cloud's tags. Raises CloudProviderError where a name has two values: whose it
-    is nobody knows."""
+def from_tags(tags: Iterable[str], names: Iterable[str] = ()) -> dict[str, str]:
+    """The labels in a cloud's tags; with `names`, of these names alone. Raises CloudProviderError
+    where a name has two values: whose it is nobody knows. Others' tags may have two: give the names
+    that you read, such as `Marks().names`."""
     found: dict[str, str] = {}
+    wanted = frozenset(names)
     for tag in tags:
         name, equals, value = tag.partition("=")
-        if equals and found.setdefault(name, value) != value:
+        if equals and (not wanted or name in wanted) and found.setdefault(name, value) != value:
             raise CloudProviderError(f"the tag {name} is there twice, with different values")
     return found
 
@@ -78,7 +85,10 @@ def readable_name(cluster_name: str, service: V1Service, *, most: int = 63) -> s
     into `most` letters, and a digest of the UID. Lower-case letters, digits and "-", a letter
     first.
 
-    For `get_load_balancer_name`: the same for ever. Raises ValueError without a UID."""
+    For `get_load_balancer_name`: the same for ever. Raises ValueError without a UID, and for `most`
+    under 16."""
+    if most < 16:
+        raise ValueError(f"most={most}: a name needs 16 letters, or the digest would be cut off")
     digest = hashlib.sha256(Marks().of_service(cluster_name, service)[Marks().service_uid].encode()).hexdigest()[:10]
     words = re.sub(r"[^a-z0-9]+", "-", f"k-{cluster_name}-{key_of(service)}".lower())
     return f"{words[: most - len(digest) - 1].rstrip('-')}-{digest}"

@@ -10,25 +10,33 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import quote_plus
 
 import urllib3
 from attrs import field, frozen
 from pydantic import Field
 from typing_extensions import override
 
-from cloudprovider.errors import CloudProviderError
-from cloudprovider.http.answers import CloudError, Failures, Resource, send
+from cloudprovider.errors import CallInterrupted, CloudProviderError, Throttled
+from cloudprovider.http.answers import CloudError, Failures, Resource
 from cloudprovider.http.cached import Cached
+from cloudprovider.http.sending import pool_for, send
 
 __all__ = ["ClientCredentials", "FileToken", "StaticToken", "Token", "TokenSource"]
 
 
 @frozen
 class Token:
-    """A token, and for how many seconds it is good from now; infinity where it does not end."""
+    """A token, and for how many seconds it is good from now; infinity where it does not end. Raises
+    CloudProviderError for a text that no header can have."""
 
     text: str = field(repr=False)
     seconds: float = math.inf
+
+    def __attrs_post_init__(self) -> None:
+        # The error of the HTTP client would show it.
+        if not (self.text.isascii() and self.text.isprintable()):
+            raise CloudProviderError("the token cannot be sent: it has a line break, or a letter that is not ASCII")
 
 
 class TokenSource(ABC):
@@ -36,12 +44,22 @@ class TokenSource(ABC):
     fetch at a time, early, once more after a 401) is done here. For any thread."""
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._cached = Cached(self.fetch, lambda token: token.seconds, monotonic=monotonic)
+        self._cached = Cached(self._fetched, lambda token: token.seconds, monotonic=monotonic)
 
     @abstractmethod
     def fetch(self) -> Token:
         """A new token from where it is made. Called by one thread at a time. Raises
         CloudProviderError; with no secret in the message."""
+
+    def _fetched(self) -> Token:
+        try:
+            return self.fetch()
+        except CloudProviderError as error:
+            if isinstance(error, Throttled | CallInterrupted) or type(error) in (CloudError, CloudProviderError):
+                raise
+            # A login that finds nothing, is busy or refuses says nothing of what is asked for.
+            # Not `from error`: chained errors count.
+            raise CloudError(f"login: {str(error).removeprefix('login: ')}") from None
 
     def token(self) -> Token:
         """The token to send. Raises CloudProviderError."""
@@ -93,9 +111,10 @@ class _Granted(Resource):
 class ClientCredentials(TokenSource):
     """Logs in with an ID and a secret, as OAuth 2.0 calls client credentials. `fields` are further
     ones of the form (`scope`, `audience`); with `basic` ID and secret are in the header
-    Authorization and not in the form. A token without `expires_in` is used for five minutes.
+    Authorization and not in the form, escaped as fields of a form are. A token without `expires_in`
+    is used for five minutes.
 
-    Follows: RFC 6749, section 4.4.
+    Follows: RFC 6749, sections 2.3.1 and 4.4.
     """
 
     def __init__(
@@ -111,10 +130,11 @@ class ClientCredentials(TokenSource):
     ) -> None:
         super().__init__(monotonic=monotonic)
         self._url = url
-        self._headers = urllib3.make_headers(basic_auth=f"{client_id}:{secret}") if basic else {}
+        login = f"{quote_plus(client_id)}:{quote_plus(secret)}"
+        self._headers = urllib3.make_headers(basic_auth=login) if basic else {}
         own = {} if basic else {"client_id": client_id, "client_secret": secret}
         self._form = {"grant_type": "client_credentials", **own, **(fields or {})}
-        self._pool = urllib3.PoolManager(ca_certs=ca_file or None)
+        self._pool = pool_for(url, ca_file)
 
     @override
     def fetch(self) -> Token:

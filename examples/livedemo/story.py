@@ -39,7 +39,7 @@ NEXT = """
 Where to go next
   examples/main.py                   the ten lines of a vendor's own manager
   examples/samplecloud/              a provider to copy, in a package of its own
-  docs/explanation/architecture.md   how a watch event becomes a patch, file by file
+  docs/explanation/way-of-an-object.md  how a watch event becomes a patch, file by file
   make docs                          builds the documentation site
   make test                          all tests, also over a real kube-apiserver
   make run KUBECONFIG=PATH           initialises the nodes of your own cluster, with a fake cloud"""

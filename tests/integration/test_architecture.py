@@ -1,4 +1,4 @@
-"""The architecture page shows the true way of a Node and of a Service: its tables name every module
+"""The page on the way of an object is true of a Node and of a Service: its tables name every module
 that they enter, and no other.
 
 The whole manager runs over the embedded API server with the fake cloud, with one controller on. A
@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+import pytest
 from attrs import Factory, define, frozen
 
 from cloudprovider import CloudConfig
@@ -30,7 +31,8 @@ from controllers.testing.managerrun import ManagerRun
 from tests.support.api import STRATEGIC
 from tests.support.pages import ROOT
 
-PAGE: Final = "docs/explanation/architecture.md"
+PAGE: Final = "docs/explanation/way-of-an-object.md"
+OTHERS: Final = ("architecture", "where-a-change-belongs")
 ALL: Final = "What all three enter"
 """The section of the page with the modules that every way enters. Each way has one of its own."""
 PRODUCT: Final = (f"{ROOT}/cloudprovider/", f"{ROOT}/controllers/")
@@ -274,8 +276,10 @@ def test_rows_stand_in_the_order_of_the_stages() -> None:
         assert set(stages) <= {*"123456", "beside"}
 
 
-def test_files_that_the_page_names_exist() -> None:
-    named = re.findall(r"`((?:cloudprovider|controllers|tests|examples)/[\w/]+\.py)`", (ROOT / PAGE).read_text())
+@pytest.mark.parametrize("page", [PAGE, *(PAGE.replace("way-of-an-object", name) for name in OTHERS)])
+def test_files_that_the_pages_name_exist(page: str) -> None:
+    named = re.findall(r"`((?:cloudprovider|controllers|tests|examples)/[\w/]+\.py)`", (ROOT / page).read_text())
+    assert named
     assert sorted({name for name in named if not (ROOT / name).is_file()}) == []
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import promql_parser
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import new_provider
@@ -72,6 +73,16 @@ def _labels(manager: Manager) -> dict[str, set[str]]:
             for suffix in ("", "_total") if family.type == "counter" else ("", "_bucket", "_count", "_sum"):
                 found[family.name + suffix] = own | ({"le"} if suffix == "_bucket" else set())
     return found
+
+
+def test_the_page_of_metrics_has_every_family_of_a_manager(manager: Manager) -> None:
+    """Those of the controllers that are off by default are compared in tests/unit/docs."""
+    ProcessCollector(registry=(process := CollectorRegistry()))  # the program adds it: cli/main.py
+    families = [*manager.metrics.registry.collect(), *process.collect()]
+    served = {family.name + ("_total" if family.type == "counter" else "") for family in families}
+    assert len(served) > 70
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    assert served - set(re.findall(r"`([a-z_]+)", page)) == set()
 
 
 def queries() -> Iterator[tuple[str, str]]:

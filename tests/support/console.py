@@ -36,7 +36,7 @@ _SUBSTITUTION = re.compile(r"\$\(([^()]*)\)")
 
 OTHERS = {
     "apt-get", "incus", "openssl", "cat", "cd", "curl", "export", "git", "mkdir", "cp", "docker", "source", ".",
-    "moto_server", "printf",
+    "jq", "moto_server", "printf",
 }  # fmt: skip
 """Programs of which only the files of this repository that they are given are checked."""
 CLOUDS = {"moto[server]", "keystone", "openstack-placement", "glance", "neutron", "nova", "waitress"}
@@ -189,7 +189,7 @@ _KUBECTL_FLAGS = {
     "-n": 1, "--namespace": 1, "-f": 1, "-k": 1, "-o": 1, "-A": 0, "--all-namespaces": 0, "--field-selector": 1,
     "--clusterrole": 1, "--serviceaccount": 1, "--replicas": 1, "-l": 1, "-w": 0, "--watch": 0, "--for": 1,
     "--timeout": 1, "--name": 1, "--port": 1, "--target-port": 1, "--type": 1, "--kubeconfig": 1, "--output": 1,
-    "--subresource": 1, "--patch": 1, "--validate": 1, "--filename": 1,
+    "--subresource": 1, "--patch": 1, "--validate": 1, "--filename": 1, "--non-resource-url": 1, "--verb": 1,
 }  # fmt: skip
 _KUBECTL_VERBS = {
     "get", "apply", "create", "delete", "describe", "exec", "logs", "rollout", "scale", "taint", "label", "annotate",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 from attrs import field, frozen
 from attrs.validators import in_, matches_re
 
+from cloudprovider.internal.proxies import is_local
 from controllers.program import PROGRAM, version
 from controllers.runtime.api import kubeconfig as kubeconfigs
 from controllers.runtime.api.clientconfig import DEFAULT_TIMEOUT, ClientConfig, Guard, RequestMetrics
@@ -28,7 +29,6 @@ from controllers.runtime.api.restclient import RestClient
 from controllers.runtime.api.serviceaccounts import ServiceAccounts
 from controllers.runtime.api.tls import TLSFiles
 from controllers.runtime.api.transport import HalfOpenDetection, Transport
-from controllers.runtime.api.wire import is_local
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import CONTENT_TYPE, JSON, is_protobuf, unusable

@@ -22,10 +22,11 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
+from cloudprovider.internal.proxies import proxy_from_environment
 from controllers.runtime.api.credentials import Credential, Fixed, Source, TokenFile
 from controllers.runtime.api.kubeconfigfile import ClientConfigError, Reading, read, server_url
 from controllers.runtime.api.tls import SecretFile, TLSSettings, stamp
-from controllers.runtime.api.wire import Endpoint, Proxy, proxy_from_environment
+from controllers.runtime.api.wire import Endpoint, Proxy
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +213,7 @@ def _in_cluster(environ: Mapping[str, str], master: Endpoint | None) -> Access:
 def _with_proxy(access: Access, environ: Mapping[str, str]) -> Access:
     """The environment's proxy, where it names one and the kubeconfig does not."""
     endpoint = access.endpoint
-    found = None if endpoint.proxy else proxy_from_environment(endpoint, environ)
+    found = None if endpoint.proxy else proxy_from_environment(endpoint.host, endpoint.port, endpoint.tls, environ)
     if not found:
         return access
     name, url = found

@@ -19,9 +19,10 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from cloudprovider.internal.problem import without_words
+from cloudprovider.internal.proxies import is_local
 from controllers.runtime.api import kubeconfigrules as rules
 from controllers.runtime.api.credentials import Fixed, Source, TokenFile, impersonation_headers
-from controllers.runtime.api.wire import Endpoint, is_local
+from controllers.runtime.api.wire import Endpoint
 
 _SINGLES: Final = {"contexts": "context", "clusters": "cluster", "users": "user"}
 

@@ -17,7 +17,7 @@ Read first: `connection.py`, `http1.py`. Then how a connection is made (`dialing
 from controllers.runtime.api.wire.cancelscope import Interrupted
 from controllers.runtime.api.wire.connection import Connection
 from controllers.runtime.api.wire.dialing import deliver_within, forget_at_close
-from controllers.runtime.api.wire.endpoint import Endpoint, Proxy, excluded, is_local, proxy_from_environment
+from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
 from controllers.runtime.api.wire.http1 import Answer, ProtocolError, Reader
 from controllers.runtime.api.wire.tunnel import open_tunnel
 
@@ -30,9 +30,6 @@ __all__ = [
     "Proxy",
     "Reader",
     "deliver_within",
-    "excluded",
     "forget_at_close",
-    "is_local",
     "open_tunnel",
-    "proxy_from_environment",
 ]

@@ -15,11 +15,11 @@ import pytest
 from kubernetes.client import CoreV1Api
 from urllib3.exceptions import HTTPError
 
+from cloudprovider.internal.proxies import excluded, proxy_from_environment
 from controllers.runtime.api import ClientBuilder, ClientSettings, Unreachable
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
 from controllers.runtime.api.tls import TLSSettings
-from controllers.runtime.api.wire import excluded, proxy_from_environment
 from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
 from tests.unit.runtime.kubeconfigs import Config
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Authority, Call, Peer, Server, full_backlog, shut_down
@@ -39,7 +39,7 @@ API = Endpoint.parse("https://api.internal.example:6443")
     ],
 )
 def test_the_variables(environ: dict[str, str], proxy: tuple[str, str] | None) -> None:
-    assert proxy_from_environment(API, environ) == proxy
+    assert proxy_from_environment(API.host, API.port, API.tls, environ) == proxy
 
 
 @pytest.mark.parametrize(
