@@ -40,10 +40,10 @@ format: $(READY)  ## repair the style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) envtest  ## measure beside the Go manager and write the tables of docs/reference/benchmarks.md (40 minutes)
+bench: $(READY) envtest  ## measure beside the Go manager and write the tables of docs/reports/benchmarks.md (40 minutes)
 	$(BIN)/python -m tests.lab.bench $(BENCH_ARGS)
 
-scale: $(READY) envtest  ## measure 1,000, 5,000 and 20,000 nodes, and write the tables of docs/reference/scale.md (an hour); SCALE="1000 5000": only these
+scale: $(READY) envtest  ## measure 1,000, 5,000 and 20,000 nodes, and write the tables of docs/reports/scale.md (an hour); SCALE="1000 5000": only these
 	$(BIN)/python -m tests.lab.bench.scale $(SCALE) $(SCALE_ARGS)
 
 SOAK ?= 7200
@@ -53,7 +53,7 @@ soak: $(READY) envtest  ## run two managers for SOAK=7200 seconds, with changes,
 week: $(READY) envtest  ## let a manager live through a simulated week, and see if anything grows (10 minutes); WEEK_ARGS="--days 3": fewer days
 	$(BIN)/python -m tests.lab.bench.scale.week $(WEEK_ARGS)
 
-faults: $(READY) envtest  ## every fault that must be survived, by ID, beside the Go manager; writes docs/reference/faults.md (50 minutes); FAULTS="F3 F7": only these
+faults: $(READY) envtest  ## every fault that must be survived, by ID, beside the Go manager; writes docs/reports/faults.md (50 minutes); FAULTS="F3 F7": only these
 	@$(BIN)/python -m tests.lab.faults $(FAULTS) $(FAULTS_ARGS)
 
 mutants: $(READY)  ## change one thing at a time in the modules that decide, and print what the unit tests miss
@@ -68,7 +68,7 @@ generate: $(READY)  ## write the generated pages and manifests again, after a ch
 pictures: $(READY)  ## draw the pictures of the documentation, docs/pictures/*.svg, again
 	@$(BIN)/python -m tests.lab.pictures
 
-conformance: $(READY)  ## run the conformance suite over the local cloud, and write docs/reference/localcloud-conformance.md
+conformance: $(READY)  ## run the conformance suite over the local cloud, and write docs/reports/localcloud-conformance.md
 	@$(BIN)/python -m tests.localcloud_report
 
 LOCK := $(BIN)/uv pip compile --universal --generate-hashes --no-header -q
@@ -89,10 +89,10 @@ image: $(READY) envtest  ## build the container image on Debian packages, and ru
 cluster: $(READY)  ## start a whole cluster here: machines, kubelets, pods, load balancers (Linux, root); PROVIDER=path: with your package
 	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.lab.cluster $(if $(PROVIDER),--provider "$(PROVIDER)") $(if $(CLOUD_CONFIG),--cloud-config "$(CLOUD_CONFIG)") $(CLUSTER_ARGS)
 
-e2e: $(READY)  ## run Kubernetes' own tests of Services on a cluster of real nodes, and write docs/reference/kubernetes-e2e.md (root; an hour)
+e2e: $(READY)  ## run Kubernetes' own tests of Services on a cluster of real nodes, and write docs/reports/kubernetes-e2e.md (root; an hour)
 	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.lab.e2e $(E2E_ARGS)
 
-trials: $(READY)  ## put the product in its pod to the test on real nodes, and write docs/reference/real-cluster-trials.md (root; 20 minutes); TRIALS="traffic kills": only these
+trials: $(READY)  ## put the product in its pod to the test on real nodes, and write docs/reports/real-cluster-trials.md (root; 20 minutes); TRIALS="traffic kills": only these
 	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.lab.cluster.trials $(TRIALS) $(TRIALS_ARGS)
 
 $(READY): requirements-dev.txt pyproject.toml

@@ -1,5 +1,5 @@
 """``python -m tests.localcloud_report``: the conformance suite over the local cloud, and its report
-as docs/reference/localcloud-conformance.md (`make conformance`).
+as docs/reports/localcloud-conformance.md (`make conformance`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "reference" / "localcloud-conformance.md"
+PAGE = ROOT / "docs" / "reports" / "localcloud-conformance.md"
 SUITE = ROOT / "examples" / "localcloud" / "tests" / "test_localcloud_conformance.py"
 
 _HEAD = """This page is written by `make conformance`; do not edit it. It is the report of the

@@ -34,7 +34,7 @@ _UNREADABLE_LIMIT: Final = 3
 class Encoding:
     """JSON or Protobuf: what one loop asks for. For the loop's thread.
 
-    Protobuf costs the API server less: docs/reference/benchmarks.md says how much. The server says
+    Protobuf costs the API server less: docs/reports/benchmarks.md says how much. The server says
     in each answer what it sends. After a 406, or after three answers in a row that could not be
     read, a kind is asked for in JSON as long as the process lives."""
 

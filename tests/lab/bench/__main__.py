@@ -1,4 +1,4 @@
-"""`make bench`: the figures of docs/reference/benchmarks.md, measured over the real API server.
+"""`make bench`: the figures of docs/reports/benchmarks.md, measured over the real API server.
 
 `make bench BENCH_ARGS="services routes"` measures these rows alone. Contenders alternate; what is
 slow by its nature is measured once. Every measurement is bounded by a timeout, and its result is
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.lab.bench.contenders import ROOT, compile_sources
-from tests.lab.bench.report import as_json, block, keep, lines_with_time
+from tests.lab.bench.report import as_json, block, keep, lines_with_time, verdicts
 from tests.lab.bench.scenario import Outcome, Scenario, run
 from tests.lab.bench.scenarios.footprint import footprint
 from tests.lab.bench.scenarios.initialise import initialise, initialise5000
@@ -41,7 +41,7 @@ SCENARIOS: dict[str, Callable[[float], Scenario]] = {
     "start": start,
     "takeover": takeover,
 }
-PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
+PAGE = ROOT / "docs" / "reports" / "benchmarks.md"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         load = os.getloadavg()[0]
         found[scenario.name] = run(scenario, contenders, given.repetitions, tell)
         text = block(scenario, found[scenario.name], load)
-        print(f"\n{text}\n", flush=True)
+        print(f"\n{text}\n", *verdicts(scenario, found[scenario.name]), "", sep="\n", flush=True)
         if given.docs and whole:
             keep(given.docs, scenario.name, text)
         if given.json:

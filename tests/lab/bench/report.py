@@ -21,10 +21,10 @@ WIDTH = 100
 
 
 def block(scenario: Scenario, outcomes: Sequence[Outcome], load: float) -> str:
-    """One scenario's heading, table, goals, and how it was measured."""
+    """One scenario's heading, table, and how it was measured."""
     repetitions = max((len(one.runs) for one in outcomes), default=0)
     once = "; ".join(one.contender.name for one in outcomes if one.contender.once)
-    runs = f"minimum / median of {repetitions}, goals by the median" if repetitions > 1 else "one run each"
+    runs = f"minimum / median of {repetitions}" if repetitions > 1 else "one run each"
     lines = [
         f"### {scenario.title}",
         "",
@@ -36,10 +36,12 @@ def block(scenario: Scenario, outcomes: Sequence[Outcome], load: float) -> str:
         "",
         table(scenario.figures, outcomes),
     ]
-    if scenario.goals:
-        goals = [f"- {sentence(goal, scenario.figures, outcomes)}" for goal in scenario.goals]
-        lines += ["", *(line for goal in goals for line in textwrap.wrap(goal, WIDTH, subsequent_indent="  "))]
     return "\n".join([*lines, "", *textwrap.wrap(scenario.method, WIDTH)])
+
+
+def verdicts(scenario: Scenario, outcomes: Sequence[Outcome]) -> list[str]:
+    """Its goals, and whether each was reached: for who measures, not for the page."""
+    return [sentence(goal, scenario.figures, outcomes) for goal in scenario.goals]
 
 
 def table(figures: Sequence[Figure], outcomes: Sequence[Outcome]) -> str:

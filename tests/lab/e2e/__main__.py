@@ -1,7 +1,7 @@
 """``python -m tests.lab.e2e``: Kubernetes' own tests on a cluster of localcloud's machines.
 
 The programs are built once (many minutes), the images are made from them, a cluster is started, and
-each set of `specs.py` runs, one test at a time. The tables go to docs/reference/kubernetes-e2e.md.
+each set of `specs.py` runs, one test at a time. The tables go to docs/reports/kubernetes-e2e.md.
 The code is 1 where a test failed or was skipped without a known reason, passed against one, or left
 a load balancer, or a route to a machine that is gone, in the cloud.
 """
@@ -34,7 +34,7 @@ from tests.lab.e2e.specs import CANNOT_PASS, SETS, SpecSet
 from tests.lab.e2e.suite import Target, run
 from tests.lab.envtest.build import E2E, AssetsMissing, cluster_program, e2e_program, kubernetes_version
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "kubernetes-e2e.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reports" / "kubernetes-e2e.md"
 COMMAND = "make e2e"
 CLEAN_SECONDS = 60.0
 

@@ -1,4 +1,4 @@
-"""`make faults`: every fault over the real API server, and the page docs/reference/faults.md.
+"""`make faults`: every fault over the real API server, and the page docs/reports/faults.md.
 
 `make faults FAULTS="F3 F7"` runs these alone; their rows of the page are replaced, the others stay.
 Ours come first, then the Go manager, each kind over an API server of its own.

@@ -1,4 +1,4 @@
-"""The page docs/reference/faults.md: made of the catalogue and of the figures that stand on it.
+"""The page docs/reports/faults.md: made of the catalogue and of the figures that stand on it.
 
 A run replaces the figures of its faults; the others stay. Pure, but for `keep`.
 """
@@ -19,7 +19,7 @@ from tests.lab.faults.field import Fault
 from tests.lab.faults.judge import COUNTED
 from tests.lab.faults.run import Outcome
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "faults.md"
+PAGE: Final = Path(__file__).parents[3] / "docs" / "reports" / "faults.md"
 WIDTH: Final = 100
 Cells = Mapping[str, tuple[str, str]]
 """By ID of the fault: ours, and Go's."""

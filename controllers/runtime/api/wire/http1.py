@@ -2,7 +2,7 @@
 time, so it is tested with bytes cut at every place.
 
 http.client takes 0.25 ms of CPU for the headers of a small PATCH, this reader 0.01 ms, h11 ten
-times that (docs/reference/benchmarks.md). It refuses what it does not understand
+times that (docs/reports/benchmarks.md). It refuses what it does not understand
 (`ProtocolError`): a wrong guess would hand one request's answer to another."""
 
 from __future__ import annotations

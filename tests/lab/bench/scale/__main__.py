@@ -1,4 +1,4 @@
-"""`make scale`: the figures of docs/reference/scale.md. `make scale SCALE="1000"`: this size.
+"""`make scale`: the figures of docs/reports/scale.md. `make scale SCALE="1000"`: this size.
 
 Prints each phase as it ends. The page gets its tables when all sizes are done; with `--json FILE`
 sizes that were measured earlier are taken from that file.
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.lab.bench.contenders import compile_sources
 from tests.lab.bench.report import keep, lines_with_time
 from tests.lab.bench.scale.life import Size, live
-from tests.lab.bench.scale.page import PAGE, blocks
+from tests.lab.bench.scale.page import PAGE, blocks, verdicts
 from tests.lab.bench.trial import Unfinished
 from tests.support.api import Refused
 
@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"\n{text}", flush=True)
         if not given.no_docs:
             keep(PAGE, name, text, command="make scale")
+    print("", *verdicts(found), sep="\n", flush=True)
     return int(failed)
 
 

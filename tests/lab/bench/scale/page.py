@@ -1,4 +1,4 @@
-"""The tables of docs/reference/scale.md, and the goals. Pure, but for the page itself."""
+"""The tables of docs/reports/scale.md, and the goals, which are only printed. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.lab.bench.report import machine, sentence, table
 from tests.lab.bench.scale.life import IDLE_SECONDS, LATENCY_MS, PHASES, ROLLS, WINDOW, ZONES, Size
 from tests.lab.bench.scenario import Figure, Figures, Goal, Outcome
 
-PAGE = ROOT / "docs" / "reference" / "scale.md"
+PAGE = ROOT / "docs" / "reports" / "scale.md"
 WIDTH = 100
 
 Found = Mapping[str, Mapping[str, Figures]]
@@ -105,14 +105,29 @@ def blocks(found: Found) -> dict[str, str]:
     return made | {"per node": _per_node(sizes, found)}
 
 
+def verdicts(found: Found) -> list[str]:
+    """Each goal, and whether it was reached: for who measures, not for the page."""
+    sizes = [Size(int(key)) for key in sorted(found, key=int)]
+    said = [one for name in PHASES for one in _goals(name, sizes, found)]
+    if len(sizes) > 1:
+        said += [_linear(name, sizes[0], sizes[-1], found) for name in ("start", "rolling")]
+    return said
+
+
 def _phase(name: str, sizes: Sequence[Size], found: Found, head: str) -> str:
+    phase = _PHASES[name]
+    outcomes = [_outcome(size, name, found) for size in sizes]
+    lines = [f"### {phase.title}", "", *textwrap.wrap(head, WIDTH), ""]
+    lines += [table((*phase.figures, *_EVERYWHERE), outcomes), ""]
+    return "\n".join([*lines, *textwrap.wrap(phase.method, WIDTH)])
+
+
+def _goals(name: str, sizes: Sequence[Size], found: Found) -> list[str]:
     phase = _PHASES[name]
     outcomes = [_outcome(size, name, found) for size in sizes]
     figures = (*phase.figures, *_EVERYWHERE)
     goals = [Goal(size.name, figure, most) for size in sizes for figure, most in (*phase.goals, ("unpaged", 0))]
-    told = [f"- {sentence(goal, figures, outcomes)}" for goal in goals]
-    lines = [f"### {phase.title}", "", *textwrap.wrap(head, WIDTH), "", table(figures, outcomes)]
-    return "\n".join([*lines, "", *told, "", *textwrap.wrap(phase.method, WIDTH)])
+    return [f"{phase.title}: {sentence(goal, figures, outcomes)}" for goal in goals]
 
 
 def _outcome(size: Size, name: str, found: Found) -> Outcome:
@@ -128,10 +143,7 @@ def _per_node(sizes: Sequence[Size], found: Found) -> str:
         cells = [_each(what, size, found[str(size.nodes)].get(name)) for what in _EACH for size in sizes]
         rows.append([_PHASES[name].title, *("" if cell is None else f"{cell:.1f}" for cell in cells)])
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    text = ["### Per node and per Service", "", lines[0], "|---" * len(rows[0]) + "|", *lines[1:], ""]
-    if len(sizes) > 1:
-        text += [_linear(name, sizes[0], sizes[-1], found) for name in ("start", "rolling")]
-    return "\n".join(text).rstrip()
+    return "\n".join(["### Per node and per Service", "", lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
 
 
 _EACH = ("CPU ms per node", "API requests per node", "cloud calls per Service")
@@ -151,7 +163,7 @@ def _linear(name: str, small: Size, large: Size, found: Found) -> str:
     """Whether the work grows with the nodes, and not faster."""
     one, other = (found[str(size.nodes)].get(name) for size in (small, large))
     title = _PHASES[name].title
-    text = f"- Goal: {title}: CPU per node at {large.name} <= {_LINEAR:g} times that at {small.name}: "
+    text = f"Goal: {title}: CPU per node at {large.name} <= {_LINEAR:g} times that at {small.name}: "
     if one is None or other is None:
         return f"{text}not measured"
     times = (other["cpu"] / large.nodes) / (one["cpu"] / small.nodes)

@@ -1,6 +1,6 @@
 """``python -m tests.lab.cluster.trials [NAME...]``: a cluster of its own, and each trial on it.
 
-The results go to docs/reference/real-cluster-trials.md. The code is 1 where one failed. Memory and
+The results go to docs/reports/real-cluster-trials.md. The code is 1 where one failed. Memory and
 CPU of the manager are sampled all the while. The order counts: what looks at the start comes first,
 what looks at the whole run comes last.
 """
@@ -27,7 +27,7 @@ from tests.lab.cluster.trials.result import Result, judged
 from tests.lab.envtest.build import AssetsMissing
 from tests.support.sampling import Sampler
 
-PAGE = Path(__file__).parents[4] / "docs" / "reference" / "real-cluster-trials.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reports" / "real-cluster-trials.md"
 COMMAND = "make trials"
 
 
@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=COMMAND, description="The product in its pod, on a cluster of real nodes.")
     # Checked by hand: argparse takes no empty list among choices.
     parser.add_argument("names", nargs="*", type=_name, metavar="NAME", help=f"only these: {_names()}")
-    parser.add_argument("--no-page", action="store_true", help="leave docs/reference/real-cluster-trials.md alone")
+    parser.add_argument("--no-page", action="store_true", help="leave docs/reports/real-cluster-trials.md alone")
     parser.add_argument("--name", default="tr", help="of the cluster (%(default)s)")
     parser.add_argument("--base", default="10.120", help="first two numbers of its addresses (%(default)s)")
     parser.add_argument("--pool", default="198.18.120.0/24", help="its load balancers (%(default)s)")

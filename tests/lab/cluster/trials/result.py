@@ -1,4 +1,4 @@
-"""The result of a trial, and its block of a page such as docs/reference/real-cluster-trials.md."""
+"""The result of a trial, and its block of a page such as docs/reports/real-cluster-trials.md."""
 
 from __future__ import annotations
 

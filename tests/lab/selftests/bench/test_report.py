@@ -1,4 +1,4 @@
-"""What the benchmarks' page says of goals, and that each goal is about what its row measures."""
+"""What a run says of its goals, and that each goal is about what its row measures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab.bench.__main__ import SCENARIOS
 from tests.lab.bench.contenders import Contender
-from tests.lab.bench.report import block, sentence, table
+from tests.lab.bench.report import block, sentence, table, verdicts
 from tests.lab.bench.scenario import Figure, Goal, Outcome, Scenario, alone
 
 TOOK = Figure("took", "done, s")
@@ -62,11 +62,13 @@ def test_a_figure_that_a_contender_has_not_is_an_empty_cell() -> None:
     assert rows[-1] == "| ours | 1.00 / 2.00 |  |"
 
 
-def test_the_block_says_how_often_was_measured_and_what_decides() -> None:
+def test_the_block_says_how_often_was_measured_and_goals_stand_apart() -> None:
     scenario = Scenario("row", "A row", "How.", (TOOK,), (), alone(lambda _: {}), (TIMES_GO,))
-    many = " ".join(block(scenario, [outcome("ours", 1, 2, 3), outcome("Go", 9, once=True)], 0.5).split())
-    assert "minimum / median of 3, goals by the median (once: Go)." in many
-    assert "- Goal for ours: done, s <= 0.8 times that of Go: reached (0.11 / 0.22)" in many
+    outcomes = [outcome("ours", 1, 2, 3), outcome("Go", 9, once=True)]
+    many = " ".join(block(scenario, outcomes, 0.5).split())
+    assert "minimum / median of 3 (once: Go)." in many
+    assert "oal" not in many
+    assert verdicts(scenario, outcomes) == ["Goal for ours: done, s <= 0.8 times that of Go: reached (0.11 / 0.22)"]
     assert "one run each." in " ".join(block(scenario, [outcome("ours", 1), outcome("Go", 9)], 0.5).split())
 
 
