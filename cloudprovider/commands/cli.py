@@ -109,6 +109,12 @@ def parser() -> argparse.ArgumentParser:
     checking.add_argument(
         "--kubeconfig", default="", metavar="FILE", help="with --node: take the node as it is in this cluster"
     )
+    checking.add_argument(
+        "--services",
+        default="",
+        metavar="FILE",
+        help="Services, as `kubectl get services -A -o yaml` prints them: say which of them would be refused, and why",
+    )
     checking.add_argument("--offline", action="store_true", help="neither call initialize nor ask the cloud")
     checking.add_argument(
         "--timeout",
@@ -230,6 +236,7 @@ def _check(given: argparse.Namespace) -> int:
             node=given.node,
             provider_id=given.provider_id,
             kubeconfig=given.kubeconfig,
+            services=given.services,
             offline=given.offline,
             timeout=given.timeout,
         )
