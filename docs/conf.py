@@ -106,7 +106,7 @@ def navigation(app: Sphinx, page: str, source: list[str]) -> None:
     here, whole = DOCS / f"{page}.md", f"\n{source[0]}"
     for section in source[0].split("\n## ")[1:] if page == "index" else [whole]:
         caption, _, text = section.partition("\n")
-        entries = {}
+        entries: dict[str, str] = {}
         for words, target, anchor in LINK.findall(text):
             above = Path(os.path.normpath(here.parent / target)).parent.with_suffix(".md")
             if target.endswith(".md") and not anchor and here == (above if above.is_file() else DOCS / "index.md"):
