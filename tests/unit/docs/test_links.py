@@ -44,20 +44,6 @@ def test_a_link_that_is_a_files_name_leads_to_that_file(page: Path) -> None:
     assert [f"{text} leads to {link}" for text, link in named if not link.endswith(text)] == []
 
 
-def test_every_page_of_the_site_is_in_its_index() -> None:
-    """Or on the page of its folder: guides/x.md has those of guides/x/."""
-    for page in pages():
-        if page.is_relative_to(DOCS) and page != DOCS / "index.md":
-            above = page.parent.with_suffix(".md")
-            lists = [DOCS / "index.md", *([above] if above.is_file() else [])]
-            linked = {
-                (one.parent / link.partition("#")[0]).resolve()
-                for one in lists
-                for link in LINK.findall(one.read_text())
-            }
-            assert page in linked, f"{page.relative_to(ROOT)} is in no list"
-
-
 def test_no_two_pages_have_one_name() -> None:
     """Neither as a title nor in the sidebar, which has the words of the links in index.md."""
     ours = [page for page in pages() if page.is_relative_to(DOCS)]
