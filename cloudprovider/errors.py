@@ -178,7 +178,7 @@ class LoadBalancerKept(CloudProviderError):
 
 class InvalidService(CloudProviderError):
     """The Service asks for something that cannot be done, and asking the cloud again does not help:
-    its owner must change it. For `ensure_load_balancer` and `update_load_balancer`.
+    its owner must change it. For `check_service` and `ensure_load_balancer`.
 
     `problems` are all that is wrong, each a clause for the Service's owner. The host tells them in
     one Warning Event. It calls again as soon as the Service changes, otherwise after `retry_after`

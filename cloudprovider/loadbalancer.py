@@ -41,6 +41,12 @@ class LoadBalancer(ABC):
     delay, and nothing failed. Other errors are retried with backoff and shown as Warning Events on
     the Service.
 
+    Targets, in `ensure_load_balancer` and `update_load_balancer` alike: what belongs to a node of
+    the list is never taken out. Not where its machine is switched off, nor where one answer of the
+    cloud lacks it: nodes whose machine is gone leave the list. What cannot be a target yet is left
+    out, and the call ends with `RetryError`, or nobody would ask again. New targets go in before
+    old ones go out, so that no call that fails halfway leaves none.
+
     Follows: LoadBalancer in k8s.io/cloud-provider cloud.go.
     """
 
@@ -97,6 +103,16 @@ class LoadBalancer(ABC):
         """
         return ""
 
+    def check_service(self, service: V1Service) -> None:  # noqa: B027 - a provider may refuse nothing
+        """Raise `InvalidService` with all that `ensure_load_balancer` would refuse of this Service;
+        return where it would build it.
+
+        Called right before `ensure_load_balancer`, which is not called for what is refused; by
+        --dry-run, and by `python -m cloudprovider check --services`. Pure, without questions to the
+        cloud: what only the cloud can tell, `ensure_load_balancer` says. Default: nothing is
+        refused.
+        """
+
     @abstractmethod
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
@@ -106,7 +122,9 @@ class LoadBalancer(ABC):
 
         Returns its status. Raise `Pending` while the cloud is still building it, `InvalidService`
         for what cannot be done, `QuotaExceeded` where the cloud has no room for it. Also called
-        when something was changed by hand in the cloud, so it must repair, not just create.
+        when something was changed by hand in the cloud, so it must repair, not just create. Where
+        it has no address on the Service yet, return it also if not every node is a target: better
+        with those than none.
 
         With the PROXY protocol, or where only the load balancer's own way may be taken, give the
         ingress `ip_mode="Proxy"`: otherwise pods reach the address without the load balancer.
@@ -118,11 +136,12 @@ class LoadBalancer(ABC):
 
         While a change of the Service waits or fails, `service` is as it was last built: with the
         spec and annotations of then, the labels and status of now. In a process that did not build
-        it, it may be the present one, whose mistake `ensure_load_balancer` refuses: so do not read
-        annotations here.
+        it, it may be the present one, whose mistake `ensure_load_balancer` refuses: so read no
+        annotations here, and refuse nothing.
 
-        Raise what you like if that is not possible, `Pending` if it is not yet: after any other
-        error `ensure_load_balancer` follows at once, to repair what may be missing.
+        Raise what you like if that is not possible, `RetryError` if it is not yet, as where a node
+        cannot be a target: after any other error `ensure_load_balancer` follows at once, to repair
+        what may be missing.
         """
 
     @abstractmethod

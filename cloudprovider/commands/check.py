@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, frozen
@@ -48,6 +49,7 @@ def check(
     node: str = "",
     provider_id: str = "",
     kubeconfig: str = "",
+    services: str = "",
     offline: bool = False,
     timeout: float = 10.0,
 ) -> Report:
@@ -56,6 +58,7 @@ def check(
 
     `node` names a Node whose machine runs: what would be written on it is checked and shown too. It
     is a new one, with this `provider_id` or none, or with `kubeconfig` the one in that cluster.
+    `services` is a file of Services: those that the provider would refuse are problems.
     `timeout`: seconds for each call. Raises nothing for what is wrong with the provider: it is in
     the report.
     """
@@ -72,7 +75,7 @@ def check(
     try:
         provider = _start(report, plugin, factory, config, timeout)
         if provider is not None:
-            about = _About(node, provider_id, kubeconfig)
+            about = _About(node, provider_id, kubeconfig, services)
             _Checked(report, provider, plugin, config, timeout, stop, about).run(offline=offline)
     finally:
         stop.set()
@@ -156,11 +159,13 @@ def _threads(report: Report, before: set[threading.Thread]) -> None:
 
 @frozen
 class _About:
-    """The Node to ask about: its name, "" for none, and what else is known of it."""
+    """The Node to ask about: its name, "" for none, and what else is known of it; and a file of
+    Services."""
 
     name: str
     provider_id: str
     kubeconfig: str
+    services: str
 
 
 @define
@@ -185,6 +190,8 @@ class _Checked:
             self.report.capabilities = tuple(found := capabilities_of(self.provider))
             shown = ", ".join(f"{name} ({type(one).__name__})" for name, one in found.items())
             self._note("capabilities", problems, shown)
+            if self.about.services:
+                self._check_services(found.get("load_balancer"))
             if offline:
                 self.report.skipped("cloud", "not asked: --offline")
             elif not ready:
@@ -270,6 +277,28 @@ class _Checked:
             return
         for line in self.report.node.lines():
             self.report.ok("node", line)
+
+    def _check_services(self, balancers: Any) -> None:
+        from cloudprovider.commands.services import Unreadable, read_services, refusal
+
+        if balancers is None:
+            self.report.skipped("services", "the provider has no load balancers")
+            return
+        try:
+            services = read_services(self.about.services)
+        except Unreadable as error:
+            self.report.problem("services", Problem(str(error), "give a file of manifests, as kubectl prints them"))
+            return
+        refused = 0
+        for service in services:
+            said = self._called("services", partial(refusal, balancers, service))
+            if isinstance(said, _Failed):
+                refused += 1
+            elif isinstance(said, str) and said:
+                refused += 1
+                self.report.problem("services", Problem(said, "correct the Service"))
+        text = f"{len(services) - refused} of {len(services)} Services with a load balancer would be built"
+        self.report.ok("services", text)
 
     def _ask(self, questions: Iterable[Question]) -> dict[str, Any]:
         """Ask them all; the right answers by method."""

@@ -109,6 +109,12 @@ def parser() -> argparse.ArgumentParser:
     checking.add_argument(
         "--kubeconfig", default="", metavar="FILE", help="with --node: take the node as it is in this cluster"
     )
+    checking.add_argument(
+        "--services",
+        default="",
+        metavar="FILE",
+        help="Services, as `kubectl get services -A -o yaml` prints them: say which of them would be refused, and why",
+    )
     checking.add_argument("--offline", action="store_true", help="neither call initialize nor ask the cloud")
     checking.add_argument(
         "--timeout",
@@ -230,6 +236,7 @@ def _check(given: argparse.Namespace) -> int:
             node=given.node,
             provider_id=given.provider_id,
             kubeconfig=given.kubeconfig,
+            services=given.services,
             offline=given.offline,
             timeout=given.timeout,
         )
@@ -274,10 +281,16 @@ def _new(given: argparse.Namespace) -> int:
 
 
 def _diff(given: argparse.Namespace) -> int:
+    if not given.diff.is_dir():
+        print(f"there is no folder {given.diff}", file=sys.stderr)
+        return WRONG_USAGE
     try:
         note = read_note(given.diff)
         if note is None and not given.name:
             print(f"{given.diff / NOTE} is missing. Fix: new NAME --diff PATH, with --http as then.", file=sys.stderr)
+            return WRONG_USAGE
+        if note is not None and given.name not in (None, note.name):
+            print(f"the package in {given.diff} is of {note.name!r}, not of {given.name!r}", file=sys.stderr)
             return WRONG_USAGE
         names = Names(given.name or note.name, http=note.http) if note is not None else Names(given.name, given.http)
         found = list(changes(given.diff, note, render(names)))

@@ -53,10 +53,10 @@ _STATUS: Final = r"\d{3}(?=[,;:.)\]}]{0,2}(?:\s|\Z))"
 _BARE: Final = rf"(?!{_WORDS})(?!{_PROSE})(?!{_HOST})(?!{_STATUS})[^\s\"',;&<>(){{}}\[\]][^\s\"',;&)}}\]<]*+"
 _VALUE: Final = rf"(?:{_DOUBLE}|{_SINGLE}|{_ESCAPED}|{_BARE})"
 
-# The path of a request and what went wrong: "POST /oauth/token: dial tcp: no route". Only where
-# that is a word: a path is also that of a file, whose content may follow.
+# A request and what went wrong: "POST /oauth/token: dial tcp: no route". Only where that is a word,
+# and not without the method: a path may be a file's, whose content may follow.
 _REQUEST: Final = (
-    r"(?<![\w./%~\-])/[\w./%~\-]{0,256}+(?::\d{1,5}+/[\w./%~\-]{0,256}+)?+: "
+    r"\b(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) (?:https?://[\w.\-\[\]:]{1,260}+)?+/[\w./%~\-]{0,256}+: "
     r"(?=(?:[A-Za-z]?[a-z]{1,14}|[A-Z]{2,6}|[A-Za-z]{1,30}?(?:Error|Exception|Timeout|Pool))(?![\w+/=~@-])(?!\.\w))"
 )
 

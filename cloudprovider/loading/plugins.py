@@ -87,6 +87,7 @@ class Plugin:
         """What its distribution says about versions of this SDK, where the installed one is none of
         them: pip warns at the installation only."""
         import importlib_metadata
+        from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
         from packaging.requirements import InvalidRequirement, Requirement
 
         try:
@@ -96,10 +97,10 @@ class Plugin:
         for line in self._installed.requires or ():
             try:
                 wanted = Requirement(line)
-            except InvalidRequirement:
+                if not _is_ours(wanted.name) or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
+                    continue
+            except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
                 continue  # whoever installs it has to read it
-            if not _is_ours(wanted.name) or (wanted.marker is not None and not wanted.marker.evaluate({"extra": ""})):
-                continue
             if not wanted.specifier.contains(version, prereleases=True):
                 return Problem(
                     f"{self.distribution} is made for {_OURS} {wanted.specifier}, and {version} is installed",

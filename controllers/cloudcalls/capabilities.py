@@ -146,7 +146,7 @@ class LoadBalancerCalls(_Calls):
             return failed(error, "target_traits")
 
     def has_hook(self, name: str) -> bool:
-        """Whether the provider has its own word for `depends_on` or `target_traits`."""
+        """Whether the provider has its own `depends_on`, `target_traits` or `check_service`."""
         default = getattr(LoadBalancer, name)
         return getattr(type(self._capability), name, default) is not default
 
@@ -169,12 +169,13 @@ class LoadBalancerCalls(_Calls):
         priority: int = PRIORITY_NORMAL,
         began: float | None = None,
     ) -> V1LoadBalancerStatus:
-        """Create or repair it. Use PRIORITY_NEW where there is none: it is logged as built then.
-        `began`: when it was first called for the same (`clock.monotonic`), here and below."""
+        """Create or repair it, unless the provider's `check_service` refuses the Service. Use
+        PRIORITY_NEW where there is none: it is logged as built then. `began`: when it was first
+        called for the same (`clock.monotonic`), here and below."""
         key, check = _service_key(service), answers.load_balancer_status
         began = self._pool.clock.monotonic() if began is None else began
         names: list[str] = []
-        fn = self._and_name(self._capability.ensure_load_balancer, names)
+        fn = self._and_name(self._checked, names)
         status = self._call(
             "ensure_load_balancer", check, key, cluster_name, service, nodes, mutating=True, priority=priority, fn=fn
         )
@@ -186,6 +187,17 @@ class LoadBalancerCalls(_Calls):
             self._tell(done, service, began, _addresses(status), names)
         return status
 
+    def check(self, service: V1Service) -> None:
+        """Raise InvalidService for what the provider would refuse. `ensure` does so by itself."""
+        self._call("check_service", answers.nothing, _service_key(service), service, fn=self._check, counted=False)
+
+    def _check(self, service: V1Service) -> object:
+        return self._capability.check_service(service) if self.has_hook("check_service") else None
+
+    def _checked(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Any:
+        judge(answers.nothing, "check_service", self._check(service))
+        return self._capability.ensure_load_balancer(cluster_name, service, nodes)
+
     def update(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, began: float | None = None
     ) -> None:
@@ -193,7 +205,7 @@ class LoadBalancerCalls(_Calls):
         key, check = _service_key(service), answers.nothing
         began = self._pool.clock.monotonic() if began is None else began
         self._call("update_load_balancer", check, key, cluster_name, service, nodes, mutating=True)
-        self._tell("changed", service, began, f"{len(nodes)} nodes")
+        self._tell("changed", service, began, f"targets for {len(nodes)} nodes")
 
     def ensure_deleted(self, cluster_name: str, service: V1Service, *, began: float | None = None) -> None:
         """Delete it. Returning means that the cloud confirmed; LoadBalancerKept, that it stays."""

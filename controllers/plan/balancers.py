@@ -17,12 +17,12 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import NotImplementedByProvider, OwnedLoadBalancer
+from cloudprovider import InvalidService, NotImplementedByProvider, OwnedLoadBalancer
 from cloudprovider.helpers import needs_initialization
 from controllers.cloudcalls import PRIORITY_NORMAL
 from controllers.cloudcalls.capabilities import LoadBalancerCalls
 from controllers.cloudcalls.pool import CallPool
-from controllers.plan.rows import ASSIGNED_LATER, Change, Plan, Row, Subject
+from controllers.plan.rows import ASSIGNED_LATER, Change, Kind, Plan, Row, Subject
 from controllers.runtime.cache import key_of
 from controllers.service.changes import Note, note_of
 from controllers.service.targets import targets
@@ -87,7 +87,9 @@ class PlannedLoadBalancers(LoadBalancerCalls):
         priority: int = PRIORITY_NORMAL,
         began: float | None = None,
     ) -> V1LoadBalancerStatus:
-        """Plan to create or repair it."""
+        """Plan to create or repair it. Raises `InvalidService` where the provider's
+        `check_service` refuses it, which is a row."""
+        self._ask_whether_refused(service)
         key, present = key_of(service), self._present(cluster_name, service)
         answer = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(hostname=ASSIGNED_LATER)])
         note = ""
@@ -121,6 +123,14 @@ class PlannedLoadBalancers(LoadBalancerCalls):
         with self._lock:
             self._balancers[key_of(service)] = None
         self._plan.record(Row(_CONTROLLER, _subject(service), "delete load balancer", note=note))
+
+    def _ask_whether_refused(self, service: V1Service) -> None:
+        try:
+            self.check(service)
+        except InvalidService as refused:
+            row = Row(_CONTROLLER, _subject(service), "refused", note=str(refused), kind=Kind.HELD_BACK)
+            self._plan.record(row)
+            raise
 
     def _retarget(self, action: str, service: V1Service, nodes: Sequence[V1Node], note: str, recorded: Targets) -> None:
         wanted = tuple(key_of(node) for node in nodes)

@@ -129,6 +129,10 @@ class Lab:
         """Switch the node's machine off; it goes on existing. Return when the cloud has done it."""
         raise NotImplementedError
 
+    def start_machine(self, node: V1Node) -> None:
+        """Switch the node's machine on again. Return when the cloud has done it."""
+        raise NotImplementedError
+
     def delete_machine(self, node: V1Node) -> None:
         """Delete the node's machine for good. Also called in the end for every machine that was
         made."""
@@ -155,6 +159,11 @@ class Lab:
     def outage(self, after: int = 0) -> AbstractContextManager[object]:
         """Break the cloud for the body of a with statement: it answers `after` more requests, then
         fails each one."""
+        raise NotImplementedError
+
+    def unlisted(self, node: V1Node) -> AbstractContextManager[object]:
+        """Let the cloud's listings lack the node's machine, which runs, for the body of a with
+        statement. Where the provider lists machines to set targets."""
         raise NotImplementedError
 
     def hang(self) -> AbstractContextManager[object]:
@@ -196,6 +205,10 @@ class Lab:
     def kept_annotations(self) -> Mapping[str, str]:
         """The annotations of a Service whose load balancer the provider keeps when the Service is
         deleted (`LoadBalancerKept`)."""
+        raise NotImplementedError
+
+    def refused_annotations(self) -> Mapping[str, str]:
+        """Annotations for which the provider refuses a Service (`InvalidService`)."""
         raise NotImplementedError
 
     def local_machine(self) -> V1Node:

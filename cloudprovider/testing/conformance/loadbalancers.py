@@ -48,10 +48,22 @@ def check_ports(trial: Trial, service: V1Service) -> None:
     assert found == wanted, f"the load balancer has the ports {sorted(found)}; the Service has {sorted(wanted)}"
 
 
-def _check_targets(trial: Trial, service: V1Service, nodes: Sequence[V1Node]) -> None:
+def check_targets(trial: Trial, service: V1Service, nodes: Sequence[V1Node]) -> None:
     """Raises AssertionError when the load balancer's targets are others than these nodes."""
     wanted, found = {provider_id_of(node) for node in nodes}, balancer_of(trial, service).targets
     assert found == wanted, f"the load balancer has the targets {sorted(found)}; the nodes are {sorted(wanted)}"
+
+
+def spoilt(service: V1Service) -> V1Service:
+    """The same Service, as no cloud would build it."""
+    copy = deepcopy(service)
+    spec = copy.spec
+    assert spec is not None
+    assert spec.ports is not None
+    spec.session_affinity, spec.load_balancer_ip = "ClientIP", "192.0.2.77"
+    spec.load_balancer_source_ranges = ["nonsense"]
+    spec.ports[0].node_port, spec.ports[0].protocol = None, "SCTP"
+    return copy
 
 
 class LoadBalancerScenarios(ConformanceBase):
@@ -167,7 +179,7 @@ class LoadBalancerScenarios(ConformanceBase):
         other."""
         service, nodes = trial.service(), trial.machines(2)
         trial.ensure(service, nodes)
-        trial.eventually(partial(_check_targets, trial, service, nodes))
+        trial.eventually(partial(check_targets, trial, service, nodes))
 
     @scenario("L10", _LB, hooks=("load_balancer",))
     def test_l10_ensure_replaces_the_targets(self, trial: Trial) -> None:
@@ -177,7 +189,7 @@ class LoadBalancerScenarios(ConformanceBase):
         one, two, three = trial.machines(3)
         for nodes in ([one], [two, three], [one, two]):
             trial.ensure(service, nodes)
-            trial.eventually(partial(_check_targets, trial, service, nodes))
+            trial.eventually(partial(check_targets, trial, service, nodes))
 
     @scenario("L11", _LB, hooks=("load_balancer",))
     def test_l11_update_replaces_the_targets(self, trial: Trial) -> None:
@@ -188,7 +200,7 @@ class LoadBalancerScenarios(ConformanceBase):
         nodes: list[V1Node]
         for nodes in ([one], [two, three], [two, three], [], [one, two]):
             trial.patiently(partial(trial.balancers().update_load_balancer, trial.cluster_name, service, nodes))
-            trial.eventually(partial(_check_targets, trial, service, nodes))
+            trial.eventually(partial(check_targets, trial, service, nodes))
 
     @scenario("L12", _LB, hooks=("load_balancer",))
     def test_l12_update_changes_only_targets(self, trial: Trial) -> None:

@@ -4,7 +4,6 @@ quotas that are used up; and of what a load balancer does with UDP, health check
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from functools import partial
 from typing import TypeVar
 
@@ -17,7 +16,7 @@ from cloudprovider.testing.conformance.calls import Outcome, attempt, limited
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import service_port
 from cloudprovider.testing.conformance.loadbalancerfailures import check_absent
-from cloudprovider.testing.conformance.loadbalancers import balancer_of, check_ports
+from cloudprovider.testing.conformance.loadbalancers import balancer_of, check_ports, spoilt
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared
 
@@ -146,14 +145,7 @@ class SlowCloudScenarios(ConformanceBase):
         """A load balancer is deleted also for a Service that could not be built any more."""
         service = trial.service()
         trial.ensure(service, trial.machines(1))
-        spoilt = deepcopy(service)
-        spec = spoilt.spec
-        assert spec is not None
-        assert spec.ports is not None
-        spec.session_affinity, spec.load_balancer_ip = "ClientIP", "192.0.2.77"
-        spec.load_balancer_source_ranges = ["nonsense"]
-        spec.ports[0].node_port, spec.ports[0].protocol = None, "SCTP"
-        outcome = attempt(partial(trial.remove, spoilt))
+        outcome = attempt(partial(trial.remove, spoilt(service)))
         assert outcome.error is None, (
             f"ensure_load_balancer_deleted {outcome} for a Service that it would not build any more: look only at what "
             "says which load balancer it is, or the Service can never be deleted"

@@ -15,6 +15,7 @@ from cloudprovider.testing.conformance.podcidrs import PodCIDRScenarios
 from cloudprovider.testing.conformance.routes import RouteScenarios
 from cloudprovider.testing.conformance.slowclouds import SlowCloudScenarios
 from cloudprovider.testing.conformance.sshkeys import SSHKeyScenarios
+from cloudprovider.testing.conformance.targets import TargetScenarios
 from cloudprovider.testing.conformance.volumes import ClusterScenarios, VolumeScenarios
 from cloudprovider.testing.conformance.whole import WholeScenarios
 
@@ -28,6 +29,7 @@ class ProviderConformance(
     ZoneScenarios,
     LoadBalancerScenarios,
     LoadBalancerFailureScenarios,
+    TargetScenarios,
     OwnedLoadBalancerScenarios,
     RouteScenarios,
     PodCIDRScenarios,

@@ -244,6 +244,10 @@ class Trial:
         """The lab's quota, which ends also where the body of the with statement raises."""
         return mended(self.lab.quota())
 
+    def unlisted(self, node: V1Node) -> AbstractContextManager[None]:
+        """The lab's short listings, which end also where the body of the with statement raises."""
+        return mended(self.lab.unlisted(node))
+
     def builds_slowly(self) -> AbstractContextManager[None]:
         """The lab's slow building, which ends also where the body of the with statement raises."""
         return mended(self.lab.builds_slowly())

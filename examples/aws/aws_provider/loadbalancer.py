@@ -115,6 +115,11 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         return f"{is_off} {sorted(labels_of(node).items())}"
 
     @override
+    def check_service(self, service: V1Service) -> None:
+        if not is_elsewhere(service):
+            plan("", service)  # whatever the cluster's name is
+
+    @override
     @answered()
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]

@@ -3,9 +3,10 @@ look inside."""
 
 from __future__ import annotations
 
+import copy
 import itertools
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -17,6 +18,7 @@ from botocore.httpsession import URLLib3Session
 from conftest import REGION, Account, furnish
 from imds import MetadataService
 from kubernetes.client.models import V1Node
+from moto.ec2.models.instances import InstanceBackend
 from typing_extensions import override
 
 from cloudprovider import CloudConfig
@@ -67,6 +69,28 @@ class AWSLab(Lab):
     @override
     def stop_machine(self, node: V1Node) -> None:
         self.account.ec2.stop_instances(InstanceIds=[self._instance(node)])
+
+    @override
+    def start_machine(self, node: V1Node) -> None:
+        self.account.ec2.start_instances(InstanceIds=[self._instance(node)])
+
+    @override
+    @contextmanager
+    def unlisted(self, node: V1Node) -> Iterator[None]:
+        found, described = self._instance(node), InstanceBackend.describe_instances
+
+        def lacks(backend: Any, filters: Any = None) -> Any:
+            reservations = [copy.copy(one) for one in described(backend, filters)]
+            for one in reservations:
+                one.instances = [instance for instance in one.instances if instance.id != found]
+            return reservations
+
+        with patch.object(InstanceBackend, "describe_instances", lacks):
+            yield
+
+    @override
+    def refused_annotations(self) -> Mapping[str, str]:
+        return {"service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout": "60"}
 
     @override
     def delete_machine(self, node: V1Node) -> None:

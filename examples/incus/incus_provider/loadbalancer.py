@@ -6,7 +6,7 @@ of others are never touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -14,7 +14,7 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 from typing_extensions import override
 
-from cloudprovider import CloudProviderError, LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
+from cloudprovider import CloudProviderError, LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers, RetryError
 from cloudprovider.helpers import provider_id_of, uid_of
 from incus_provider.client import Client, Conflict, NotFound, path_of
 from incus_provider.config import Config
@@ -22,6 +22,7 @@ from incus_provider.forwards import (
     CLUSTER,
     NAME,
     SERVICE,
+    TARGET,
     UID,
     chosen,
     document,
@@ -35,6 +36,8 @@ from incus_provider.instances import listed
 from incus_provider.machine import provider_id, target_address, uuid_of
 from incus_provider.resources import Forward
 
+TARGET_SECONDS = 10.0
+"""How long until a machine that could not be a target is looked at again."""
 _CALLS = 3
 """How many requests one call makes: forwards, instances, the change."""
 
@@ -53,16 +56,22 @@ class IncusLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         return _status(found[0]) if found else None
 
     @override
+    def check_service(self, service: V1Service) -> None:
+        marks("", "", service)
+        if asked := _asked_address(service):
+            free_addresses(self._ranges, (), asked)
+
+    @override
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
         wanted = marks(cluster_name, self.get_load_balancer_name(cluster_name, service), service)
-        asked = (service.spec.load_balancer_ip if service.spec is not None else None) or ""
+        asked = _asked_address(service)
         forwards = self._forwards(calls=_CALLS)
         mine = self._of(cluster_name, service, forwards)
         keep = next((one for one in mine if asked in ("", one.listen_address)), None)
         made = Forward(listen_address=keep.listen_address if keep else "", description=wanted[SERVICE], config=wanted)
-        made = self._aimed(made, service, nodes)
+        made, left = self._aimed(made, service, nodes, keep)
         if keep is None:
             taken = {one.listen_address for one in forwards}
             keep = made = self._created(made, free_addresses(self._ranges, taken, asked))
@@ -71,6 +80,8 @@ class IncusLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         for other in mine:  # with the address that the Service had before
             if other.listen_address != keep.listen_address:
                 self._delete(other)
+        if service.status and service.status.load_balancer and service.status.load_balancer.ingress:
+            _wait_for(left)  # else better an address without a target than none
         return _status(made)
 
     @override
@@ -78,9 +89,10 @@ class IncusLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         mine = self._of(cluster_name, service, self._forwards(calls=_CALLS))
         if not mine:
             raise CloudProviderError("the load balancer does not exist")  # the host ensures it at once
-        made = self._aimed(mine[0], service, nodes)
+        made, left = self._aimed(mine[0], service, nodes, mine[0])
         if not same(mine[0], made):
             self._client.change("PUT", self._path(made), document(made))
+        _wait_for(left)
 
     @override
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
@@ -104,20 +116,32 @@ class IncusLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         mine = [one for one in forwards if is_of(one, cluster, service)]
         return sorted(mine, key=lambda one: one.listen_address)
 
-    def _aimed(self, forward: Forward, service: V1Service, nodes: Sequence[V1Node]) -> Forward:
-        """The forward with one of the nodes as its target: one that runs and has an address."""
-        addresses = self._targets(nodes) if nodes else {}
+    def _aimed(
+        self, forward: Forward, service: V1Service, nodes: Sequence[V1Node], present: Forward | None
+    ) -> tuple[Forward, int]:
+        """The forward with one of the nodes as its target: one that runs and has an address; and,
+        where none does, how many could not be it. Then it stays the node that it is."""
+        asked = self._asked(nodes)
+        addresses = self._targets(asked)
         target = chosen(uid_of(service), addresses)
-        return with_target(forward, target, addresses.get(target, ""))
+        address = addresses.get(target, "")
+        former = present.config.get(TARGET, "") if present is not None else ""
+        if present is not None and present.ports and not target and former in asked.values():
+            target, address = former, present.ports[0].target_address
+        return with_target(forward, target, address), 0 if addresses else len(asked)
 
-    def _targets(self, nodes: Sequence[V1Node]) -> Mapping[str, str]:
-        """Addresses by provider ID."""
-        asked = set()
+    def _asked(self, nodes: Sequence[V1Node]) -> Mapping[str, str]:
+        """Provider IDs of the nodes that may be ours, by UUID."""
+        asked = {}
         for node in nodes:
             try:
-                asked.add(uuid_of(provider_id_of(node), self._client.project))
+                asked[uuid_of(provider_id_of(node), self._client.project)] = provider_id_of(node)
             except CloudProviderError:  # a foreign node spoils nothing
                 continue
+        return asked
+
+    def _targets(self, asked: Collection[str]) -> Mapping[str, str]:
+        """Addresses by provider ID."""
         if not asked:
             return {}
         return {
@@ -147,6 +171,15 @@ class IncusLoadBalancers(LoadBalancer, OwnedLoadBalancers):
 
     def _path(self, forward: Forward) -> str:
         return path_of("networks", self._network, "forwards", forward.listen_address)
+
+
+def _wait_for(left: int) -> None:
+    if left:
+        raise RetryError(f"none of {left} nodes runs and has an address in the network yet", TARGET_SECONDS)
+
+
+def _asked_address(service: V1Service) -> str:
+    return (service.spec.load_balancer_ip if service.spec is not None else None) or ""
 
 
 def _status(forward: Forward) -> V1LoadBalancerStatus:

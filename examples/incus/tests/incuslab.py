@@ -45,6 +45,11 @@ class IncusLab(HTTPLab):
         self.server.state(_name(node), "stop")
 
     @override
+    def start_machine(self, node: V1Node) -> None:
+        self.server.state(_name(node), "start")
+        self.server.address(_name(node))
+
+    @override
     def delete_machine(self, node: V1Node) -> None:
         self.server.delete(_name(node))
 

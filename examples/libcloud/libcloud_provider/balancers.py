@@ -183,14 +183,21 @@ def plan(driver: str, profile: BalancerProfile, name: str, service: V1Service) -
     if problems:
         raise InvalidService(*problems)
     return tuple(
-        Port(
-            name=f"{name}-{port.port}-{port.protocol.lower()}" if profile.several else name,
-            port=port.port,
-            protocol=profile.protocols[port.protocol],
-            node_port=port.port if profile.same_port else port.node_port,
+        Port(name=own, port=port.port, protocol=profile.protocols[port.protocol], node_port=node_port)
+        for port, (own, node_port) in zip(ports_of(service), named_ports(profile, name, service), strict=True)
+    )
+
+
+def named_ports(profile: BalancerProfile, name: str, service: V1Service) -> list[tuple[str, int]]:
+    """The name of each balancer, and the port on the machines; nothing is refused here."""
+    return [
+        (
+            f"{name}-{port.port}-{port.protocol.lower()}" if profile.several else name,
+            port.port if profile.same_port else port.node_port,
         )
         for port in ports_of(service)
-    )
+        if port.protocol in profile.protocols
+    ]
 
 
 def member_of(profile: BalancerProfile, machine: Machine, node_port: int) -> Any:

@@ -197,18 +197,19 @@ class LibcloudInstances(InstancesV2, InstancesBatch):
         return result
 
 
-def targets(machines: Machines, nodes: Sequence[V1Node]) -> Sequence[Machine]:
+def targets(machines: Machines, nodes: Sequence[V1Node]) -> tuple[Sequence[Machine], Mapping[str, CloudProviderError]]:
     """The machines behind those nodes that have a provider ID of ours; other nodes, and machines
-    that are gone, are left out: a forged provider ID spoils nothing. Raises where a machine is
-    unknown now: it would lose its traffic."""
+    that are gone, are left out: a forged provider ID spoils nothing. And, by the node's name, why
+    one is not known now."""
     ours = [node for node in nodes if machines.is_ours(provider_id_of(node))]
     result: dict[str, Machine] = {}
-    for found in machines.find(ours).values():
+    unknown: dict[str, CloudProviderError] = {}
+    for name, found in machines.find(ours).items():
         if isinstance(found, Machine) and found.state is not InstanceState.GONE:
             result[found.parts.id] = found
         elif isinstance(found, CloudProviderError) and not isinstance(found, InstanceNotFound):
-            raise found
-    return [result[one] for one in sorted(result)]
+            unknown[name] = found
+    return [result[one] for one in sorted(result)], unknown
 
 
 def _nodes(driver: Any, profile: Profile) -> Sequence[Any]:

@@ -27,6 +27,7 @@ from libcloud_provider.balancers import (
     is_disabled,
     key_of,
     member_of,
+    named_ports,
     plan,
 )
 from libcloud_provider.cloud import Cloud
@@ -35,6 +36,8 @@ from libcloud_provider.machines import Machine
 
 BUILD_SECONDS = 5.0
 """How long to wait before a balancer that is built, changed or deleted is looked at again."""
+TARGET_SECONDS = 30.0
+"""How long until a machine of which the cloud said nothing is asked for again."""
 
 
 class LibcloudLoadBalancers(LoadBalancer):
@@ -52,13 +55,17 @@ class LibcloudLoadBalancers(LoadBalancer):
         return _status(found.values()) if found else None
 
     @override
+    def check_service(self, service: V1Service) -> None:
+        plan(self._cloud.driver, self._profile, "", service)
+
+    @override
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
         name = self.get_load_balancer_name(cluster_name, service)
         ports = plan(self._cloud.driver, self._profile, name, service)
         found = self._found(name)
-        machines = targets(self._machines, nodes)
+        machines, unknown = targets(self._machines, nodes)
         for port in ports:
             present = found.get(port.name)
             if present is not None:
@@ -68,23 +75,26 @@ class LibcloudLoadBalancers(LoadBalancer):
             if port.name not in found:
                 # A port that is added shares the address of those that are there, so these go last.
                 found[port.name] = self._create(port, machines, next(iter(found.values()), None))
-            self._set_members(found[port.name], port.node_port, machines)
+            self._set_members(found[port.name], port.node_port, machines, keep=bool(unknown))
         for stale in found.keys() - {port.name for port in ports}:
             self._destroy(found[stale])
+        if service.status and service.status.load_balancer and service.status.load_balancer.ingress:
+            _wait_for(unknown)  # else better an address with the others than none
         return _status(found[port.name] for port in ports)
 
     @override
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
         name = self.get_load_balancer_name(cluster_name, service)
-        planned = {port.name: port for port in plan(self._cloud.driver, self._profile, name, service)}
         found = self._found(name)
-        missing = sorted(planned.keys() - found.keys())
-        if not found or found.keys() < planned.keys():  # else the ports have changed, which ensure carries out
-            raise CloudProviderError(f"the load balancer {', '.join(missing)} does not exist")  # it is ensured at once
-        machines = targets(self._machines, nodes)
+        if not found:
+            raise CloudProviderError(f"the load balancer {name} does not exist")  # it is ensured at once
+        machines, unknown = targets(self._machines, nodes)
+        wanted = dict(named_ports(self._profile, name, service))
         for own, balancer in found.items():
-            port = planned.get(own)
-            self._set_members(balancer, port.node_port if port is not None else 0, machines, keep_port=True)
+            self._set_members(balancer, wanted.get(own, 0), machines, keep=bool(unknown), keep_port=True)
+        if found.keys() < wanted.keys():  # else the ports have changed, which ensure carries out
+            raise CloudProviderError(f"{', '.join(sorted(wanted.keys() - found.keys()))} does not exist")
+        _wait_for(unknown)
 
     @override
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
@@ -137,10 +147,16 @@ class LibcloudLoadBalancers(LoadBalancer):
         return made
 
     def _set_members(
-        self, balancer: Any, node_port: int, machines: Sequence[Machine], *, keep_port: bool = False
+        self,
+        balancer: Any,
+        node_port: int,
+        machines: Sequence[Machine],
+        *,
+        keep: bool,
+        keep_port: bool = False,
     ) -> None:
-        """Attach and detach what differs. `keep_port`: on the port that members have already, if
-        there are any."""
+        """Attach and detach what differs. `keep`: detach nothing, as it may be the machine of a
+        node. `keep_port`: on the port that members have already, if there are any."""
         profile = self._profile
         listed = self._cloud.ask(
             f"list members of load balancer {balancer.name}", lambda driver: driver.balancer_list_members(balancer)
@@ -158,7 +174,7 @@ class LibcloudLoadBalancers(LoadBalancer):
         for key in sorted(wanted.keys() & present.keys()):
             if is_disabled(present[key]):
                 self._set_condition(balancer, present[key], MemberCondition.ENABLED)
-        unwanted = sorted(present.keys() - wanted.keys())
+        unwanted = [] if keep else sorted(present.keys() - wanted.keys())
         if profile.keeps_last and not wanted and unwanted:
             last = present[unwanted.pop()]
             if not is_disabled(last):
@@ -188,6 +204,13 @@ class LibcloudLoadBalancers(LoadBalancer):
         )
         if answer is False:
             raise CloudProviderError(f"the cloud refused to delete load balancer {balancer.name}")
+
+
+def _wait_for(unknown: Mapping[str, CloudProviderError]) -> None:
+    """Raise `RetryError` where it is not known whether all machines are targets."""
+    for name, error in unknown.items():
+        more = f" and {len(unknown) - 1} other nodes" if len(unknown) > 1 else ""
+        raise RetryError(f"the machine of node {name}{more} may be no target yet: {error}", TARGET_SECONDS) from error
 
 
 def _check_state(balancer: Any) -> None:

@@ -83,6 +83,11 @@ class Double:
         with self.lock:
             self.servers[key] = evolve(self.servers[key], running=False)
 
+    def start(self, key: str) -> None:
+        """Switch a machine on again."""
+        with self.lock:
+            self.servers[key] = evolve(self.servers[key], running=True)
+
     def named(self, name: str) -> Server:
         """The machine of this name."""
         return next(one for one in self.servers.values() if one.name == name)

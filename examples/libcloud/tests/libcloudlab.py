@@ -97,6 +97,18 @@ class DoubleLab(HTTPLab):
         self.double.stop(self._id(node))
 
     @override
+    def start_machine(self, node: V1Node) -> None:
+        self.double.start(self._id(node))
+
+    @override
+    @contextmanager
+    def unlisted(self, node: V1Node) -> Iterator[None]:
+        key = self._id(node)
+        self.double.hidden.add(key)
+        yield
+        self.double.hidden.discard(key)
+
+    @override
     def delete_machine(self, node: V1Node) -> None:
         with self.double.lock:
             self.double.servers.pop(self._id(node), None)

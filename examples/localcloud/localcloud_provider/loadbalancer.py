@@ -40,6 +40,10 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         return _status(found) if found is not None else None
 
     @override
+    def check_service(self, service: V1Service) -> None:
+        plan("", "", service, ())
+
+    @override
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:

@@ -4,7 +4,7 @@ to it."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -87,6 +87,14 @@ class LocalLab(HTTPLab):
     @override
     def stop_machine(self, node: V1Node) -> None:
         self.made.cloud.stop_machine(self._id(node))
+
+    @override
+    def start_machine(self, node: V1Node) -> None:
+        self.made.cloud.start_machine(self._id(node))
+
+    @override
+    def refused_annotations(self) -> Mapping[str, str]:
+        return {"localcloud.example/mode": "teleport"}
 
     @override
     def delete_machine(self, node: V1Node) -> None:

@@ -54,10 +54,15 @@ class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         return _status(balancer) if balancer is not None else None
 
     @override
+    def check_service(self, service: V1Service) -> None:
+        _refuse_unsupported(service)
+        SampleAnnotations.read(service)
+
+    @override
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
-        _refuse_unsupported(service)
+        self.check_service(service)
         asked = SampleAnnotations.read(service, defaults={"idle_timeout": self._config.idle_timeout})
         health = health_check_path_port(service)
         wanted = Balancer(
@@ -113,6 +118,10 @@ def _refuse_unsupported(service: V1Service) -> None:
         problems.append("spec.loadBalancerIP is not supported: the cloud chooses the address")
     if spec.session_affinity == "ClientIP":
         problems.append("spec.sessionAffinity ClientIP is not supported: use None")
+    try:
+        load_balancer_source_ranges(service)
+    except ValueError as exc:
+        problems.append(str(exc))
     if problems:
         raise InvalidService(*problems)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -68,6 +68,16 @@ class SampleLab(Lab):
         with self.cloud.document() as document:
             key = _instance(node)
             document.instances[key] = evolve(document.instances[key], running=False)
+
+    @override
+    def start_machine(self, node: V1Node) -> None:
+        with self.cloud.document() as document:
+            key = _instance(node)
+            document.instances[key] = evolve(document.instances[key], running=True)
+
+    @override
+    def refused_annotations(self) -> Mapping[str, str]:
+        return {"samplecloud.example/algorithm": "by-the-moon"}
 
     @override
     def delete_machine(self, node: V1Node) -> None:

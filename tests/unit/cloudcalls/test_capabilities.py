@@ -1,6 +1,7 @@
 """The typed wrappers: which method, whose key, what is refused."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
 
-from cloudprovider import InvalidAnnotations, LoadBalancerKept, Route, SSHKeys
+from cloudprovider import InvalidAnnotations, InvalidService, LoadBalancerKept, Route, SSHKeys
 from controllers.cloudcalls import PRIORITY_SWEEP, CallFailed, CallOverdue, CloudCalls, InvalidAnswer
 from controllers.runtime.queue import retry_after_of
 from tests.support.there import there
@@ -292,11 +293,45 @@ def test_each_load_balancer_built_changed_and_deleted_is_one_line(caplog: pytest
     assert [record.getMessage() for record in caplog.records] == [
         "built the load balancer a1b2 of Service default/web in 0 s: 1.2.3.4",
         "changed the load balancer a1b2 of Service default/web in 0 s: 1.2.3.4",
-        "changed the load balancer of Service default/web in 0 s: 2 nodes",
+        "changed the load balancer of Service default/web in 0 s: targets for 2 nodes",
         "deleted the load balancer a1b2 of Service default/web in 0 s",
     ]
     fields = vars(caplog.records[0])
     assert (fields["service"], fields["provider"], fields["duration"]) == ("default/web", "test", 0.0)
+
+
+@pytest.mark.row("P1")
+def test_what_the_provider_refuses_is_not_built() -> None:
+    built: list[Any] = []
+    refused: list[Exception] = []
+
+    class Checking(Capability):
+        def check_service(self, service: Any) -> None:
+            for error in refused:
+                raise error
+
+    def build(*given: Any) -> V1LoadBalancerStatus:
+        built.append(given)
+        return STATUS
+
+    lb = Checking(get_load_balancer_name=lambda *_: "a1b2", ensure_load_balancer=build)
+    with world(Provider(load_balancer=lb)) as w:
+        w.balancers.ensure("c", service(), nodes(1))
+        w.balancers.check(service())
+        assert len(built) == 1
+        refused.append(InvalidService("no port 80", "no UDP"))
+        calls: tuple[Callable[[], object], ...] = (
+            lambda: w.balancers.ensure("c", service(), nodes(1)),
+            lambda: w.balancers.check(service()),
+        )
+        for call in calls:
+            with pytest.raises(InvalidService) as caught:
+                call()
+            assert caught.value.problems == ("no port 80", "no UDP")
+        refused[:] = [KeyError("spec")]
+        with pytest.raises(CallFailed, match="KeyError"):
+            w.balancers.ensure("c", service(), nodes(1))
+        assert len(built) == 1
 
 
 @pytest.mark.row("S31")

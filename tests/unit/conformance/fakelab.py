@@ -27,6 +27,8 @@ LOCAL = "local-1"
 
 STATE = "fake.cloud/state"
 """A label of machines: the state in which a test brought one."""
+UNLISTED = "fake.cloud/unlisted"
+"""A label of machines that a listing lacks, should the provider make one."""
 
 
 class Refused(CloudProviderError):
@@ -80,6 +82,9 @@ class ConsoleLab(Lab):
     def stop_machine(self, node: V1Node) -> None:
         self.cloud.console.set_shutdown(_name(node))
 
+    def start_machine(self, node: V1Node) -> None:
+        self.cloud.console.set_shutdown(_name(node), shutdown=False)
+
     def delete_machine(self, node: V1Node) -> None:
         machines = {f"fake://{one.id}": one.name for one in self.cloud.console.instances()}
         self.cloud.console.remove_instance(machines.get(provider_id_of(node), _name(node)))
@@ -98,6 +103,12 @@ class ConsoleLab(Lab):
             faults.on("ensure_load_balancer", _later(after, half_builds())),
         ):
             yield
+
+    @contextmanager
+    def unlisted(self, node: V1Node) -> Iterator[None]:
+        self.cloud.console.change_instance(_name(node), labels={UNLISTED: "true"})
+        yield
+        self.cloud.console.change_instance(_name(node), labels={})
 
     def hang(self) -> Any:
         return self.cloud.faults.on("*", hangs(soft=True))

@@ -12,7 +12,7 @@ from cloudprovider.testing.conformance import SCENARIOS, Feature, Lab, Scenario
 from cloudprovider.testing.conformance.features import feature_names
 from cloudprovider.testing.conformance.registry import FAMILIES
 from tests.integration.conformance import mutants as endtoend
-from tests.unit.conformance.mutants import badly, balancers, nodes, others, podcidrs
+from tests.unit.conformance.mutants import badly, balancers, nodes, others, podcidrs, targets
 from tests.unit.conformance.mutants.bench import MUTANTS, Mutant
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "others",
     "page",
     "podcidrs",
+    "targets",
 ]  # the modules are imported for the mutants that they register
 
 INTRODUCTION = """# Conformance scenarios

@@ -16,10 +16,17 @@ import pytest
 from cloudprovider.loading import registry
 from cloudprovider.loading.plugins import find_plugins
 from cloudprovider.testing.conformance import SCENARIOS, Scenario
-from tests.unit.conformance.mutants import badly, balancers, nodes, others, podcidrs
+from tests.unit.conformance.mutants import badly, balancers, nodes, others, podcidrs, targets
 from tests.unit.conformance.mutants.bench import MUTANTS, Mutant, failures
 
-__all__ = ["badly", "balancers", "nodes", "others", "podcidrs"]  # imported for the mutants that they register
+__all__ = [
+    "badly",
+    "balancers",
+    "nodes",
+    "others",
+    "podcidrs",
+    "targets",
+]  # imported for the mutants that they register
 LONG = os.environ.get("CONFORMANCE_MUTANTS") == "all"
 KIN = {"L": "LO", "O": "LO", "G": "GI"}
 

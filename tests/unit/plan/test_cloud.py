@@ -9,11 +9,12 @@ import pytest
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import InstanceState, Route, Throttled
+from cloudprovider import InstanceState, InvalidService, Route, Throttled
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
+from cloudprovider.testing.fake.loadbalancers import FakeLoadBalancers
 from controllers.plan.balancers import PlannedLoadBalancers
 from controllers.plan.cloud import Evidence, PlannedCalls
-from controllers.plan.rows import ASSIGNED_LATER, Change, Plan
+from controllers.plan.rows import ASSIGNED_LATER, Change, Kind, Plan
 from controllers.service.changes import APPLIED, Note
 from controllers.service.targets import targets
 from tests.support.clock import FakeClock
@@ -102,6 +103,19 @@ def test_one_that_is_there_is_changed_or_may_stay_as_it_is(stage: Stage) -> None
     [row] = ours.plan.rows()
     assert (row.action, row.certain) == ("change load balancer", True)
     assert row.changes == (Change("targets", ("a",), ("a", "b")),)
+
+
+def test_what_the_provider_refuses_is_said_in_place_of_its_creation(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_self: object, _service: object) -> None:
+        raise InvalidService("no UDP", "no port 80")
+
+    monkeypatch.setattr(FakeLoadBalancers, "check_service", refuse)
+    with pytest.raises(InvalidService):
+        stage.ensure("a")
+    [row] = stage.plan.rows()
+    assert (row.kind, row.action, row.note) == (Kind.HELD_BACK, "refused", "no UDP; no port 80")
 
 
 def test_other_targets_and_those_that_come_back(stage: Stage) -> None:

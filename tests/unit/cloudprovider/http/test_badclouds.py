@@ -240,6 +240,12 @@ def test_a_request_goes_through_the_proxy(cloud: Cloud, monkeypatch: pytest.Monk
     assert cloud.asked[0].path == "http://api.cloud.example/v1/things/1"
 
 
+@pytest.mark.parametrize("url", ["https://[", "https://cloud.example:99999", "https://cloud.example:x"])
+def test_an_endpoint_that_is_no_url(url: str) -> None:
+    with pytest.raises(CloudProviderError, match="cannot be used as an endpoint"):
+        Client(url)
+
+
 # names, tags, listings
 
 
