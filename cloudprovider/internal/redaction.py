@@ -48,8 +48,8 @@ _SINGLE: Final = r"'(?:[^'\\]|\\.)*+'?"
 _ESCAPED: Final = r"\\[\"'][^\"'\\]*+(?:\\(?![\"'])[^\"'\\]*+)*+"
 # The host of a URL is no secret, as in "POST .../tokenreviews: https://10.0.0.1:6443: timed out".
 _HOST: Final = r"https?://(?:[\w.\-]{1,253}+|\[[\da-fA-F:.%]{2,60}+\])(?::\d{1,5}+)?+/?(?=[:,;.)\]]{0,3}(?:\s|\Z))"
-# An HTTP status: no secret has three digits.
-_STATUS: Final = r"\d{3}(?=[,;:.)\]}]{0,2}(?:\s|\Z))"
+# An HTTP status behind ": "; behind "=" three digits are a value, which may be a secret.
+_STATUS: Final = r"(?<=:\s)\d{3}(?=[,;:.)\]}]{0,2}(?:\s|\Z))"
 _BARE: Final = rf"(?!{_WORDS})(?!{_PROSE})(?!{_HOST})(?!{_STATUS})[^\s\"',;&<>(){{}}\[\]][^\s\"',;&)}}\]<]*+"
 _VALUE: Final = rf"(?:{_DOUBLE}|{_SINGLE}|{_ESCAPED}|{_BARE})"
 

@@ -185,7 +185,8 @@ def intruders() -> list[Problem]:
 
 def wrong_groups(name: str = "") -> list[Problem]:
     """Distributions with entry points, or one of this name, in a group whose name is almost the
-    right one. Reads files of all distributions: for when a provider is missing."""
+    right one (for one of this name: any of cloud providers). Reads files of all distributions: for
+    when a provider is missing."""
     import importlib_metadata
 
     problems = {}
@@ -193,7 +194,7 @@ def wrong_groups(name: str = "") -> list[Problem]:
         try:
             entries = distribution.entry_points
             named = [entry for entry in entries if entry.name == name or not name]
-            near = [entry for entry in named if entry.group != ENTRY_POINT_GROUP and _is_near(entry.group)]
+            near = [entry for entry in named if entry.group != ENTRY_POINT_GROUP and _is_near(entry.group, name)]
             project = f"{distribution.name} {distribution.version}" if near else ""
         except Exception:  # noqa: BLE001 - metadata written by others; `find_plugins` tells what is broken
             continue
@@ -206,7 +207,11 @@ def wrong_groups(name: str = "") -> list[Problem]:
     return list(problems.values())
 
 
-def _is_near(group: str) -> bool:
+def _is_near(group: str, name: str = "") -> bool:
+    """Whether it is almost the right group; for an entry of the name that is missing, any of cloud
+    providers."""
+    if name and "cloudprovider" in re.sub(r"[-_.]+", "", group.lower()):
+        return True
     return bool(nearest(ENTRY_POINT_GROUP, [re.sub(r"[-_.]+", ".", group.lower()).replace("cloud.", "cloud")], 0.85))
 
 

@@ -339,6 +339,17 @@ def test_a_group_that_is_misspelt_is_named_with_its_distribution(install: Instal
     assert [one["what"] for one in json.loads(out)["wrongGroups"]] == [told]
 
 
+@pytest.mark.parametrize("group", ["cloudproviders", "kubernetes.cloud_provider", "cloudprovider.plugins"])
+def test_a_missing_provider_is_looked_for_in_every_group_of_cloud_providers(
+    install: Install, run: Run, tmp_path: Path, group: str
+) -> None:
+    install(GOOD, group=group)
+    write_distribution(tmp_path, "acme2", "acme2 = m:f")
+    out = run("check", "acme")[1]
+    assert f"Did you mean 'acme2'? acme-cloud 1.0 offers 'acme' in the entry-point group {group!r}" in out
+    assert "acme-cloud" not in run("providers")[1]  # not asked for by name: it may be of another program
+
+
 def test_groups_of_others_are_nobodys_mistake(install: Install, run: Run) -> None:
     install(GOOD, group="cloudwatch.providers")
     assert "nobody looks" not in run("check", "acme")[1]

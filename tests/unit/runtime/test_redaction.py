@@ -221,6 +221,7 @@ def test_what_only_looks_like_a_status_or_a_sentence_is_hidden(text: str) -> Non
     [
         "password=please",
         "token=refused",
+        "password=404",
         "pin_secret: 1234",
         "token: abcdefghijklmnop",
         "open /run/secrets/db-password: correcthorse",
