@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from typing_extensions import override
@@ -89,9 +90,13 @@ class Machines(InstancesV2, InstancesBatch, Generic[MachineT]):
 
     def ids_in(self, nodes: Sequence[V1Node]) -> frozenset[str]:
         """The machines' IDs of nodes, for the targets of a load balancer; nodes without a provider
-        ID, or with another provider's, are left out."""
-        ids = {provider_id_of(node) for node in nodes}
-        return frozenset(self.id_in(one) for one in ids if one.startswith(f"{self.provider}://"))
+        ID of ours are left out: a kubelet may write what it likes, and must spoil nothing for the
+        others."""
+        ids: set[str] = set()
+        for node in nodes:
+            with suppress(CloudProviderError):
+                ids.add(self.id_in(provider_id_of(node)))
+        return frozenset(ids)
 
     def find(self, provider_id: str, name: str) -> MachineT:
         """The machine of a node, by `name` where the provider ID is "". Raises InstanceNotFound

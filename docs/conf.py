@@ -100,23 +100,20 @@ def links(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def navigation(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add one hidden toctree for each section of index.md, of the pages that it links to, by the
-    words of the link. A page beside a folder of its name, as guides/troubleshooting.md, has the
-    pages of the folder below it."""
-    sections = source[0].split("\n## ")[1:] if page == "index" else []
-    if (DOCS / page).is_dir():
-        sections = [f"\n{source[0]}"]
-    for section in sections:
+    """Add a hidden toctree for each section of index.md, of the pages that it links to, by the
+    words of the link. The pages of a folder beside a page of its name, as guides/troubleshooting/,
+    are below that page instead."""
+    here, whole = DOCS / f"{page}.md", f"\n{source[0]}"
+    for section in source[0].split("\n## ")[1:] if page == "index" else [whole]:
         caption, _, text = section.partition("\n")
-        pages = {
-            target: " ".join(words.split())
-            for words, target, anchor in reversed(LINK.findall(text))
-            if target.endswith(".md") and not anchor and (caption or target.startswith(f"{Path(page).name}/"))
-        }
-        entries = [f"{words} <{target.removesuffix('.md')}>" for target, words in reversed(pages.items())]
+        entries: dict[str, str] = {}
+        for words, target, anchor in LINK.findall(text):
+            above = Path(os.path.normpath(here.parent / target)).parent.with_suffix(".md")
+            if target.endswith(".md") and not anchor and here == (above if above.is_file() else DOCS / "index.md"):
+                entries.setdefault(target, f"{' '.join(words.split())} <{target.removesuffix('.md')}>")
         if entries:
             head = ["```{toctree}", ":hidden:", *([f":caption: {caption}"] if caption else []), ""]
-            source[0] = "\n".join([source[0], "", *head, *entries, "```", ""])
+            source[0] = "\n".join([source[0], "", *head, *entries.values(), "```", ""])
 
 
 def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:

@@ -281,10 +281,16 @@ def _new(given: argparse.Namespace) -> int:
 
 
 def _diff(given: argparse.Namespace) -> int:
+    if not given.diff.is_dir():
+        print(f"there is no folder {given.diff}", file=sys.stderr)
+        return WRONG_USAGE
     try:
         note = read_note(given.diff)
         if note is None and not given.name:
             print(f"{given.diff / NOTE} is missing. Fix: new NAME --diff PATH, with --http as then.", file=sys.stderr)
+            return WRONG_USAGE
+        if note is not None and given.name not in (None, note.name):
+            print(f"the package in {given.diff} is of {note.name!r}, not of {given.name!r}", file=sys.stderr)
             return WRONG_USAGE
         names = Names(given.name or note.name, http=note.http) if note is not None else Names(given.name, given.http)
         found = list(changes(given.diff, note, render(names)))

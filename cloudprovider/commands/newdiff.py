@@ -51,7 +51,10 @@ def read_note(folder: Path) -> Note | None:
         return None
     except (ValueError, LookupError, TypeError) as error:
         raise ValueError(f"{folder / NOTE} cannot be read: {error}") from error
-    if not isinstance(name, str) or not isinstance(http, bool) or not isinstance(files, dict):
+    if (
+        not isinstance(name, str) or not isinstance(http, bool) or not isinstance(files, dict)
+        or any(path.startswith("/") or ".." in path.split("/") for path in files)  # others' files would be shown
+    ):  # fmt: skip
         raise ValueError(f"{folder / NOTE} cannot be read: it has not what `new` writes")
     return Note(name, http, files)
 
@@ -77,7 +80,8 @@ def changes(folder: Path, note: Note | None, rendered: Mapping[str, str]) -> Ite
         yield (
             f"{why}{', and by you' if yours else ''}",
             "".join(
-                difflib.unified_diff(
+                line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+                for line in difflib.unified_diff(
                     (old or "").splitlines(keepends=True),
                     (new or "").splitlines(keepends=True),
                     "/dev/null" if old is None else f"a/{path}",

@@ -102,7 +102,7 @@ class ServiceAnnotations:
 
     Raises ValueError with all that is wrong with the declaration: a prefix without "/", a key that
     the API server does not take or that is declared twice, what is no kind, a default that is not
-    of its kind.
+    of its kind, an attribute named as one of this class, `others` that match nothing or everything.
     """
 
     prefix: ClassVar[str] = ""
@@ -112,13 +112,20 @@ class ServiceAnnotations:
 
     def __init_subclass__(cls, *, prefix: str = "", others: tuple[str, ...] = (), **rest: Any) -> None:
         super().__init_subclass__(**rest)
-        cls.prefix, cls.others = prefix or cls.prefix, (*cls.others, *others)
         own = {name: one for name, one in vars(cls).items() if isinstance(one, Annotation)}
+        if taken := sorted(name for name in own if hasattr(ServiceAnnotations({}), name)):
+            raise ValueError(f"{cls.__name__}: {', '.join(taken)} is a name of ServiceAnnotations itself")
+        # A text in place of a tuple would be patterns of one letter, "*" among them.
+        given: object = others
+        texts, others = isinstance(given, str), () if isinstance(given, str) else others
+        cls.prefix, cls.others = prefix or cls.prefix, (*cls.others, *others)
         for one in own.values():
             one.name = cls.prefix + one.name
         cls.declared = {**cls.declared, **own}
         keys = [one.name for one in cls.declared.values()]
         problems = [] if "/" in cls.prefix or not cls.prefix else [_no_domain(cls.prefix)]
+        if texts or any("/" in one for one in others):
+            problems.append('others must be patterns without the prefix, as in others=("status-*",)')
         problems += [problem for key in keys for problem in label_key_problems(key)]
         problems += [f"{key!r} is declared twice" for key in sorted({key for key in keys if keys.count(key) > 1})]
         problems += filter(None, map(_undeclarable, own.values()))

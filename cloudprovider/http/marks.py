@@ -28,12 +28,14 @@ class Marks:
 
     cluster: str = "kubernetes-cluster"
     service: str = "kubernetes-service"
+    """For people: "namespace/name", of up to 127 letters; "" where the cloud's labels cannot hold
+    that."""
     service_uid: str = "kubernetes-service-uid"
 
     @property
-    def names(self) -> tuple[str, str, str]:
+    def names(self) -> tuple[str, ...]:
         """All of them."""
-        return self.cluster, self.service, self.service_uid
+        return tuple(filter(None, (self.cluster, self.service, self.service_uid)))
 
     def of_cluster(self, cluster_name: str) -> dict[str, str]:
         """The labels of what belongs to a cluster: a route."""
@@ -44,14 +46,15 @@ class Marks:
         uid = uid_of(service)
         if not uid:
             raise ValueError("the marks of a load balancer need the Service's metadata.uid, which is empty")
-        return {**self.of_cluster(cluster_name), self.service: key_of(service), self.service_uid: uid}
+        named = {self.service: key_of(service)} if self.service else {}
+        return {**self.of_cluster(cluster_name), **named, self.service_uid: uid}
 
     def fit(self, labels: Mapping[str, str], cluster_name: str, service: V1Service | None = None) -> bool:
         """Whether a resource with these labels is this cluster's, and this Service's."""
         wanted = self.of_cluster(cluster_name)
         if service is not None:
             wanted = self.of_service(cluster_name, service)
-            del wanted[self.service]  # for people; the UID tells
+            wanted.pop(self.service, None)  # for people; the UID tells
         return wanted.items() <= labels.items()
 
     def owned(self, cluster_name: str, name: str, labels: Mapping[str, str]) -> OwnedLoadBalancer | None:

@@ -30,9 +30,12 @@ def pool_for(url: str, ca_file: str = "", environ: Mapping[str, str] = os.enviro
     """Connections to a server, through the proxy of HTTPS_PROXY (HTTP_PROXY, NO_PROXY) where one is
     wanted. Raises CloudProviderError for a proxy that cannot be used."""
     options: dict[str, Any] = {"maxsize": CONNECTIONS, "ca_certs": ca_file or None}
-    parts = urlsplit(url)
-    tls = parts.scheme == "https"
-    found = proxy_from_environment(parts.hostname or "", parts.port or (443 if tls else 80), tls, environ)
+    try:
+        parts = urlsplit(url)
+        host, port, tls = parts.hostname or "", parts.port, parts.scheme == "https"
+    except ValueError as error:
+        raise CloudProviderError(f"{url} cannot be used as an endpoint: {error}") from None
+    found = proxy_from_environment(host, port or (443 if tls else 80), tls, environ)
     if found is None:
         return urllib3.PoolManager(**options)
     name, proxy = found
@@ -62,12 +65,16 @@ def send(
     Raises CloudProviderError; where the cloud quotes `secret`, its words are shown without it."""
     limit = time_limit(calls=calls)  # raises where the host waits no longer, so that nothing is changed then
     end = time.monotonic() + limit
-    content = {} if form is None else {"body": urlencode(form), "headers": {**headers, "Content-Type": _FORM}}
+    content: dict[str, Any] = {"headers": headers}
+    if form is not None:
+        content = {"headers": {**headers, "Content-Type": _FORM}, "body": urlencode(form)}
+    elif body is not None:
+        content["json"] = body.model_dump(mode="json", by_alias=True) if isinstance(body, BaseModel) else body
     try:
         got = pool.request(
             method,
             url,
-            **{"headers": headers, "json": _plain(body), **content},
+            **content,
             timeout=urllib3.Timeout(limit),
             redirect=False,  # credentials are for this endpoint alone
             retries=False,  # the host tries again, and knows when
@@ -94,7 +101,3 @@ def _read(got: urllib3.BaseHTTPResponse, asked: str, end: float) -> bytes:
             raise CloudProviderError(f"{asked}: the answer is {why}")
     got.release_conn()
     return bytes(data)
-
-
-def _plain(body: Any) -> Any:
-    return body.model_dump(mode="json", by_alias=True) if isinstance(body, BaseModel) else body

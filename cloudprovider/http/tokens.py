@@ -130,6 +130,7 @@ class ClientCredentials(TokenSource):
     ) -> None:
         super().__init__(monotonic=monotonic)
         self._url = url
+        self._secret = secret
         login = f"{quote_plus(client_id)}:{quote_plus(secret)}"
         self._headers = urllib3.make_headers(basic_auth=login) if basic else {}
         own = {} if basic else {"client_id": client_id, "client_secret": secret}
@@ -141,7 +142,7 @@ class ClientCredentials(TokenSource):
         try:
             answer = send(
                 self._pool, "POST", self._url, asked="login", headers=self._headers, failures=Failures(),
-                form=self._form, calls=2,
+                form=self._form, secret=self._secret, calls=2,
             )  # fmt: skip
         except CloudError as error:
             if error.status in (400, 401, 403):  # the answer's words are left out

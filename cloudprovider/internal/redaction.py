@@ -48,15 +48,15 @@ _SINGLE: Final = r"'(?:[^'\\]|\\.)*+'?"
 _ESCAPED: Final = r"\\[\"'][^\"'\\]*+(?:\\(?![\"'])[^\"'\\]*+)*+"
 # The host of a URL is no secret, as in "POST .../tokenreviews: https://10.0.0.1:6443: timed out".
 _HOST: Final = r"https?://(?:[\w.\-]{1,253}+|\[[\da-fA-F:.%]{2,60}+\])(?::\d{1,5}+)?+/?(?=[:,;.)\]]{0,3}(?:\s|\Z))"
-# An HTTP status: no secret has three digits.
-_STATUS: Final = r"\d{3}(?=[,;:.)\]}]{0,2}(?:\s|\Z))"
+# An HTTP status behind ": "; behind "=" three digits are a value, which may be a secret.
+_STATUS: Final = r"(?<=:\s)\d{3}(?=[,;:.)\]}]{0,2}(?:\s|\Z))"
 _BARE: Final = rf"(?!{_WORDS})(?!{_PROSE})(?!{_HOST})(?!{_STATUS})[^\s\"',;&<>(){{}}\[\]][^\s\"',;&)}}\]<]*+"
 _VALUE: Final = rf"(?:{_DOUBLE}|{_SINGLE}|{_ESCAPED}|{_BARE})"
 
-# The path of a request and what went wrong: "POST /oauth/token: dial tcp: no route". Only where
-# that is a word: a path is also that of a file, whose content may follow.
+# A request and what went wrong: "POST /oauth/token: dial tcp: no route". Only where that is a word,
+# and not without the method: a path may be a file's, whose content may follow.
 _REQUEST: Final = (
-    r"(?<![\w./%~\-])/[\w./%~\-]{0,256}+(?::\d{1,5}+/[\w./%~\-]{0,256}+)?+: "
+    r"\b(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) (?:https?://[\w.\-\[\]:]{1,260}+)?+/[\w./%~\-]{0,256}+: "
     r"(?=(?:[A-Za-z]?[a-z]{1,14}|[A-Z]{2,6}|[A-Za-z]{1,30}?(?:Error|Exception|Timeout|Pool))(?![\w+/=~@-])(?!\.\w))"
 )
 

@@ -87,6 +87,7 @@ class Plugin:
         """What its distribution says about versions of this SDK, where the installed one is none of
         them: pip warns at the installation only."""
         import importlib_metadata
+        from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
         from packaging.requirements import InvalidRequirement, Requirement
 
         try:
@@ -96,10 +97,10 @@ class Plugin:
         for line in self._installed.requires or ():
             try:
                 wanted = Requirement(line)
-            except InvalidRequirement:
+                if not _is_ours(wanted.name) or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
+                    continue
+            except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
                 continue  # whoever installs it has to read it
-            if not _is_ours(wanted.name) or (wanted.marker is not None and not wanted.marker.evaluate({"extra": ""})):
-                continue
             if not wanted.specifier.contains(version, prereleases=True):
                 return Problem(
                     f"{self.distribution} is made for {_OURS} {wanted.specifier}, and {version} is installed",
@@ -184,7 +185,8 @@ def intruders() -> list[Problem]:
 
 def wrong_groups(name: str = "") -> list[Problem]:
     """Distributions with entry points, or one of this name, in a group whose name is almost the
-    right one. Reads files of all distributions: for when a provider is missing."""
+    right one (for one of this name: any of cloud providers). Reads files of all distributions: for
+    when a provider is missing."""
     import importlib_metadata
 
     problems = {}
@@ -192,7 +194,7 @@ def wrong_groups(name: str = "") -> list[Problem]:
         try:
             entries = distribution.entry_points
             named = [entry for entry in entries if entry.name == name or not name]
-            near = [entry for entry in named if entry.group != ENTRY_POINT_GROUP and _is_near(entry.group)]
+            near = [entry for entry in named if entry.group != ENTRY_POINT_GROUP and _is_near(entry.group, name)]
             project = f"{distribution.name} {distribution.version}" if near else ""
         except Exception:  # noqa: BLE001 - metadata written by others; `find_plugins` tells what is broken
             continue
@@ -205,7 +207,11 @@ def wrong_groups(name: str = "") -> list[Problem]:
     return list(problems.values())
 
 
-def _is_near(group: str) -> bool:
+def _is_near(group: str, name: str = "") -> bool:
+    """Whether it is almost the right group; for an entry of the name that is missing, any of cloud
+    providers."""
+    if name and "cloudprovider" in re.sub(r"[-_.]+", "", group.lower()):
+        return True
     return bool(nearest(ENTRY_POINT_GROUP, [re.sub(r"[-_.]+", ".", group.lower()).replace("cloud.", "cloud")], 0.85))
 
 

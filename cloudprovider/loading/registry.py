@@ -165,8 +165,11 @@ def _unknown(name: str, known: tuple[str, ...], broken: tuple[str, ...]) -> Unkn
     damage = f". Unreadable metadata, left out: {'; '.join(broken)}" if broken else ""
     wrong = wrong_groups(name)
     place = f"install a distribution that offers it in the entry-point group {ENTRY_POINT_GROUP!r}"
+    told = f"unknown cloud provider {name!r}{did_you_mean(name, known)}{none}"
+    for one in wrong:
+        told += f"{'' if told.endswith('?') else '.'} {one.what}"
     return UnknownProvider(
-        f"unknown cloud provider {name!r}{did_you_mean(name, known)}{none}{''.join(f'. {one.what}' for one in wrong)}",
+        told,
         fix=wrong[0].fix if wrong else f"correct the name, or {place}{damage}",
         provider=name,
         known=known,

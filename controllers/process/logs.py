@@ -265,6 +265,8 @@ def _take(handler: _Handler) -> list[str]:
             changes.append(f"{name or 'root'} had another level")
     _follow(handler.verbosity)
     logging.captureWarnings(True)
+    # Of a logger that passes nothing on and has no handler; Python's own would print it uncleaned.
+    logging.lastResort = handler
     return changes
 
 

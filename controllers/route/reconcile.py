@@ -203,7 +203,8 @@ class RouteReconciler:
         CIDR; "" if there is none."""
         name = entry.target
         if is_machine(name):
-            return next((one for one, machine in self._claimants(net) if self._same_id(machine, name)), "")
+            claimants = ((one, machine) for one, machine in self._claimants(net) if machine)
+            return next((one for one, machine in claimants if self._same_id(machine, name)), "")
         try:
             return name if net in changes.pod_cidrs(NODES.parse(self._rest.get(NODES.path(name=name)))) else ""
         except ObjectNotFound:

@@ -227,7 +227,7 @@ def walk(way: Way, named: set[str], folder: Path) -> dict[str, str]:
 def rows_of(section: str) -> list[Row]:
     """The rows of the tables under that heading of the page, by their lines."""
     lines = (ROOT / PAGE).read_text().splitlines()
-    start = lines.index(f"### {section}")
+    start = lines.index(f"## {section}")
     end = next((n for n, line in enumerate(lines) if n > start and line.startswith("##")), len(lines))
     rows = []
     for number in range(start, end):

@@ -391,7 +391,8 @@ def test_every_value_arrives() -> None:
     objects = render(VARIANTS["everything"])
     pod = pod_of(objects)
     [container] = pod["containers"]
-    assert container["image"] == f"example.com/acme/ccm:0.1.0@sha256:{'0' * 64}"
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    assert container["image"] == f"example.com/acme/ccm:{version}@sha256:{'0' * 64}"
     assert args_of(pod) == [
         "--cloud-provider=acme",
         "--cloud-config=/etc/cloud-controller-manager/cloud-config/cloud.conf",

@@ -7,12 +7,14 @@ units wide, so that the words can be read on a phone.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
+BENCHMARKS = FOLDER.parent / "reports" / "benchmarks.md"
 WIDTH = 640
 LINE = 19
 """From one line of words to the next."""
@@ -124,10 +126,12 @@ def stages() -> str:
     return picture.svg()
 
 
-def flow(picture: Picture, steps: Sequence[tuple[str, str, str]], x: float, width: float, notes: float) -> None:
-    """Boxes from top to bottom, with an arrow between them and a note beside each."""
+def flow(picture: Picture, steps: str, x: float, width: float, notes: float) -> None:
+    """Boxes from top to bottom, with an arrow between them and a note beside each. A line a box:
+    `kind|words|note`, where "/ " begins another line of words."""
     top, height, gap = 20.0, 58.0, 28.0
-    for number, (text, note, kind) in enumerate(steps):
+    for number, step in enumerate(steps.splitlines()):
+        kind, text, note = (part.strip().replace("/ ", "\n") for part in step.split("|"))
         if number:
             picture.arrow((x + width / 2, top - gap), (x + width / 2, top))
         picture.box(x, top, width, height, text, kind)
@@ -137,29 +141,12 @@ def flow(picture: Picture, steps: Sequence[tuple[str, str, str]], x: float, widt
 
 def node() -> str:
     """A Node from its first minute to its last."""
-    steps = (
-        (
-            "*The kubelet registers it\nwith the taint uninitialized",
-            "--cloud-provider=external:\nno pod is placed yet",
-            "box",
-        ),
-        (
-            "*Which machine is it?\nyour instance_metadata",
-            "many nodes in one call,\nif you have InstancesBatch",
-            "yours",
-        ),
-        (
-            "*Initialised\naddresses, provider ID, labels",
-            "the taint goes with the last patch;\nEvent Synced; pods are placed",
-            "ours",
-        ),
-        ("*Kept up to date\nevery five minutes", "new addresses and labels\nof the cloud follow", "ours"),
-        (
-            "*Not Ready: is the machine there?\nyour instance_exists",
-            'an error means "unknown":\nthe Node stays as it is',
-            "yours",
-        ),
-    )
+    steps = """\
+box|*The kubelet registers it/ with the taint uninitialized|--cloud-provider=external:/ no pod is placed yet
+yours|*Which machine is it?/ your instance_metadata|many nodes in one call,/ if you have InstancesBatch
+ours|*Initialised/ addresses, provider ID, labels|the taint goes with the last patch;/ Event Synced; pods are placed
+ours|*Kept up to date/ every five minutes|new addresses and labels/ of the cloud follow
+yours|*Not Ready: is the machine there?/ your instance_exists|an error means "unknown":/ the Node stays as it is"""
     picture = Picture(
         580,
         "The life of a Node",
@@ -178,23 +165,14 @@ def node() -> str:
 
 def service() -> str:
     """A Service of type LoadBalancer, until it is deleted."""
-    steps = (
-        ("*Somebody creates a Service\nof type LoadBalancer", "", "box"),
-        ("*Finalizer on", "so that no load balancer\nis left behind", "ours"),
-        (
-            "*Build it, or correct it\nyour ensure_load_balancer",
-            "Pending while the cloud is at work:\nasked again, no failure",
-            "yours",
-        ),
-        ("*Its address is on the Service", "Event EnsuredLoadBalancer;\nafter a change it is built again", "ours"),
-        ("*Nodes come and go\nyour update_load_balancer", "the targets, and nothing else", "yours"),
-        (
-            "*The Service is deleted\nyour ensure_load_balancer_deleted",
-            "again until the cloud confirms\nthat nothing is left",
-            "yours",
-        ),
-        ("*Finalizer off: the Service is gone", "", "ours"),
-    )
+    steps = """\
+box|*Somebody creates a Service/ of type LoadBalancer|
+ours|*Finalizer on|so that no load balancer/ is left behind
+yours|*Build it, or correct it/ your ensure_load_balancer|Pending while the cloud is at work:/ asked again, no failure
+ours|*Its address is on the Service|Event EnsuredLoadBalancer;/ after a change it is built again
+yours|*Nodes come and go/ your update_load_balancer|the targets, and nothing else
+yours|*The Service is deleted/ your ensure_load_balancer_deleted|again until the cloud confirms/ that nothing is left
+ours|*Finalizer off: the Service is gone|"""
     picture = Picture(
         632,
         "The life of a Service of type LoadBalancer",
@@ -284,8 +262,30 @@ def cluster() -> str:
     return picture.svg()
 
 
+def benchmarks() -> str:
+    """The shares of the page's first table as bars, beside the Go manager's 1."""
+    table = BENCHMARKS.read_text().partition("## The result in short")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+) \| ([\d.]+)(?: to ([\d.]+))?(?: \([^|]*\))? \|$", table, re.M)
+    rows = [row for row in rows if "." in row[1]]  # shares, not counts
+    picture = Picture(
+        76 + 30 * len(rows),
+        "Ours beside the Go manager",
+        "Time or CPU as a share of the Go manager's without limits: shorter than the line is faster or less.",
+    )
+    start, one = 382, 190
+    picture.words(start + one, 24, "*Go = 1", "small")
+    for number, (work, low, high) in enumerate(rows):
+        y, share = 44 + 30 * number, float(high or low)
+        picture.words(20, y + 10, work, "small left")
+        picture.box(start, y, share * one, 20, f"{low} - {high}" if high else low, "ours")
+    picture.parts.append(f'<path class="line back" d="M{start + one},36 V{44 + 30 * len(rows)}"/>')
+    picture.words(20, 60 + 30 * len(rows), "shorter is faster, or less", "small left")
+    return picture.svg()
+
+
 PICTURES: dict[str, Callable[[], str]] = {
     "stages": stages, "node": node, "service": service, "takeover": takeover, "cluster": cluster,
+    "benchmarks": benchmarks,
 }  # fmt: skip
 
 

@@ -190,7 +190,7 @@ _KUBECTL_FLAGS = {
     "--clusterrole": 1, "--serviceaccount": 1, "--replicas": 1, "-l": 1, "-w": 0, "--watch": 0, "--for": 1,
     "--timeout": 1, "--name": 1, "--port": 1, "--target-port": 1, "--type": 1, "--kubeconfig": 1, "--output": 1,
     "--subresource": 1, "--patch": 1, "--validate": 1, "--filename": 1, "--non-resource-url": 1, "--verb": 1,
-    "--tail": 1, "--previous": 0, "-L": 1, "--show-managed-fields": 0,
+    "--tail": 1, "--previous": 0, "-L": 1, "--show-managed-fields": 0, "--raw": 1,
 }  # fmt: skip
 _KUBECTL_VERBS = {
     "get", "apply", "create", "delete", "describe", "exec", "logs", "rollout", "scale", "taint", "label", "annotate",

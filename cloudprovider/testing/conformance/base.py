@@ -9,6 +9,7 @@ the lab lacks a hook, and removes what the scenario made. The vendor's fixture `
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,13 @@ class ConformanceBase:
     """As in --cloud-provider: the name of the entry point."""
     features: Feature = Feature.NONE
     """What the provider can do; scenarios of other features are skipped."""
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        features: object = cls.features
+        if not isinstance(features, Feature):
+            wanted = "features joined with |, as in Feature.INSTANCES_V2 | Feature.ROUTES"
+            raise TypeError(f"{cls.__name__}.features must be {wanted}, not {features!r}")
 
     def make_provider(self, lab: Lab) -> Interface:
         """The provider, as the manager makes it: by name, with the lab's configuration.

@@ -140,6 +140,19 @@ def test_a_declaration_that_cannot_be_is_refused() -> None:
         type("Bad", (ServiceAnnotations,), {"one": annotation("a b", BOOL)}, prefix="acme.example/")
 
 
+def test_others_that_match_nothing_or_everything_are_refused() -> None:
+    wrong: list[Any] = ["status-*", ("acme.example/status-*",)]
+    for others in wrong:
+        with pytest.raises(ValueError, match=r'others must be patterns .*others=\("status-\*",\)'):
+            type("Wrong", (ServiceAnnotations,), {}, prefix="acme.example/", others=others)
+
+
+def test_an_attribute_named_as_one_of_the_base_is_refused() -> None:
+    for name in ("values", "read", "prefix", "declared"):
+        with pytest.raises(ValueError, match=f"{name} is a name of ServiceAnnotations itself"):
+            type("Wrong", (ServiceAnnotations,), {name: annotation("x", BOOL)}, prefix="acme.example/")
+
+
 def test_the_table_for_the_docs() -> None:
     assert Needy.markdown_table() == (
         "| annotation | value | default | meaning |\n"

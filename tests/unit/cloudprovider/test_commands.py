@@ -307,6 +307,7 @@ def test_a_wrong_name_and_a_missing_config_are_told_together(install: Install, r
         (["kubernetes-cloud-provider<0.2; python_version >= '3'"], "and 0.9.0 is installed"),
         (["kubernetes-cloud-provider>=0.9,<1", "boto3", "not a requirement !"], ""),
         (["kubernetes-cloud-provider<0.2; extra == 'test'"], ""),
+        (["kubernetes-cloud-provider<0.2; platform_release ~= '5.x-generic'"], ""),  # nobody can compare that
         (["kubernetes-cloud-provider"], ""),
         ([], ""),
     ],
@@ -336,6 +337,17 @@ def test_a_group_that_is_misspelt_is_named_with_its_distribution(install: Instal
     assert f"{told}. {fix}" in out
     code, out, _ = run("providers", "-o", "json")
     assert [one["what"] for one in json.loads(out)["wrongGroups"]] == [told]
+
+
+@pytest.mark.parametrize("group", ["cloudproviders", "kubernetes.cloud_provider", "cloudprovider.plugins"])
+def test_a_missing_provider_is_looked_for_in_every_group_of_cloud_providers(
+    install: Install, run: Run, tmp_path: Path, group: str
+) -> None:
+    install(GOOD, group=group)
+    write_distribution(tmp_path, "acme2", "acme2 = m:f")
+    out = run("check", "acme")[1]
+    assert f"Did you mean 'acme2'? acme-cloud 1.0 offers 'acme' in the entry-point group {group!r}" in out
+    assert "acme-cloud" not in run("providers")[1]  # not asked for by name: it may be of another program
 
 
 def test_groups_of_others_are_nobodys_mistake(install: Install, run: Run) -> None:

@@ -95,7 +95,7 @@ def test_a_name_that_is_the_beginning_of_another_and_one_that_is_there_twice() -
     assert found["n1"] == InstanceMetadata("acme://1", "n1")
 
 
-@pytest.mark.parametrize("provider_id", ["aws:///eu-west-1a/i-1", "nonsense"])
+@pytest.mark.parametrize("provider_id", ["aws:///eu-west-1a/i-1", "nonsense", "acme://None", "acme:///"])
 def test_the_id_of_another_provider_is_unknown_and_no_target(provider_id: str) -> None:
     account = Account(*THERE)
     node = new_node("n", provider_id)

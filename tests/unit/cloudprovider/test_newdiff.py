@@ -114,3 +114,36 @@ def test_the_chart_is_written(
     monkeypatch.setattr(chart, "_PACKAGE", tmp_path / "elsewhere" / "cloudprovider")
     assert main(["chart", str(tmp_path / "other")]) == 1
     assert "has no chart" in capsys.readouterr().err
+
+
+def test_a_note_leads_to_no_file_outside_of_the_package(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (package.parent / "private").write_text("s3cret")
+    for path in ("../private", str(package.parent / "private"), "acme_provider/../../private"):
+        note = newdiff.Note("acme", True, {path: "0"})
+        (package / newdiff.NOTE).write_text(note.text())
+        assert main(["new", "--diff", str(package)]) == 2
+        shown = capsys.readouterr()
+        assert "cannot be read" in shown.err
+        assert "s3cret" not in shown.out
+
+
+def test_the_package_of_another_provider(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["new", "other", "--http", "--diff", str(package)]) == 2
+    shown = capsys.readouterr()
+    assert shown.err == f"the package in {package} is of 'acme', not of 'other'\n"
+    assert shown.out == ""
+    assert main(["new", "acme", "--diff", str(package / "none")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_file_without_a_last_line_break_is_patched(
+    package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = package / "acme_provider" / "main.py"
+    target.write_text("old = 1")
+    newer(monkeypatch, **{"acme_provider/main.py": "new = 1\n"})
+    capsys.readouterr()
+    assert main(["new", "--diff", str(package)]) == 1
+    subprocess.run(["git", "apply", "-"], cwd=package, input=capsys.readouterr().out, text=True, check=True)
+    assert target.read_text() == "new = 1\n"

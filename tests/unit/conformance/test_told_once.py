@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from cloudprovider import Interface
-from cloudprovider.testing.conformance import EndToEndConformance, Lab
+from cloudprovider.testing.conformance import EndToEndConformance, Feature, Lab
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.patience import Patience
 from controllers.testing.handles import Event
@@ -31,6 +31,12 @@ def test_a_provider_that_cannot_be_made_is_one_error() -> None:
     for _ in range(2):
         with pytest.raises(pytest.skip.Exception, match="not run: the provider cannot be made"):
             Unmade()._bench(request, Lab())
+
+
+@pytest.mark.parametrize("features", [["ROUTES"], "ROUTES", (Feature.ROUTES, Feature.UDP), None])
+def test_features_that_are_no_features_are_told_where_they_are_declared(features: object) -> None:
+    with pytest.raises(TypeError, match=r"Wrong\.features must be features joined with \|, as in "):
+        type("Wrong", (ConformanceBase,), {"features": features})
 
 
 class OneLook:

@@ -252,6 +252,15 @@ def test_the_package_of_factory_and_provider_are_followed_from_the_factory_s_fir
     assert logging.getLogger("acme_cloud").isEnabledFor(logging.DEBUG)
 
 
+def test_lines_that_a_provider_passes_to_nobody_are_cleaned_too(capsys: pytest.CaptureFixture[str]) -> None:
+    stream, _ = written("text")
+    quiet = logging.getLogger("acme_that_passes_nothing_on")
+    quiet.propagate = False
+    quiet.warning("token=hunter2x")
+    assert "token=<redacted>" in stream.getvalue()
+    assert "hunter2x" not in capsys.readouterr().err
+
+
 def test_a_second_setup_replaces_the_first() -> None:
     first, _ = written("text")
     second, log = written("json")

@@ -194,6 +194,18 @@ def test_the_providers_word_on_two_spellings_keeps_a_route() -> None:
     assert changes_of(bench) == []
 
 
+def test_the_provider_is_not_asked_about_a_node_without_an_id() -> None:
+    bench = bench_of(to("acme://old", name="another"), machine="")
+
+    def same_id(one: str, other: str) -> bool:
+        assert one, "no instance is named so"
+        return one == other
+
+    bench.reconciler._same_id = same_id
+    bench.start()
+    assert changes_of(bench) == ["delete", "create"]
+
+
 def test_a_provider_of_names_alone_is_served_as_ever() -> None:
     bench = bench_of(route(CIDR, "n1"))
     bench.start()

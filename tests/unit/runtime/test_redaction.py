@@ -216,7 +216,18 @@ def test_what_only_looks_like_a_status_or_a_sentence_is_hidden(text: str) -> Non
 
 
 @pytest.mark.row("O22")
-@pytest.mark.parametrize("text", ["password=please", "token=refused", "pin_secret: 1234", "token: abcdefghijklmnop"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password=please",
+        "token=refused",
+        "password=404",
+        "pin_secret: 1234",
+        "token: abcdefghijklmnop",
+        "open /run/secrets/db-password: correcthorse",
+        "the file /etc/acme/password: Correcthorse",
+    ],
+)
 def test_a_word_that_is_the_value_is_hidden(text: str) -> None:
     assert redact(text).endswith(REDACTED)
 

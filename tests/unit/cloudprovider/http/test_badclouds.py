@@ -24,6 +24,7 @@ from cloudprovider.http import (
     ConflictError,
     Failures,
     FileToken,
+    Marks,
     NotFoundError,
     Operation,
     Operations,
@@ -114,6 +115,14 @@ def test_id_and_secret_in_the_header_may_have_any_letter(cloud: Cloud) -> None:
     ClientCredentials(cloud.url, "me:you", "s\u20ac cret", basic=True).token()
     sent = {name.lower(): value for name, value in cloud.asked[0].headers.items()}["authorization"]
     assert sent == urllib3.make_headers(basic_auth="me%3Ayou:s%E2%82%AC+cret")["authorization"]
+
+
+@pytest.mark.parametrize("status", [302, 400, 409, 422, 429, 500])
+def test_a_secret_that_the_login_quotes_is_not_shown(cloud: Cloud, status: int) -> None:
+    cloud.answers.append(reply(status, {"error": {"message": "no client with the secret s3cret-of-mine"}}))
+    with pytest.raises(CloudProviderError, match=r"^login: ") as caught:
+        ClientCredentials(cloud.url, "me", "s3cret-of-mine").token()
+    assert "s3cret" not in f"{caught.value!r} {caught.value.__context__!r}"
 
 
 # answers
@@ -240,6 +249,12 @@ def test_a_request_goes_through_the_proxy(cloud: Cloud, monkeypatch: pytest.Monk
     assert cloud.asked[0].path == "http://api.cloud.example/v1/things/1"
 
 
+@pytest.mark.parametrize("url", ["https://[", "https://cloud.example:99999", "https://cloud.example:x"])
+def test_an_endpoint_that_is_no_url(url: str) -> None:
+    with pytest.raises(CloudProviderError, match="cannot be used as an endpoint"):
+        Client(url)
+
+
 # names, tags, listings
 
 
@@ -250,6 +265,17 @@ def test_others_tags_may_have_two_values() -> None:
         from_tags(tags)
     with pytest.raises(CloudProviderError, match="node is there twice"):
         from_tags([*tags, "node=web-2"], ["node"])
+
+
+def test_labels_that_cannot_hold_a_services_name() -> None:
+    marks, service = Marks(service=""), new_service("web", "u-1")
+    labels = marks.of_service("c", service)
+    assert labels == {"kubernetes-cluster": "c", "kubernetes-service-uid": "u-1"}
+    assert marks.fit(labels, "c", service)
+    owned = marks.owned("c", "lb", labels)
+    assert owned is not None
+    assert (owned.service, owned.service_uid) == ("", "u-1")
+    assert marks.names == ("kubernetes-cluster", "kubernetes-service-uid")
 
 
 def test_a_name_is_never_longer_than_it_may_be() -> None:
