@@ -17,15 +17,13 @@ DOCS = ROOT / "docs"
 
 def broken(page: Path) -> list[str]:
     found = []
-    # A fragment's links are those of CHANGELOG.md, of which it becomes a part.
-    folder = ROOT if page.parent == ROOT / "changes" and page.name != "README.md" else page.parent
     text = without_code(page.read_text())
     for match in LINK.finditer(text):  # also where its words stand on two lines
         number, link = text.count("\n", 0, match.end()) + 1, match[1]
         if re.match(r"[a-z]+:", link):
             continue
         target, _, anchor = link.partition("#")
-        path = Path(os.path.normpath(folder / target)) if target else page
+        path = Path(os.path.normpath(page.parent / target)) if target else page
         if not path.exists():
             found.append(f"{number}: {link}: no such file")
         elif anchor and anchor not in anchors(path.read_text()):
