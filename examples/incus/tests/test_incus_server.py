@@ -83,9 +83,7 @@ class TestIncus(ProviderConformance, EndToEndConformance):
     @pytest.fixture(autouse=True)
     def _has_one_target(self, request: pytest.FixtureRequest) -> None:
         if request.node.originalname in ONE_TARGET:
-            pytest.skip(
-                "a network forward has one target, and without one no ports: see test_traffic_... and test_incus_targets.py"
-            )
+            pytest.skip("a network forward has one target, and without one no ports: see test_incus_targets.py")
 
 
 @pytest.fixture(scope="module")
