@@ -29,7 +29,7 @@ BASES = {"base": _ALWAYS, "build-base": (*_ALWAYS, "python3-venv")}
 """The packages of the Dockerfile's BASE and BUILD_BASE."""
 _SOURCES = (
     "requirements.txt", "requirements-build.txt", "pyproject.toml", "README.md", "LICENSE", "cloudprovider",
-    "controllers",
+    "controllers", "examples/deploy/chart",
 )  # fmt: skip
 """What the Dockerfile copies, besides the provider."""
 KEPT = 6
