@@ -68,7 +68,7 @@ GO: list[tuple[type[ABC], set[str], set[str]]] = [
     (
         LoadBalancer,
         {"get_load_balancer", "ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted"},
-        {"get_load_balancer_name", "load_balancer_revision", "depends_on", "target_traits"},
+        {"get_load_balancer_name", "load_balancer_revision", "depends_on", "target_traits", "check_service"},
     ),
     (OwnedLoadBalancers, {"owned_load_balancers"}, set()),
     (
