@@ -77,7 +77,7 @@ class LoadBalancer(ABC):
         differently.
 
         The host remembers with each Service for which revision its load balancer was built, and
-        ensures all of them anew when the word is another. Default: "". Pure: the same in every
+        ensures all of them again when the word is another. Default: "". Pure: the same in every
         process of one version.
         """
         return ""

@@ -48,9 +48,11 @@ SAYS_LATER: Final = (RetryError, Throttled, Parked, CallsClosed)
 class TooEarly(Exception):
     """The same is not to be asked of the cloud yet."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, *, answered: bool = False) -> None:
+        """`answered`: it was asked before, and only time brings another answer."""
         super().__init__(f"{seconds:.3g} s too early")
         self.seconds = seconds
+        self.answered = answered
 
 
 class ServiceCloud:
@@ -77,7 +79,7 @@ class ServiceCloud:
         if last is not None and last.what == what:
             left = max(resting, last.not_before - self._clock.monotonic())
             if left > 0:
-                raise TooEarly(left)
+                raise TooEarly(left, answered=True)
 
     @contextmanager
     def delays(self, key: str, record: Record, way: str) -> Iterator[None]:

@@ -120,7 +120,6 @@ class OwnedField(Flag):
     """What of ours may be missing on a Service."""
 
     NOTHING = 0
-
     FINALIZER = auto()
     ADDRESS = auto()
     NOTE = auto()
@@ -276,9 +275,8 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
         action = Action.UPDATE if view.updates else Action.ENSURE
         if action not in view.tried:
             return Step(action=action, record=record, sweep=action is Action.ENSURE)
-    # What the cloud was asked to build may be there, whatever it said: so the finalizer is back, too.
-    ours = record.built is not None or record.asked
-    if ours and record.state in _PUT_BACK and _shows_our_write(view):
+    # Whatever the cloud said when it was asked to build, something may be there.
+    if (record.built or record.asked) and record.state in _PUT_BACK and _shows_our_write(view):
         return _put_back(view, service, record, now)
     return _rest(view, now)
 
@@ -305,9 +303,7 @@ def _stands(record: Record, fingerprint: str, schedule: Schedule) -> bool:
 
 def _shows_our_write(view: ServiceView) -> bool:
     """Whether the cache shows our last write, so that what differs was changed by someone else."""
-    assert view.record is not None
-    assert view.service is not None
-    return is_newer(view.record.version, version_of(view.service)) is not True
+    return is_newer(view.known.version, version_of(view.present)) is not True
 
 
 def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Schedule, now: float) -> Record:
@@ -364,10 +360,8 @@ def _put_back(view: ServiceView, service: V1Service, record: Record, now: float)
 
 def _stripped(service: V1Service, record: Record) -> OwnedField:
     missing = OwnedField.NOTHING if has_load_balancer_finalizer(service) else OwnedField.FINALIZER
-    shown = changes.ingress(changes.status_of(service))
-    if record.built is not None and changes.ingress(record.status) and not shown:
-        missing |= OwnedField.ADDRESS
-    return missing
+    had = changes.ingress(record.status) if record.built is not None else ()
+    return missing | OwnedField.ADDRESS if had and not changes.ingress(changes.status_of(service)) else missing
 
 
 def _rest(view: ServiceView, now: float) -> Step:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 PERIOD: Final = 60.0
 """Seconds between two lists."""
-PATIENCE: Final = 120.0
+REPORT_AFTER: Final = 120.0
 """Seconds that a deletion is seen to wait until it is reported."""
 _TOLD_AGAIN: Final = 1800.0  # Events are gone after an hour
 _FORBIDDEN: Final = 3600.0
@@ -102,7 +102,7 @@ class ServicesOff(ControllerBase):
         deleted = {uid_of(one): one for one in services if _waits(one)}
         self._since = {uid: self._since.get(uid, now) for uid in deleted}
         self._told = {uid: self._told[uid] for uid in deleted if uid in self._told}
-        stuck = {uid: one for uid, one in deleted.items() if now - self._since[uid] >= PATIENCE}
+        stuck = {uid: one for uid, one in deleted.items() if now - self._since[uid] >= REPORT_AFTER}
         self._gauges.deletions.set(len(stuck))
         for uid, service in stuck.items():
             if uid not in self._told or now - self._told[uid] >= _TOLD_AGAIN:

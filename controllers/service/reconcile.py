@@ -72,7 +72,7 @@ class ServiceReconciler:
             if after < math.inf:
                 result = Result(requeue_after=after, priority=DRIFT, routine=True)
         except TooEarly as pause:
-            return Result(requeue_after=pause.seconds, early=True)
+            return Result(requeue_after=pause.seconds, early=True, routine=pause.answered)
         except ServiceGone as gone:
             log.debug("%s; its event is on the way, and brings what is left to do", gone)
         finally:
@@ -156,4 +156,6 @@ def _soonest(key: str, failures: list[Exception], after: float) -> Exception:
     first, *others = sorted(failures, key=order)
     for error in others:
         log.debug("Service %s: in the same run: %s: %s", key, type(error).__name__, error)
-    return TooEarly(min(first.seconds, after)) if isinstance(first, TooEarly) else first
+    if isinstance(first, TooEarly):
+        return TooEarly(min(first.seconds, after), answered=first.answered)
+    return first

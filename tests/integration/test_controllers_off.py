@@ -29,7 +29,7 @@ def test_a_deleted_service_that_nobody_serves_is_told(
     api: Server, cluster: Cluster, by_flag: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(off, "PERIOD", 0.1)
-    monkeypatch.setattr(off, "PATIENCE", 0.2)
+    monkeypatch.setattr(off, "REPORT_AFTER", 0.2)
     with FakeCloud() as cloud, ManagerRun(api.kubeconfig, cloud):
         service = cluster.expose("web")
         [address] = cluster.wait_until(lambda: service.addresses)

@@ -22,9 +22,10 @@ from kubernetes.client import (
 )
 from kubernetes.client.exceptions import ApiException
 
-from cloudprovider import CloudConfig, Interface, StopSignal, Throttled
+from cloudprovider import CloudConfig, Interface, InvalidService, StopSignal, Throttled
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, new_provider, raises
+from cloudprovider.testing.fake.loadbalancers import FakeLoadBalancers
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, Context, ControllerEntry, ManagerError, PlanRun, parse
 from controllers.nodelifecycle import reconcile
@@ -392,6 +393,23 @@ DEFAULT_TIMES = ("--cluster-name=test", "--secure-port=0")
 
 @pytest.mark.row("M8")
 @EMBEDDED
+@pytest.mark.row("P1")
+def test_a_service_that_the_provider_refuses_is_held_back_with_the_reason(
+    api: Cluster, admin: Path, kit: Kit, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_self: object, _service: object) -> None:
+        raise InvalidService("there is no UDP here")
+
+    monkeypatch.setattr(FakeLoadBalancers, "check_service", refuse)
+    kit.expose("web")
+    outcome = plan(admin, cloud)
+    assert (outcome.complete, outcome.code) == (True, 3), (outcome.left, outcome.rows)
+    rows = [(row.kind, row.action, row.note) for row in outcome.rows if row.subject.name == "web"]
+    assert (Kind.HELD_BACK, "refused", "there is no UDP here") in rows
+    assert "create load balancer" not in {action for _, action, _ in rows}
+    assert cloud.console.load_balancers() == []
+
+
 def test_with_default_flags_the_plan_has_what_only_a_later_look_would_do(
     api: Cluster, admin: Path, kit: Kit, cloud: FakeCloud
 ) -> None:

@@ -287,7 +287,8 @@ class Requeuer(Generic[K]):
         delay = max(asked, LEAST_WAIT) * (1.0 + _ADDED_SHARE * self._chance())
         if isinstance(error, ApiError):
             return self._queue.add_rate_limited(key, least=delay, problem=_unknown(error))
-        self._queue.add_after(key, delay, problem=_unknown(error))
+        # After a definite answer nothing is left to do: the same question is asked by time alone.
+        self._queue.add_after(key, delay, problem=_unknown(error), routine=isinstance(error, _DEFINITE))
         return delay
 
     def _back_off(self, key: K, error: Exception) -> float:

@@ -288,14 +288,16 @@ class WorkQueue(Generic[K]):
             return [item.key for item in self._keys.running.values() if item.parked]
 
     def unfinished(self) -> list[Unfinished]:
-        """What is left to do: the keys that wait, are worked on, or run again for another reason
-        than the time."""
+        """What is left to do: the keys that wait, are worked on, failed without a definite answer,
+        or run again for another reason than the time."""
         with self._lock:
             now = self._keys.catch_up()
             left = [
                 item
                 for item in self._keys.items.values()
-                if item.dirty or item.running or (item.due is not None and not item.routine)
+                if item.dirty
+                or item.running
+                or (item.due is not None and (item.problem or item.failures or not item.routine))
             ]
             return [Unfinished.of(item, now) for item in left]
 

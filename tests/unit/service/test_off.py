@@ -10,7 +10,7 @@ import pytest
 from controllers.runtime.api import Forbidden, ServerError
 from controllers.runtime.metrics import Metrics
 from controllers.service.changes import APPLIED, Note
-from controllers.service.off import PATIENCE, PERIOD, ServicesOff
+from controllers.service.off import REPORT_AFTER, PERIOD, ServicesOff
 from controllers.service.options import ServiceOptions
 from tests.support.clock import FakeClock
 from tests.support.controllers import Fault, Recorder, Server
@@ -75,7 +75,7 @@ def test_a_deletion_that_waits_is_told_with_what_to_do(desk: Desk, built_by_go: 
     fields = {**OURS, "annotations": {}} if built_by_go else OURS
     desk.server.put(raw_service(deleted=True, ingress=[{"ip": "192.0.2.7"}], **fields))
     desk.look()
-    desk.look(PATIENCE - 1)
+    desk.look(REPORT_AFTER - 1)
     assert desk.recorder.events == [], "another manager may be about to delete it"
     assert desk.gauges()[1] == 0.0
     desk.look(1)
@@ -108,7 +108,7 @@ def test_a_deletion_that_waits_is_told_with_what_to_do(desk: Desk, built_by_go: 
 def test_what_may_be_another_controllers_is_not_told(desk: Desk, fields: dict[str, Any]) -> None:
     desk.server.put(raw_service(**fields))
     desk.look()
-    desk.look(PATIENCE)
+    desk.look(REPORT_AFTER)
     assert desk.recorder.events == []
     assert desk.gauges()[1] == 0.0
 
