@@ -40,6 +40,8 @@ ONE_TARGET = {
     "test_l10_ensure_replaces_the_targets",
     "test_l11_update_replaces_the_targets",
     "test_l14_foreign_nodes_do_no_harm",
+    "test_l43_a_machine_that_was_off_is_a_target",
+    "test_l45_new_targets_go_in_first",
     "test_e7_nodes_become_targets_and_leave",
     "test_e8_a_changed_port_reaches_the_load_balancer",
 }
@@ -81,7 +83,7 @@ class TestIncus(ProviderConformance, EndToEndConformance):
     @pytest.fixture(autouse=True)
     def _has_one_target(self, request: pytest.FixtureRequest) -> None:
         if request.node.originalname in ONE_TARGET:
-            pytest.skip("a network forward has one target, and without one no ports: see test_traffic_...")
+            pytest.skip("a network forward has one target, and without one no ports: see test_incus_targets.py")
 
 
 @pytest.fixture(scope="module")
