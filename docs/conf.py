@@ -71,17 +71,20 @@ def copy_pages() -> None:
 def led(folder: Path, target: Path) -> str:
     """What the site has for this path, seen from a page in that folder of docs/.
 
-    A page of the site is itself. Other files are shown where the repository is, or where that is
-    not known downloaded. A folder is the README in it, or in the next folder above that has one.
+    A page of the site is itself, and a folder the README in it. Everything else is shown where the
+    repository is. Where that is not known, a file is downloaded, and a folder is the README in the
+    next folder above that has one.
     """
-    if target == ROOT / "README.md" or target in (ROOT, DOCS):
+    if target.is_dir() and target / "README.md" in OUTSIDE:
+        target /= "README.md"
+    if target in (ROOT, DOCS, ROOT / "README.md"):
         target = DOCS / "index.md"
-    elif target.is_dir() and not SOURCE_URL:
-        return led(folder, target / "README.md" if (target / "README.md") in OUTSIDE else target.parent)
     elif target in OUTSIDE:
         target = COPIES / target.relative_to(ROOT)
-    elif SOURCE_URL and not target.is_relative_to(DOCS):
+    elif SOURCE_URL and (target.is_dir() or not target.is_relative_to(DOCS)):
         return f"{SOURCE_URL}/{target.relative_to(ROOT)}"
+    elif target.is_dir():
+        return led(folder, target.parent)
     return os.path.relpath(target, folder)
 
 
