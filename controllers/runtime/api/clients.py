@@ -55,7 +55,7 @@ OWN: Final = frozenset(
         "webhook-certificates",
     }
 )
-"""Identities that have no service account of their own: caches (as in Go), the lease, reviews of who
+"""Identities without a service account of their own: caches (as in Go), the lease, reviews of who
 asks, the webhooks' certificate, what is asked before controllers run, and requests for tokens."""
 _TOKENS: Final = "service-account-tokens"
 
