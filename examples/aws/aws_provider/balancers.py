@@ -144,6 +144,16 @@ def proved(found: LoadBalancerTypeDef, tags: Mapping[str, str], service: Identit
     return _balancer(found, tags)
 
 
+def refuse_other_addresses(balancer: Balancer, plan: Plan) -> None:
+    """Raise `InvalidService` where the Service names other addresses than the load balancer has."""
+    asked = plan.annotations.elastic_ips or plan.annotations.private_ips
+    if asked and not set(balancer.addresses) <= set(asked):
+        raise InvalidService(
+            f"{balancer.name} has the addresses {', '.join(balancer.addresses)}, and AWS cannot give it others: name "
+            "these, or make the Service again"
+        )
+
+
 def _placed(plan: Plan, subnets: Sequence[str]) -> dict[str, Any]:
     """The arguments that say where a load balancer stands, and with which addresses. Raises
     `InvalidService` where there is not one address for each zone."""

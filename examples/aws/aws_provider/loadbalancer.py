@@ -10,7 +10,7 @@ nothing that is not proved to be the Service's by its tags.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
@@ -22,7 +22,7 @@ from kubernetes.client.models.v1_service import V1Service
 from typing_extensions import override
 
 from aws_provider.annotations import is_elsewhere, target_labels
-from aws_provider.balancers import Balancer, Balancers, proved
+from aws_provider.balancers import Balancer, Balancers, proved, refuse_other_addresses
 from aws_provider.clients import Clients
 from aws_provider.config import Config
 from aws_provider.errors import DENIED, answered, error_code
@@ -31,7 +31,7 @@ from aws_provider.listeners import Listeners
 from aws_provider.memory import Built, Memory
 from aws_provider.ownership import add_tags, tags_of
 from aws_provider.plan import Identity, Plan, identity, plan
-from aws_provider.securitygroups import NodeSecurityGroups, rules_of
+from aws_provider.securitygroups import IngressRule, NodeSecurityGroups, may_be_swept, rules_of
 from aws_provider.shared import Shared
 from aws_provider.subnets import Subnet, Subnets
 from aws_provider.tags import SERVICE_NAME_TAG, SERVICE_UID_TAG, is_owned
@@ -76,6 +76,13 @@ class _Targets:
     AWS did not list for once, gets traffic as soon as it runs."""
     others: Mapping[str, str]
     """Those that cannot be registered now and may be later: why not, by ID."""
+    seen: Mapping[str, InstanceTypeDef]
+    """Those that AWS lists and that serve, or will, by ID: their security groups are open."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether AWS lists every one."""
+        return UNLISTED not in self.others.values()
 
 
 class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
@@ -124,7 +131,9 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
-        wanted = self._plan(cluster_name, service)
+        if is_elsewhere(service):
+            raise ImplementedElsewhere("the annotation asks for the AWS Load Balancer Controller")
+        wanted = plan(cluster_name, service)
         asked = self._finder.target_ids(_chosen(nodes, wanted.annotations.node_labels))
         known = self._memory.get(wanted)
         self._memory.forget(wanted)
@@ -142,8 +151,8 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             built = evolve(built, building=(wanted, asked))
         self._memory.keep(wanted, built)
         status = _ready(built.balancer)
-        # Without an address so far: better one for those that run than none.
-        if service.status and service.status.load_balancer and service.status.load_balancer.ingress:
+        # With another address so far, or none: better the right one for those that run.
+        if _hostnames(service.status and service.status.load_balancer) == _hostnames(status):
             self._wait_for(wanted, {key: why for key, why in left.items() if why == UNLISTED})
         return status
 
@@ -163,10 +172,12 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if balancer is None:
             self._balancers.refuse_classic(wanted)
         else:
-            _refuse_other_addresses(balancer, wanted)
-        targets = self._targets(asked, subnets[0].vpc if balancer is None else balancer.vpc)
+            refuse_other_addresses(balancer, wanted)
         # First of all, so that a full group is known before anything is built and paid for.
-        self._open(wanted, balancer, subnets, targets)
+        vpc = subnets[0].vpc if balancer is None else balancer.vpc
+        targets = self._targets(asked, vpc)
+        rules = self._rules(wanted, vpc, {} if balancer is None else balancer.zones, subnets)
+        self._open(wanted, rules, targets)
         if balancer is None:
             balancer = self._balancers.create(wanted, subnets)
             tags[balancer.arn] = balancer.tags
@@ -179,12 +190,15 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             present = self._groups.registered(arn, port.node_port) if port.group in groups else frozenset()
             registered[arn] = self._groups.set_targets(arn, port.node_port, present, targets.running, targets.all)
             groups = {**groups, port.group: group}
+        if any(may_be_swept(rule) for rule in rules):
+            # Until a target group uses it, another Service's call may take the rule away.
+            self._open(wanted, rules, targets)
         kept = self._listeners.ensure(balancer.arn, wanted, arns)
         needed = {port.group for port in wanted.ports}
         self._groups.delete(group for name, group in groups.items() if name not in needed)
         there = {arn: known for arn, known in tags.items() if arn == balancer.arn or arn in arns.values()}
         add_tags(self._clients, wanted.all_tags, {**there, **tags_of(self._clients, kept)})
-        return Built(balancer, {name: groups[name] for name in needed}, registered), targets
+        return Built(balancer, {name: groups[name] for name in needed}, registered, rules), targets
 
     @override
     @answered()
@@ -208,10 +222,11 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             logger.warning("%s: its target-node-labels cannot be read, so no target is added", asked.service)
         targets = self._targets(self._finder.target_ids(_chosen(nodes, labels or {})), built.balancer.vpc)
         if labels is None:
-            targets = evolve(targets, running={}, others={})
-        if self._config.manage_security_groups and targets.running:
+            targets = evolve(targets, running={}, others={}, seen={})
+        if self._config.manage_security_groups and targets.seen:
             ports = {group.get("HealthCheckPort", "") for group in built.groups.values()}
-            self._security.extend(asked, {int(port) for port in ports if port.isdecimal()}, targets.running.values())
+            checked = {int(port) for port in ports if port.isdecimal()}
+            self._security.extend(asked, built.rules, checked, targets.seen.values())
         registered = {}
         for group in built.groups.values():
             arn, port = group.get("TargetGroupArn", ""), group.get("Port", 0)
@@ -232,7 +247,11 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         balancer, groups, _ = self._find(asked, self._groups.behind(found.get("LoadBalancerArn", "")), found)
         if balancer is None or not groups:
             raise CloudProviderError(f"the load balancer {asked.name} has no target groups")
-        return Built(balancer, groups, {})
+        try:
+            rules = self._rules(plan(asked.cluster, service), balancer.vpc, balancer.zones)
+        except InvalidService:
+            rules = frozenset()  # those that were made before it was refused are found in the groups
+        return Built(balancer, groups, {}, rules)
 
     @override
     @answered()
@@ -240,7 +259,7 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         asked = identity(cluster_name, service)
         self._memory.forget(asked)
         self._waits.pop(asked.uid, None)
-        balancer, groups, _ = self._find(asked, self._groups.candidates(asked))
+        balancer, groups, _ = self._find(asked, self._groups.candidates(asked, newly=True))
         if balancer is not None:
             self._balancers.delete(balancer)
         self._groups.delete(groups.values())
@@ -261,13 +280,6 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             if is_owned(tags, cluster_name)
         ]
 
-    def _plan(self, cluster_name: str, service: V1Service) -> Plan:
-        """The Service's plan. Raises `InvalidService`, and `ImplementedElsewhere` for the other
-        controller's."""
-        if is_elsewhere(service):
-            raise ImplementedElsewhere("the annotation asks for the AWS Load Balancer Controller")
-        return plan(cluster_name, service)
-
     def _find(
         self, asked: Identity, candidates: Sequence[TargetGroupTypeDef], found: LoadBalancerTypeDef | None = None
     ) -> tuple[Balancer | None, dict[str, TargetGroupTypeDef], dict[str, Mapping[str, str]]]:
@@ -287,13 +299,17 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         found = self._instances.get(asked) if asked else {}
         others: dict[str, str] = dict.fromkeys(sorted(asked - found.keys()), UNLISTED)
         running: dict[str, InstanceTypeDef] = {}
+        seen: dict[str, InstanceTypeDef] = {}
         for key, instance in found.items():
             state = instance.get("State", {}).get("Name", "")
-            if state == "running" and instance.get("VpcId") == vpc:
+            if instance.get("VpcId") != vpc or state in _ON_THEIR_WAY_OUT:
+                continue
+            seen[key] = instance
+            if state == "running":
                 running[key] = instance
-            elif state != "running" and state not in _ON_THEIR_WAY_OUT:
+            else:
                 others[key] = state
-        return _Targets(running, asked, others)
+        return _Targets(running, asked, others, seen)
 
     def _wait_for(self, asked: Identity, left: Mapping[str, str]) -> None:
         """Raise `RetryError` where machines of the Service's nodes could not become targets: less
@@ -311,16 +327,23 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             seconds,
         )
 
-    def _open(self, wanted: Plan, balancer: Balancer | None, subnets: Sequence[Subnet], targets: _Targets) -> None:
-        """Have the nodes let the traffic in."""
+    def _rules(
+        self, wanted: Plan, vpc: str, zones: Mapping[str, str], subnets: Sequence[Subnet] = ()
+    ) -> frozenset[IngressRule]:
+        """What the nodes must let in, of a load balancer in these zones, and in those subnets from
+        now on."""
         if not self._config.manage_security_groups:
-            return
-        zones = {} if balancer is None else balancer.zones
+            return frozenset()
         known = {one.id: one.cidr for one in subnets if one.zone not in zones or one.id in zones.values()}
         if others := set(zones.values()) - known.keys():
             known |= {one.id: one.cidr for one in self._subnets.with_ids(others)}
-        sources = wanted.sources or self._subnets.ranges_of_vpc(subnets[0].vpc)
-        self._security.ensure(wanted, rules_of(wanted, known.values(), sources), targets.running.values())
+        sources = self._subnets.ranges_of_vpc(vpc) if wanted.sources is None else wanted.sources
+        return frozenset(rules_of(wanted, known.values(), sources))
+
+    def _open(self, wanted: Plan, rules: Collection[IngressRule], targets: _Targets) -> None:
+        """Have the nodes let the traffic in."""
+        if self._config.manage_security_groups:
+            self._security.ensure(wanted, rules, targets.seen.values(), is_all=targets.is_all)
 
     def _close(self, asked: Identity) -> None:
         """Take the rules away, also where they are no more managed: what was opened is not left
@@ -340,7 +363,7 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         """Whether anything of a load balancer that is gone is still there."""
         if self._groups.of(asked):
             return True
-        return self._config.manage_security_groups and bool(self._security.names_of_rules(asked))
+        return bool(self._security.names_of_rules(asked))
 
 
 def _chosen(nodes: Iterable[V1Node], labels: Mapping[str, str]) -> list[V1Node]:
@@ -354,13 +377,8 @@ def _left_out(targets: _Targets, registered: Mapping[str, Registered]) -> dict[s
     return {key: why for key, why in targets.others.items() if not all(key in one for one in everywhere)}
 
 
-def _refuse_other_addresses(balancer: Balancer, wanted: Plan) -> None:
-    asked = wanted.annotations.elastic_ips or wanted.annotations.private_ips
-    if asked and not set(balancer.addresses) <= set(asked):
-        raise InvalidService(
-            f"{balancer.name} has the addresses {', '.join(balancer.addresses)}, and AWS cannot give it others: name "
-            "these, or make the Service again"
-        )
+def _hostnames(status: V1LoadBalancerStatus | None) -> set[str]:
+    return {one.hostname or "" for one in (status and status.ingress) or ()}
 
 
 def _ready(balancer: Balancer) -> V1LoadBalancerStatus:

@@ -16,7 +16,9 @@ from attrs import frozen
 
 from aws_provider.balancers import Balancer
 from aws_provider.plan import Identity, Plan
+from aws_provider.securitygroups import IngressRule
 from aws_provider.targetgroups import Groups, Registered
+from cloudprovider import current_call
 
 
 @frozen
@@ -27,6 +29,9 @@ class Built:
     groups: Groups
     registered: Mapping[str, Registered]
     """The targets, by the target group's ARN."""
+    rules: frozenset[IngressRule] = frozenset()
+    """Of the nodes' security groups: a node that joins may be the first that has one of these
+    groups."""
     building: tuple[Plan, frozenset[str]] | None = None
     """While all is done and AWS still builds: for which plan, and for which instances' IDs."""
 
@@ -44,8 +49,10 @@ class Memory:
             return self._built.get((service.cluster, service.uid))
 
     def keep(self, service: Identity, built: Built) -> None:
-        """What a call left, as a whole."""
+        """What a call left, as a whole. Raises `CallInterrupted` when the host has given the call
+        up: another may know better by now."""
         with self._lock:
+            current_call().check()
             self._built[service.cluster, service.uid] = built
 
     def forget(self, service: Identity) -> None:

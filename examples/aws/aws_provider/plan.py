@@ -118,8 +118,8 @@ class Plan(Identity):
 
     annotations: Annotations
     ports: tuple[PlannedPort, ...]
-    sources: tuple[str, ...]
-    """The ranges of addresses that may come in; empty where the Service names none."""
+    sources: tuple[str, ...] | None
+    """The ranges of addresses that may come in; None for those of the network."""
     attributes: Mapping[str, str]
     """Of every target group."""
 
@@ -165,14 +165,14 @@ def plan(cluster: str, service: V1Service) -> Plan:
         attributes |= {"stickiness.enabled": "true", "stickiness.type": "source_ip"}
         if any(port.protocol == "TLS" for port in ports):
             problems.append("sessionAffinity ClientIP does not go together with TLS on a Network Load Balancer")
-    sources: tuple[str, ...] = ()
+    sources: tuple[str, ...] | None = None
     try:
         # Its addresses are of IPv4, so ranges of IPv6 let nobody in.
         named = tuple(str(network) for network in load_balancer_source_ranges(service) if network.version == 4)
-        sources = named if _names_sources(service) or not annotations.internal else ()
+        sources = named if _names_sources(service) or not annotations.internal else None
     except ValueError as exc:
         problems.append(str(exc))
-    if attributes["preserve_client_ip.enabled"] == "false" and sources not in ((), (EVERYONE,)):
+    if attributes["preserve_client_ip.enabled"] == "false" and sources not in (None, (EVERYONE,)):
         problems.append("source ranges need preserve_client_ip.enabled=true: the nodes see no other addresses then")
     if problems:
         raise InvalidService(*problems)

@@ -113,6 +113,8 @@ class AWSRoutes(Routes):
         found: dict[tuple[str, str], Route] = {}
         for cidr, instance_id in pairs:
             instance = instances.get(instance_id)
+            if instance_id and instance is None:
+                continue  # a short answer: what is gone AWS calls a blackhole, or lists as terminated
             if instance is None or state(instance) is InstanceState.GONE:
                 found[cidr, instance_id] = Route(cidr, "", cidr, blackhole=True)
             elif instance_id in of_nodes or belongs_to(tag_map(instance.get("Tags")), cluster_name):

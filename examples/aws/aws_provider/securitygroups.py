@@ -35,6 +35,7 @@ use. It goes when no target group is checked there; kube-proxy's stays."""
 _SHARED_RULE: Final = f"{HEALTH_RULE}={SHARED}"
 
 _AGAIN_SECONDS = 1.0
+_FULL = "RulesPerSecurityGroupLimitExceeded"
 
 logger = logging.getLogger(__name__)
 
@@ -94,9 +95,17 @@ class NodeSecurityGroups:
     def _make_known(self) -> Shared[str, Mapping[str, SecurityGroupTypeDef]]:
         return Shared(self._groups)
 
-    def ensure(self, service: Identity, rules: Collection[IngressRule], instances: Iterable[InstanceTypeDef]) -> None:
+    def ensure(
+        self,
+        service: Identity,
+        rules: Collection[IngressRule],
+        instances: Iterable[InstanceTypeDef],
+        *,
+        is_all: bool = True,
+    ) -> None:
         """Have these rules in the groups of these instances, and no other rule of the Service in
-        any group.
+        any group. Where these are not all of its instances, rules of other groups that are wanted
+        stay.
 
         Raises `CloudProviderError` when no instance has a group with the cluster's tag (one alone
         is a warning) or a group is full, and `RetryError` when somebody else changed a group
@@ -106,19 +115,27 @@ class NodeSecurityGroups:
         used = _groups_of(instances, groups, service.cluster)
         for group_id, group in groups.items():
             present = _ingress(group)
-            wanted: set[IngressRule] = set(rules) if group_id in used else set()
+            wanted: set[IngressRule] = set(rules)
+            if group_id not in used:
+                wanted = set() if is_all else wanted & present
             revoke = {rule for rule in present if _is_of(rule, service)} - wanted
             # One that goes may be in the way of one that differs in its description alone.
             keys = {rule.key for rule in present - revoke}
             self._change(group_id, revoke, {rule for rule in wanted if rule.key not in keys})
             self._sweep(group_id, present - wanted)
 
-    def extend(self, service: Identity, health_ports: Collection[int], instances: Iterable[InstanceTypeDef]) -> None:
-        """Have the rules that the Service has in any group, and those for health checks on these
-        ports, in the groups of these instances too. None goes. Raises as `ensure`."""
+    def extend(
+        self,
+        service: Identity,
+        rules: Collection[IngressRule],
+        health_ports: Collection[int],
+        instances: Iterable[InstanceTypeDef],
+    ) -> None:
+        """Have these rules, those that the Service has in any group, and those for health checks on
+        these ports, in the groups of these instances too. None goes. Raises as `ensure`."""
         groups = self._known.get(service.cluster)
         used = _groups_of(instances, groups, service.cluster)
-        rules = {
+        wanted = set(rules) | {
             rule
             for group in groups.values()
             for rule in _ingress(group)
@@ -126,7 +143,7 @@ class NodeSecurityGroups:
         }
         for group_id in sorted(used):
             keys = {rule.key for rule in _ingress(groups[group_id])}
-            self._change(group_id, set(), {rule for rule in rules if rule.key not in keys})
+            self._change(group_id, set(), {rule for rule in wanted if rule.key not in keys})
 
     def remove(self, service: Identity) -> None:
         """Take away every rule of the Service. None there is fine."""
@@ -146,7 +163,7 @@ class NodeSecurityGroups:
     def _sweep(self, group: str, rules: Collection[IngressRule]) -> None:
         """Take away those that are for health checks on a port that users chose, and that no target
         group is checked on any more: a group has room for few rules."""
-        chosen = {rule for rule in rules if rule.description == _SHARED_RULE and rule.port != KUBE_PROXY_PORT}
+        chosen = {rule for rule in rules if may_be_swept(rule)}
         if chosen and (unused := self._unused(chosen)):
             self._change(group, unused, set())
             # A Service that came to use one meanwhile has seen the rule, and made none.
@@ -168,16 +185,16 @@ class NodeSecurityGroups:
     def _change(self, group: str, revoke: set[IngressRule], authorize: set[IngressRule]) -> None:
         if not revoke and not authorize:
             return
-        self._known.forget()
+        keys = {rule.key for rule in revoke}
+        # AWS takes no second one that differs in its description alone.
+        last = {rule for rule in authorize if rule.key in keys}
         try:
-            if revoke:
-                self.clients.ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=_permissions(revoke))
-            if authorize:
-                self.clients.ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=_permissions(authorize))
+            self._swap(group, revoke, authorize - last)
+            self._authorize(group, last)
         except ClientError as exc:
             if error_code(exc) in ("InvalidPermission.Duplicate", "InvalidPermission.NotFound"):
                 raise RetryError(f"the rules of {group} changed meanwhile ({error_code(exc)})", _AGAIN_SECONDS) from exc
-            if error_code(exc) == "RulesPerSecurityGroupLimitExceeded":
+            if error_code(exc) == _FULL:
                 raise CloudProviderError(
                     f"the nodes' security group {group} has no room for {len(authorize)} more rules (60, unless "
                     "AWS was asked for more): a Service takes one for each port and source range. Name fewer "
@@ -185,6 +202,32 @@ class NodeSecurityGroups:
                     "ports yourself"
                 ) from exc
             raise
+        finally:
+            self._known.forget()  # and what another thread was just told
+
+    def _swap(self, group: str, revoke: set[IngressRule], authorize: set[IngressRule]) -> None:
+        """New ones first, so that traffic goes on whatever AWS says to them."""
+        try:
+            self._authorize(group, authorize)
+        except ClientError as exc:
+            if error_code(exc) != _FULL or not revoke:
+                raise
+            self._revoke(group, revoke)  # a full group has no room for the new ones beside the old
+            try:
+                self._authorize(group, authorize)
+            except ClientError:
+                self._authorize(group, revoke)
+                raise
+        else:
+            self._revoke(group, revoke)
+
+    def _authorize(self, group: str, rules: set[IngressRule]) -> None:
+        if rules:
+            self.clients.ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=_permissions(rules))
+
+    def _revoke(self, group: str, rules: set[IngressRule]) -> None:
+        if rules:
+            self.clients.ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=_permissions(rules))
 
 
 def _groups_of(
@@ -210,6 +253,11 @@ def _groups_of(
             raise CloudProviderError(problem)
         logger.warning("%s", problem)  # nodes are no reason to leave the others without traffic
     return used
+
+
+def may_be_swept(rule: IngressRule) -> bool:
+    """Whether the rule goes as soon as no target group is checked on its port."""
+    return rule.description == _SHARED_RULE and rule.port != KUBE_PROXY_PORT
 
 
 def _is_of(rule: IngressRule, service: Identity) -> bool:

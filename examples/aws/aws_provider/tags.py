@@ -18,6 +18,8 @@ CLUSTER_TAG_PREFIX: Final = "kubernetes.io/cluster/"
 alone or with others."""
 OWNED: Final = "owned"
 SHARED: Final = "shared"
+LEGACY_CLUSTER_TAG: Final = "KubernetesCluster"
+"""The cluster's tag of old, which the Go provider still reads: its value is the name."""
 SERVICE_NAME_TAG: Final = "kubernetes.io/service-name"
 """ "namespace/name" of the Service that a load balancer was made for."""
 SERVICE_UID_TAG: Final = "kubernetes.io/service-uid"
@@ -29,8 +31,12 @@ SUBNET_ROLE_INTERNAL: Final = "kubernetes.io/role/internal-elb"
 def is_reserved(key: str) -> bool:
     """Whether a tag of this key means something to AWS, to Kubernetes or to its controllers: a
     Service's owner could give a load balancer away with it, to another cluster, say."""
-    domain = key.partition("/")[0]
-    return key.startswith("aws:") or domain.endswith(("kubernetes.io", "k8s.io", "k8s.aws"))
+    domain = f".{key.partition('/')[0]}"
+    return (
+        key.lower().startswith("aws:")
+        or key == LEGACY_CLUSTER_TAG
+        or domain.endswith((".kubernetes.io", ".k8s.io", ".k8s.aws"))
+    )
 
 
 def cluster_tag(cluster: str) -> str:

@@ -62,9 +62,11 @@ class TargetGroups:
                 return []
             raise
 
-    def candidates(self, service: Identity) -> list[TargetGroupTypeDef]:
+    def candidates(self, service: Identity, *, newly: bool = False) -> list[TargetGroupTypeDef]:
         """Every one that may be the Service's, also those that no listener uses: tags must prove
-        it."""
+        it. `newly`: as AWS has it now, no second ago."""
+        if newly:
+            self._every.forget()
         return [group for group in self._every.get(None) if _may_be_of(group, service)]
 
     def of(self, service: Identity) -> Groups:
@@ -124,7 +126,6 @@ class TargetGroups:
         """Delete these. Raises `RetryError` while AWS still counts one as in use: a listener that
         is gone lingers."""
         for group in groups:
-            self._every.forget()
             try:
                 self.clients.elb.delete_target_group(TargetGroupArn=group.get("TargetGroupArn", ""))
             except ClientError as exc:
@@ -133,6 +134,8 @@ class TargetGroups:
                     raise RetryError(f"AWS still counts the target group {name} as in use", _IN_USE_SECONDS) from exc
                 if error_code(exc) != "TargetGroupNotFound":
                     raise
+            finally:
+                self._every.forget()
 
     def _list(self, _: None) -> Sequence[TargetGroupTypeDef]:
         pages = self.clients.elb.get_paginator("describe_target_groups").paginate(PaginationConfig={"PageSize": 400})
@@ -156,13 +159,14 @@ class TargetGroups:
         }
         if health.path:
             wanted["HealthCheckPath"] = health.path
-        self._every.forget()
         try:
             made = self.clients.elb.create_target_group(**wanted)
         except ClientError as exc:
             if error_code(exc) == "DuplicateTargetGroupName":
                 self._explain_duplicate(plan, port.group)
             raise
+        finally:
+            self._every.forget()  # and what another thread was just told
         return made["TargetGroups"][0]
 
     def _explain_duplicate(self, plan: Plan, name: str) -> None:

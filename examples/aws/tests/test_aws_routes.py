@@ -13,6 +13,7 @@ from aws_provider.finder import provider_id
 from aws_provider.provider import AWS
 from conftest import CLUSTER, CLUSTER_TAG, Account, node
 from kubernetes.client.models import V1Node
+from moto.ec2.models.instances import InstanceBackend
 from moto.ec2.models.route_tables import Route as MotoRoute
 
 from cloudprovider import CloudProviderError, InstanceNotFound, Route, Routes
@@ -100,6 +101,18 @@ def test_a_route_whose_instance_is_gone_is_a_blackhole(account: Account, routes:
     assert blackhole == Route(CIDR, "", CIDR, blackhole=True)
     routes.delete_route(CLUSTER, blackhole)
     assert routes.list_routes(CLUSTER) == []
+
+
+def test_an_answer_without_the_machine_takes_no_route_away(
+    account: Account, routes: Routes, tables: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = account.launch()
+    routes.create_route(CLUSTER, "hint", to(instance))
+    with monkeypatch.context() as patch:
+        patch.setattr(InstanceBackend, "describe_instances", lambda *_, **__: [])
+        assert routes.list_routes(CLUSTER) == []
+        routes.delete_route(CLUSTER, Route(CIDR, "", CIDR, blackhole=True))
+    assert routes.list_routes(CLUSTER) == [listed(instance)]
 
 
 def test_as_aws_shows_a_blackhole_and_its_replacement(
