@@ -40,14 +40,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_HEAD: Final = 16384
-"""Bytes of a request's head, its line and headers."""
+MAX_HEAD: Final = 16384  # bytes of a request's line and headers
 _ACCEPTED_AT_ONCE: Final = 32  # connections, before those that are there have their turn
 _LINGER: Final = 2.0  # seconds for a client whose request was not read to its end
 _NO_DESCRIPTOR: Final = 0.025  # seconds until connections are accepted again
-# Seconds between two lines about one kind of broken connection: anybody may connect.
-_WINDOW: Final = 30.0
-
+_WINDOW: Final = 30.0  # seconds between two lines about one kind of broken connection: anybody may connect
 _ANSWERERS: Final = 4  # threads for what is answered at once
 _BROKEN: Final = Response(500, b"internal error\n")
 _BUSY: Final = Response(503, b"too many requests wait for an answer\n", headers=(("Retry-After", "1"),))

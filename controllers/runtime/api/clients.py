@@ -55,9 +55,8 @@ OWN: Final = frozenset(
         "webhook-certificates",
     }
 )
-"""Identities that stay with the program's own credentials where the others have service accounts:
-the caches, as in Go, the lease, reviews of who asks the endpoints, the webhook server's
-certificate, what is asked before any controller runs, and the requests for tokens."""
+"""Identities without a service account of their own: caches (as in Go), the lease, reviews of who
+asks, the webhooks' certificate, what is asked before controllers run, and requests for tokens."""
 _TOKENS: Final = "service-account-tokens"
 
 _NAME: Final = re.compile(r"[!-~]+")
@@ -83,8 +82,7 @@ class ClientSettings:
     """Protobuf for what is large or frequent, where the API server has it, or JSON for all."""
     over_http: bool = False
     """Whether credentials go over plain HTTP to another machine (--allow-credentials-over-http)."""
-    cluster_name: str = ""
-    """The cluster's (--cluster-name), for providers; empty where nobody said it."""
+    cluster_name: str = ""  # --cluster-name, for providers; empty where nobody said it
     service_accounts: str | None = None
     """A namespace: every identity but the program's own (`OWN`) then has the service account of its
     name there, and tokens of its own."""
