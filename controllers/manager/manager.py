@@ -176,7 +176,8 @@ class Manager:
         built = [one for one in built if one not in moving]
         if not parts.runner.start(built, ending):
             return False
-        names = ", ".join(entry.name for entry, _ in built) or "no controller"
+        # What stands in for a controller that is off is none: people look for names in this line.
+        names = ", ".join(entry.name for entry, _ in built if entry in self._parts.entries) or "no controller"
         given = self._options.manager
         log.info("running: %s, for cluster %s with provider %s", names, given.cluster_name, given.cloud_provider)
         self.health.ready()

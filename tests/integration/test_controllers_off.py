@@ -39,6 +39,8 @@ def test_a_deleted_service_that_nobody_serves_is_told(
         cluster.watch_over(manager)
         cluster.wait_until(lambda: manager.metric("service_controller_unserved_services") == 1.0)
         assert manager.metric("service_controller_unserved_deletions") == 0.0
+        [running] = [line for line in manager.log.splitlines() if "running: " in line]
+        assert "service-lb-controller" not in running, "what looks after its remains is not it"
         service.delete()
         [event] = cluster.wait_until(lambda: [one for one in cluster.events(service) if "NotDeleted" in one.reason])
         assert address in event.message
