@@ -40,7 +40,8 @@ class TestCapabilities:
                 method for method in dir(getattr(cloud, name)()) if not method.startswith("_") and method != "max_batch"
             }
             keys = {"add_ssh_key_to_all_instances"} if name.startswith("instances") else set()
-            keys |= {"depends_on", "target_traits", "check_service"} if name == "load_balancer" else set()  # the defaults
+            defaults = {"depends_on", "target_traits", "check_service"}
+            keys |= defaults if name == "load_balancer" else set()
             assert public == {method.name for method in METHODS.values() if method.capability == name} | keys
 
     def test_names_and_flags(self, make_cloud: MakeCloud) -> None:
