@@ -152,7 +152,7 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self._memory.keep(wanted, built)
         status = _ready(built.balancer)
         # With another address so far, or none: better the right one for those that run.
-        if _hostnames(service.status and service.status.load_balancer) == _hostnames(status):
+        if _hostnames(service.status.load_balancer if service.status else None) == _hostnames(status):
             self._wait_for(wanted, {key: why for key, why in left.items() if why == UNLISTED})
         return status
 
