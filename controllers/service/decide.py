@@ -25,6 +25,8 @@ any other, none     (with our note, or a load balancer there)     DELETE, then i
 ------------------  --------------------------------------------  --------------------------------
 `Wanted`
 any                 the UID of kube-system is not known           IDENTIFY
+none                the note is of a manager of another class,    REST
+                    for less than `records.LOOKING`
 none                a note that may hold                          LOOK: WRITTEN if the cloud agrees
 none                the same, and looks have failed for less      REST
                     than `records.LOOKING`
@@ -74,7 +76,8 @@ from attrs import evolve, frozen
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal
 from controllers.runtime.cache import is_newer, uid_of, version_of
 from controllers.service import changes
-from controllers.service.changes import Note, Ownership, Scope
+from controllers.service.changes import Note, Scope
+from controllers.service.classes import WITHOUT_CLASS, Classes, Ownership
 from controllers.service.records import LAZY, LOOKING, Record, State
 
 if TYPE_CHECKING:
@@ -166,6 +169,8 @@ class ServiceView:
     """The steps that this run has taken, those that failed too."""
     over: bool = False
     """What the run was for is done."""
+    classes: Classes = WITHOUT_CLASS
+    """Those that this manager serves."""
     resting: float = 0.0
     """Seconds until the turn of what failed in the run before; see `NodeSync.resting`."""
 
@@ -197,7 +202,7 @@ def _decide(view: ServiceView, targets: Targets | None, schedule: Schedule, now:
         return Step(action=Action.FORGET if record.state.deleted else Action.DELETE)
     if service is None or (record is not None and _is_behind_release(service, record)):
         return Step(action=Action.REST)
-    if not changes.wants_load_balancer_from_us(service):
+    if not view.classes.keeps(service):
         return _remove(view, service)
     if view.scope is None:
         return Step(action=Action.IDENTIFY)
@@ -208,13 +213,13 @@ def _remove(view: ServiceView, service: V1Service) -> Step:
     record = view.record
     if record is not None and record.state is State.GONE:
         return Step(action=Action.RELEASE)
-    if record is None or record.state is State.RELEASED or (record.is_untouched and changes.has_class(service)):
+    if record is None or record.state is State.RELEASED or (record.is_untouched and view.classes.is_others(service)):
         # Where ours is off already, what holds the Service is another's, and goes at its deletion
         # only, as in Go.
         deleted = service.metadata is not None and service.metadata.deletion_timestamp is not None
-        ours = changes.ownership(service)
+        ours = view.classes.ownership(service)
         if record is not None and record.state is State.RELEASED:
-            held = has_load_balancer_finalizer(service) and not changes.has_class(service)
+            held = ours is not Ownership.NONE and not view.classes.is_others(service)
             ours = Ownership.ASK if deleted and held else Ownership.NONE
         if ours is Ownership.NONE:
             return Step(action=Action.REST)
@@ -232,6 +237,11 @@ def _remove(view: ServiceView, service: V1Service) -> Step:
 def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedule: Schedule, now: float) -> Step:
     found, record, fingerprint = view.found, view.record, wanted(view)
     if record is None or record.looking is not None:
+        if view.classes.waits_for_others(service):
+            record = record or evolve(Record.inherited(service), looking=now)
+            left = LOOKING - (now - (record.looking or 0.0))
+            if left > 0:
+                return Step(action=Action.REST, record=record, after=left)
         note = changes.trusted_note(service, fingerprint)
         if note is not None and found is ObservedLoadBalancer.NOT_LOOKED:
             record = record or evolve(Record.inherited(service), looking=now)

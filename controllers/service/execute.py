@@ -131,14 +131,14 @@ class Executor:
             if service is not view.service:
                 before, view = fingerprint, evolve(view, service=service)
                 fingerprint = wanted(view)
-                if fingerprint != before and changes.wants_load_balancer_from_us(service):
+                if fingerprint != before and view.classes.keeps(service):
                     # Its owner changed it meanwhile; the claim must name what is built.
                     former = self._named(former, service, fingerprint)
                     claim = changes.claim_patch(service, former.annotations, keep_note=keep_note)
                     service = self._api.write(key, service, claim)
                     view = evolve(view, service=service)
                     fingerprint = wanted(view)
-        if not changes.wants_load_balancer_from_us(service):
+        if not view.classes.keeps(service):
             # Changed on the server meanwhile. Until its event comes, what we wrote counts.
             return evolve(view, record=self._records.put(key, former.after(service)), over=True)
         if missing:

@@ -17,7 +17,7 @@ from attrs import evolve
 from controllers.cloudcalls import CallsClosed
 from controllers.runtime.api import ApiError
 from controllers.runtime.queue import DONE, Parked, Result, retry_after_of
-from controllers.service.changes import wants_load_balancer_from_us
+from controllers.service.classes import WITHOUT_CLASS, Classes
 from controllers.service.cloud import CLOUD_ERRORS, TooEarly
 from controllers.service.decide import Action, ServiceView, decide
 from controllers.service.kube import CacheBehind, ServiceGone
@@ -53,6 +53,7 @@ class ServiceReconciler:
         depends_on: Callable[[V1Service], str],
         schedule: Schedule,
         clock: Clock,
+        classes: Classes = WITHOUT_CLASS,
     ) -> None:
         self._services = lister
         self._records = records
@@ -62,6 +63,7 @@ class ServiceReconciler:
         self._depends_on = depends_on
         self._schedule = schedule
         self._clock = clock
+        self._classes = classes
         self._scope: Scope | None = None
 
     def reconcile(self, key: str) -> Result:
@@ -86,9 +88,16 @@ class ServiceReconciler:
         gathering, resting = not self._sync.is_due(key), self._sync.resting(key)
         self._records.begin(key)
         service, record = self._newest(key, self._services.get(key))
-        view = ServiceView(service=service, record=record, scope=self._scope, gathering=gathering, resting=resting)
+        view = ServiceView(
+            service=service,
+            record=record,
+            scope=self._scope,
+            gathering=gathering,
+            classes=self._classes,
+            resting=resting,
+        )
         failures: list[Exception] = []
-        if service is not None and wants_load_balancer_from_us(service):
+        if service is not None and self._classes.keeps(service):
             try:
                 view = evolve(view, depends_on=self._depends_on(service))
             except (Parked, CallsClosed):

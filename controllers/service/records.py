@@ -154,7 +154,7 @@ class Record:
     @property
     def note(self) -> Note:
         """The note of what the cloud confirmed."""
-        return Note(self.uid, self.spec, self.nodes, self.annotations)
+        return Note(self.uid, self.spec, self.nodes, self.annotations, changes.class_of(self.service))
 
     @property
     def last_built(self) -> V1Service | None:

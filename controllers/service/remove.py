@@ -16,6 +16,7 @@ from cloudprovider import ImplementedElsewhere, LoadBalancerKept
 from controllers.cloudcalls import CallsClosed
 from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import Parked
+from controllers.runtime.write import Patch
 from controllers.service import changes
 from controllers.service.changes import as_built
 from controllers.service.cloud import CLOUD_ERRORS, SAYS_LATER, ServiceCloud
@@ -98,7 +99,7 @@ class Remover:
             self._api.prove_gone(key, record.uid)
             failure = "DeleteLoadBalancerFailed", "Error deleting load balancer"
         else:
-            self._api.prove_unwanted(key, view.service)
+            self._api.prove_unwanted(key, view.service, view.classes)
             service = view.service
         if record.status is not None and not changes.ingress(changes.status_of(service)):
             # The API server took it off with the type, and some providers find it by its address.
@@ -176,9 +177,14 @@ class Remover:
 
     def remove_finalizer(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         service, record = view.present, view.record
-        made = changes.release_patch if step.action is Action.RELEASE else changes.finalizer_removed_patch
+        if step.action is not Action.RELEASE:
+            patch = changes.finalizer_removed_patch(service)
+        elif view.classes.handed_over(service) is not None:
+            patch = Patch()  # a manager of another class has it now: note and finalizer are its own
+        else:
+            patch = changes.release_patch(service, wanted=view.classes.wants(service))
         with self._cloud.reporting(service, "failed to remove load balancer cleanup finalizer"):
-            service = self._api.write(key, service, made(service))
+            service = self._api.write(key, service, patch)
         if step.action is Action.RELEASE:
             record = evolve(view.known.after(service), state=State.RELEASED)
             self._records.put(key, record)

@@ -3,6 +3,7 @@ the queues and moves the clock."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 from kubernetes.client.models.v1_node import V1Node
@@ -16,6 +17,7 @@ from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
 from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
 from controllers.service.changes import Scope
+from controllers.service.classes import Classes
 from controllers.service.cloud import NodeTraits, ServiceCloud
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
@@ -42,9 +44,11 @@ class Bench:
         ready_only: bool = False,
         window: float = 1.0,
         longest: float = 5.0,
+        classes: Iterable[str] = ("",),
     ) -> None:
         self.clock = FakeClock()
         self.server, self.cloud = Server(), Cloud()
+        self.classes = Classes(classes)
         self.identity: list[str | ApiError | None] = ["cluster-1"]
         self.settings = {
             "drift_period": drift_period,
@@ -87,11 +91,13 @@ class Bench:
             latency=measures.nodesync_latency,
             clock=clock,
         )
-        self.triggers = ServiceTriggers(self.queue, self.records, whole=self.cloud.has_hook("depends_on"))
+        self.triggers = ServiceTriggers(self.queue, self.records, self.classes, whole=self.cloud.has_hook("depends_on"))
         self.node_triggers = NodeTriggers(self.targets, self.sync)
         self.api = ServiceAPI(cast(Any, self.server), bool(settings["ready_only"]), clock)
         service_cloud = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
-        self.orphans = Orphans(self.again, cast(Any, self.services), self.api, service_cloud, measures, clock)
+        self.orphans = Orphans(
+            self.again, cast(Any, self.services), self.api, service_cloud, measures, clock, classes=self.classes
+        )
         self.known = KubeSystemUID(self._identity, clock)
         schedule = Schedule(settings["drift_period"], settings["ensure_period"], lambda: 1.0)
         self.reconciler = ServiceReconciler(
@@ -103,6 +109,7 @@ class Bench:
             service_cloud.depends_on,
             schedule,
             clock,
+            self.classes,
         )
         expected = (CloudCallError, CacheBehind)
         handling: FailureHandling[str] = FailureHandling(
