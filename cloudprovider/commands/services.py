@@ -1,7 +1,8 @@
 """What a provider would refuse of Services: the last part of `check --services`.
 
 A file of manifests comes in, as `kubectl get services -A -o yaml` prints them; each Service of type
-LoadBalancer, of the manager's classes, goes to the provider's `check_service`. The cloud is not asked.
+LoadBalancer, of the manager's classes, goes to the provider's `check_service`. The cloud is not
+asked.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class Unreadable(Exception):
 
 
 def read_services(path: str, classes: Container[str] = ("",)) -> list[V1Service]:
-    """The Services in a file of YAML or JSON, lists of them too, that want a load balancer of one of
-    these classes; "" stands for no class. Raises `Unreadable`."""
+    """The Services in a file of YAML or JSON, lists of them too, that want a load balancer of one
+    of these classes; "" stands for no class. Raises `Unreadable`."""
     try:
         documents = list(yaml.safe_load_all(Path(path).read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
