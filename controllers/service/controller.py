@@ -19,6 +19,7 @@ from controllers.runtime.queue import FailureHandling, FairQueue
 from controllers.service.changes import Scope
 from controllers.service.classes import Classes, named
 from controllers.service.cloud import NodeTraits, ServiceCloud
+from controllers.service.conditions import Conditions
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import AddressWatch, ServiceMetrics, watch_targets
@@ -107,7 +108,16 @@ class ServiceController(ControllerBase):
         reconciler = ServiceReconciler(
             services.lister,
             records,
-            Executor(api, service_cloud, sync.current, self._orphans.deleted, own_metrics, schedule, clock),
+            Executor(
+                api,
+                service_cloud,
+                sync.current,
+                self._orphans.deleted,
+                own_metrics,
+                schedule,
+                clock,
+                Conditions(clock) if options.conditions else None,
+            ),
             sync,
             lambda: Scope(options.cluster_name, self._identity.get(), balancers.revision()),
             service_cloud.depends_on,

@@ -74,7 +74,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from attrs import evolve, frozen
 
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal
-from controllers.runtime.cache import is_newer, uid_of, version_of
+from controllers.runtime.cache import uid_of
 from controllers.service import changes
 from controllers.service.changes import Note, Scope
 from controllers.service.classes import WITHOUT_CLASS, Classes, Ownership
@@ -200,7 +200,7 @@ def _decide(view: ServiceView, targets: Targets | None, schedule: Schedule, now:
         return _rest(view, now)
     if record is not None and (service is None or uid_of(service) != record.uid):
         return Step(action=Action.FORGET if record.state.deleted else Action.DELETE)
-    if service is None or (record is not None and _is_behind_release(service, record)):
+    if service is None or (record is not None and record.is_behind_release(service)):
         return Step(action=Action.REST)
     if not view.classes.keeps(service):
         return _remove(view, service)
@@ -257,7 +257,7 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
         return Step(action=Action.WARN, record=evolve(record, warned=True))
     if record.others and Action.DELETE_OTHERS not in view.tried and _stands(record, fingerprint, schedule):
         return Step(action=Action.DELETE_OTHERS, record=record)
-    if Action.WRITE not in view.tried and _is_unwritten(record) and _shows_our_write(view):
+    if Action.WRITE not in view.tried and _is_unwritten(record) and record.shows_our_write(service):
         return Step(action=Action.WRITE, record=record)
     certain = record.state not in (State.UNSURE, State.ABSENT)
     ensure: Step | None = None
@@ -286,7 +286,7 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
         if action not in view.tried:
             return Step(action=action, record=record, sweep=action is Action.ENSURE)
     # Whatever the cloud said when it was asked to build, something may be there.
-    if (record.built or record.asked) and record.state in _PUT_BACK and _shows_our_write(view):
+    if (record.built or record.asked) and record.state in _PUT_BACK and record.shows_our_write(service):
         return _put_back(view, service, record, now)
     return _rest(view, now)
 
@@ -309,11 +309,6 @@ def _stands(record: Record, fingerprint: str, schedule: Schedule) -> bool:
     about to come: no other one is needed."""
     certain = record.state in (State.CONFIRMED, State.WRITTEN, State.RETARGETING)
     return certain and record.spec == fingerprint and not schedule.is_unfinished(record.empty)
-
-
-def _shows_our_write(view: ServiceView) -> bool:
-    """Whether the cache shows our last write, so that what differs was changed by someone else."""
-    return is_newer(view.known.version, version_of(view.present)) is not True
 
 
 def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Schedule, now: float) -> Record:
@@ -401,9 +396,3 @@ def wanted(view: ServiceView) -> str:
 def _waits(record: Record, fingerprint: str, now: float) -> float:
     """Seconds until its change is acted upon: 0.0, unless it changes again and again."""
     return 0.0 if record.tried in ("", fingerprint) else record.changes.left(now)
-
-
-def _is_behind_release(service: V1Service, record: Record) -> bool:
-    """Whether the cache does not show yet that our finalizer is off: nothing would hold it."""
-    behind = is_newer(version_of(service), record.version) is not True
-    return record.state is State.RELEASED and behind and has_load_balancer_finalizer(service)

@@ -112,4 +112,12 @@ class ServiceOptions:
         "Leave nodes that are not ready out of load balancers, unless no node is ready. Without this flag the health "
         "checks of the load balancers decide.",
     )
+    conditions: bool = option(
+        False,
+        BOOL,
+        "load-balancer-conditions",
+        _SECTION,
+        "Keep a condition LoadBalancerReady in the status of Services, with reason and message, so that "
+        "kubectl wait --for=condition=LoadBalancerReady works. Without this flag such conditions are left as they are.",
+    )
     drain_timeout: float = drain_timeout_option()

@@ -27,6 +27,7 @@ from controllers.service.records import Record, State
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
+    from controllers.service.conditions import Conditions
     from controllers.service.kube import ServiceAPI
 
 log = logging.getLogger(__name__)
@@ -35,10 +36,17 @@ log = logging.getLogger(__name__)
 class Remover:
     """Carries such steps out, as `Executor` does the others. Thread-safe as it is."""
 
-    def __init__(self, api: ServiceAPI, cloud: ServiceCloud, deleted: Callable[[V1Service], None]) -> None:
+    def __init__(
+        self,
+        api: ServiceAPI,
+        cloud: ServiceCloud,
+        deleted: Callable[[V1Service], None],
+        conditions: Conditions | None = None,
+    ) -> None:
         self._api = api
         self._cloud = cloud
         self._deleted = deleted
+        self._conditions = conditions
         self._records = cloud.records
         self._recorder = cloud.recorder
 
@@ -183,6 +191,8 @@ class Remover:
             patch = Patch()  # a manager of another class has it now: note and finalizer are its own
         else:
             patch = changes.release_patch(service, wanted=view.classes.wants(service))
+            if self._conditions is not None:
+                patch = self._conditions.removed(service, patch)
         with self._cloud.reporting(service, "failed to remove load balancer cleanup finalizer"):
             service = self._api.write(key, service, patch)
         if step.action is Action.RELEASE:

@@ -19,6 +19,7 @@ from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
 from controllers.service.changes import Scope
 from controllers.service.classes import Classes
 from controllers.service.cloud import NodeTraits, ServiceCloud
+from controllers.service.conditions import Conditions
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import ServiceMetrics, watch_targets
@@ -45,10 +46,11 @@ class Bench:
         window: float = 1.0,
         longest: float = 5.0,
         classes: Iterable[str] = ("",),
+        conditions: bool = False,
     ) -> None:
         self.clock = FakeClock()
         self.server, self.cloud = Server(), Cloud()
-        self.classes = Classes(classes)
+        self.classes, self.conditions = Classes(classes), conditions
         self.identity: list[str | ApiError | None] = ["cluster-1"]
         self.settings = {
             "drift_period": drift_period,
@@ -98,12 +100,15 @@ class Bench:
         self.orphans = Orphans(
             self.again, cast(Any, self.services), self.api, service_cloud, measures, clock, classes=self.classes
         )
+        conditions = Conditions(cast(Any, clock)) if self.conditions else None
         self.known = KubeSystemUID(self._identity, clock)
         schedule = Schedule(settings["drift_period"], settings["ensure_period"], lambda: 1.0)
         self.reconciler = ServiceReconciler(
             cast(Any, self.services),
             self.records,
-            Executor(self.api, service_cloud, self.sync.current, self.orphans.deleted, measures, schedule, clock),
+            Executor(
+                self.api, service_cloud, self.sync.current, self.orphans.deleted, measures, schedule, clock, conditions
+            ),
             self.sync,
             lambda: Scope(CLUSTER, self.known.get(), self.cloud.revision()),
             service_cloud.depends_on,
