@@ -1,5 +1,5 @@
-"""``python -m tests.lab.envtest.versions v1.33.13``: build the kube-apiserver of another version, to
-run the tests over it.
+"""``python -m tests.lab.envtest.versions v1.33.13``: the kube-apiserver of another version, to run
+the tests over it.
 
 The module that pins the suite's own version has sums for every dependency. This one is made on the
 spot, in the cache, from the pins of that version's own ``go.mod``: `k8s.io/kubernetes` names its
