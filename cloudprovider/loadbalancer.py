@@ -126,6 +126,9 @@ class LoadBalancer(ABC):
         it has no address on the Service yet, return it also if not every node is a target: better
         with those than none.
 
+        `current_call().former` is the Service as it was last built, where this process knows it: to
+        clean up what a change leaves behind.
+
         With the PROXY protocol, or where only the load balancer's own way may be taken, give the
         ingress `ip_mode="Proxy"`: otherwise pods reach the address without the load balancer.
         """
@@ -151,7 +154,8 @@ class LoadBalancer(ABC):
         Its type and annotations may have changed since it was built. The host asks for the Service
         as it is, and, where its annotations were others, as it was last built too. A process that
         did not build it knows of those only the ones that the name depends on. For a load balancer
-        under a former name the Service has the status of then, or none.
+        under a former name the Service has the status of then, or none. `current_call().former` is
+        the Service as it was last built, where this process knows it.
 
         Returning normally means that the cloud confirmed: the host then drops its finalizer and the
         host does not look again. So check for leftovers even when the main part is gone, and never

@@ -323,6 +323,7 @@ def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Sch
         nodes=note.nodes,
         status=found,
         built=service,
+        former=service,
         due=schedule.next_look(now),
         ensure_due=schedule.next_ensure(now),
     )

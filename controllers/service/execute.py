@@ -159,6 +159,7 @@ class Executor:
                     targets.nodes,
                     priority=priority,
                     began=record.asked["ensure"].since,
+                    former=record.former_of(service),
                 )
         except ImplementedElsewhere:
             return self._elsewhere(key, view, evolve(record, spec=record.tried, nodes=targets.digest))
@@ -176,6 +177,7 @@ class Executor:
             nodes=targets.digest,
             status=status,
             built=service,
+            former=service,
             found=None,
             new_status=record.new_status or not same or not changes.ingress(changes.status_of(service)),
             seen=step.seen,
@@ -215,6 +217,7 @@ class Executor:
             nodes=former.nodes if former.nodes == targets else "",  # the same targets make no difference
             status=former.status,
             built=former.built,
+            former=former.former,
             others=former.others,
             annotations=former.annotations,
             found=former.found,

@@ -94,6 +94,9 @@ class Record:
     built: V1Service | None = None
     """The Service as the cloud last built it, while its load balancer is there: what targets are
     set for while a change of it waits or fails. None: it was never built, or is missing."""
+    former: V1Service | None = None
+    """The Service as this process knows that the cloud last built it, whatever became of it since:
+    what the provider finds in `current_call().former`. Unlike `built` never a guess."""
     others: tuple[V1Service, ...] = ()
     """With which annotations, besides the present ones, the cloud was asked to build another load
     balancer that is still to go; each with spec and status of then."""
@@ -162,6 +165,10 @@ class Record:
         if self.built is None or self.status is None:
             return self.built
         return changes.with_status(self.built, self.status)
+
+    def former_of(self, service: V1Service) -> V1Service | None:
+        """The present Service as it was last built; None where this process does not know."""
+        return None if self.former is None else changes.as_built(service, self.former)
 
     @property
     def last_asked(self) -> V1Service | None:
