@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
 
-__all__ = ["ClientBuilder", "InformerUser", "Lister", "Listers", "StopSignal"]
+__all__ = ["ClientBuilder", "InformerUser", "Lister", "Listers", "LookAgain", "StopSignal"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -75,6 +75,33 @@ class ClientBuilder(Protocol):
 
         None when it may not be read. Mark cloud objects with it beside the cluster's name, which is
         "kubernetes" in many clusters at once.
+        """
+        ...
+
+
+@runtime_checkable
+class LookAgain(Protocol):
+    """Implemented by the `ClientBuilder` that `initialize` gets: the provider asks the host to look
+    at an object again.
+
+    A host of an older version lacks it, and so may a test: ask
+    `isinstance(client_builder, LookAgain)`.
+    """
+
+    def look_again(self, kind: str, namespace: str, name: str) -> None:
+        """Have the host look at this object again, because something of yours has changed: a
+        certificate that it names, a quota, an operation that ended.
+
+        "Service": its load balancer is ensured, although the Service is the same, and although it
+        failed a moment ago. "Node", with the namespace "": its instance's metadata is read.
+
+        Any thread, as often as you like; returns at once. Calls for one object are gathered: it is
+        looked at once more after the last call. A Service that is named again and again is looked
+        at ever more seldom, up to once in 30 seconds. What users and nodes wait for goes first. An
+        object that is not there, or has nothing of this provider, is ignored, and so is every call
+        in a process that does not lead.
+
+        Raises ValueError for another kind or for what is no name, TypeError for what is no text.
         """
         ...
 

@@ -27,11 +27,14 @@ from controllers.runtime.cache import InformerFactory, Resource, T
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
 
 if TYPE_CHECKING:
+    from kubernetes.client.api_client import ApiClient
+    from kubernetes.client.configuration import Configuration
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
 
     from cloudprovider.host import Lister
+    from controllers.cloudcalls.lookagain import LookAgain
 
 log = logging.getLogger(__name__)
 
@@ -210,9 +213,38 @@ class ProviderHost:
                     "--allow-untagged-cloud."
                 )
             log.warning("provider %s has no cluster ID; going on because of --allow-untagged-cloud", name)
-        provider.initialize(clients, self._stop)
+        provider.initialize(ProviderClients(clients, self.cloud.again), self._stop)
         refuse(name, capability_problems(self._provider))
         provider.set_informers(InformerListers(informers))
+
+
+class ProviderClients:
+    """What a provider gets in `initialize`: implements `cloudprovider.host.ClientBuilder` and
+    `LookAgain`. Thread-safe."""
+
+    def __init__(self, clients: ClientBuilder, again: LookAgain) -> None:
+        self._clients = clients
+        self._again = again
+
+    def config(self, name: str) -> Configuration:
+        """A configuration of the official client."""
+        return self._clients.config(name)
+
+    def client(self, name: str) -> ApiClient:
+        """An API client of the official library."""
+        return self._clients.client(name)
+
+    def cluster_name(self) -> str:
+        """The name that load balancers and routes are asked for by."""
+        return self._clients.cluster_name()
+
+    def cluster_identity(self) -> str | None:
+        """The UID of the namespace kube-system; None when it may not be read."""
+        return self._clients.cluster_identity()
+
+    def look_again(self, kind: str, namespace: str, name: str) -> None:
+        """Have the host look at this object again."""
+        self._again.look_again(kind, namespace, name)
 
 
 class InformerListers:

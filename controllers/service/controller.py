@@ -93,7 +93,15 @@ class ServiceController(ControllerBase):
         )
         watch_targets(self._metrics, records, targets.latest, clock)
         self._watch(nodes, NodeTriggers(targets, sync))
-        self._watch(services, ServiceTriggers(queue, records, whole=balancers.has_hook("depends_on")))
+        triggers = ServiceTriggers(queue, records, whole=balancers.has_hook("depends_on"))
+        self._watch(services, triggers)
+
+        def look_again(key: str) -> bool:
+            service = services.lister.get(key)
+            unknown = service is None and services.has_synced() and key not in records
+            return not unknown and triggers.look_again(key, service)
+
+        cloud.again.serve("Service", look_again)
         self._watch(services, AddressWatch(self._metrics, services.lister, clock))
         api = ServiceAPI(self._rest, options.ready_nodes_only, clock)
         service_cloud = ServiceCloud(balancers, records, self._recorder, options.cluster_name, clock)

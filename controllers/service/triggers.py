@@ -37,6 +37,9 @@ DRIFT: Final = -10
 """Priority of load balancers that are compared with the cloud because it is time."""
 
 
+_AGAIN: Final = 1.0
+"""Seconds for which the provider's wishes to look at a load balancer again are gathered."""
+
 ALL_NODES: Final = "*"
 REFRESH: Final = 0
 """Priority of load balancers whose targets have changed."""
@@ -86,6 +89,16 @@ class ServiceTriggers:
         self._leaves(service)
         if key_of(service) in self._records:
             self._queue.add(key_of(service), DELETED)
+
+    def look_again(self, key: str, service: V1Service | None) -> bool:
+        """The provider asks for another look; False where there is no load balancer of ours, nor to
+        be. `service` None: the cache does not show it. From any thread."""
+        if service is not None and ownership(service) is Ownership.NONE and key not in self._records:
+            return False
+        left = self._records.look_again(key, self._queue.clock.monotonic())
+        # The lowest priority: a provider that asks for all of them holds up no user.
+        self._queue.add_after(key, max(_AGAIN, left), DRIFT)
+        return True
 
     def _leaves(self, service: V1Service) -> None:
         """A former process may have built for it, so it is remembered now."""

@@ -358,7 +358,7 @@ def test_the_provider_finds_the_service_as_it_was_last_built() -> None:
     lb = Capability(
         get_load_balancer_name=lambda *_: "a1b2",
         ensure_load_balancer=noted,
-        ensure_load_balancer_deleted=lambda *_: noted() and None,
+        ensure_load_balancer_deleted=lambda *_: found.append(current_call().former),
         get_load_balancer=noted,
     )
     former = service()
