@@ -13,11 +13,20 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 if TYPE_CHECKING:
     from kubernetes.client.api_client import ApiClient
     from kubernetes.client.configuration import Configuration
+    from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
 
-__all__ = ["ClientBuilder", "InformerUser", "Lister", "Listers", "LookAgain", "StopSignal"]
+__all__ = [
+    "ClientBuilder",
+    "EndpointSliceLister",
+    "InformerUser",
+    "Lister",
+    "Listers",
+    "LookAgain",
+    "StopSignal",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -121,6 +130,15 @@ class Lister(Protocol[T_co]):
         ...
 
 
+class EndpointSliceLister(Lister["V1EndpointSlice"], Protocol):
+    """EndpointSlices by "namespace/name", and those of a Service. Without what tells which pod an
+    endpoint is (`target_ref`, `hostname`) and without hints."""
+
+    def of_service(self, namespace: str, name: str) -> Sequence[V1EndpointSlice]:
+        """The EndpointSlices with this Service's name in their label kubernetes.io/service-name."""
+        ...
+
+
 class Listers(Protocol):
     """The host's caches, by kind. Empty until the host has listed: see `has_synced`."""
 
@@ -137,6 +155,17 @@ class Listers(Protocol):
     @property
     def persistent_volumes(self) -> Lister[V1PersistentVolume]:
         """Persistent volumes, by name."""
+        ...
+
+    @property
+    def endpoint_slices(self) -> EndpointSliceLister:
+        """EndpointSlices. Ask for it in `set_informers`, and only where you need it: the host then
+        lists and watches them all, and needs the permission for it (list and watch on
+        endpointslices of discovery.k8s.io).
+
+        What `LoadBalancer.depends_on` reads here may change its answer: it is asked again when
+        slices of a Service have changed, and never before the cache is filled.
+        """
         ...
 
     def has_synced(self) -> bool:

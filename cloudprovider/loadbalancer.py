@@ -87,7 +87,9 @@ class LoadBalancer(ABC):
         ensures the load balancer again.
 
         The host looks at the ports, the other fields of the spec that concern load balancers, and
-        all annotations. Say here what you read besides: labels that become tags, the selector.
+        all annotations. Say here what you read besides: labels that become tags, the selector, the
+        nodes with ready endpoints (`Listers.endpoint_slices`). What changes again and again, with
+        the Service as it is, is acted upon ever more seldom, up to once in 30 seconds.
         Asked each time a Service is worked on. Pure, without questions to the cloud. Any length;
         the host remembers a digest. Default: "".
         """

@@ -29,6 +29,7 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
 if TYPE_CHECKING:
     from kubernetes.client.api_client import ApiClient
     from kubernetes.client.configuration import Configuration
+    from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
@@ -272,14 +273,33 @@ class InformerListers:
         """Persistent volumes, by name."""
         return self._lister(cache.PERSISTENT_VOLUMES)
 
+    @property
+    def endpoint_slices(self) -> SliceLister:
+        """EndpointSlices, by "namespace/name", and those of a Service."""
+        return SliceLister(self._lister(cache.ENDPOINT_SLICES))
+
     def has_synced(self) -> bool:
         """Whether every cache that was asked for holds a complete first listing."""
         return self._informers.has_synced()
 
-    def _lister(self, resource: Resource[T]) -> Lister[T]:
+    def _lister(self, resource: Resource[T]) -> cache.Lister[T]:
         informer = self._informers.informer(resource)
         # A provider keeps this object, and may ask for a kind when the others run already: then it
         # is started here.
         with suppress(RuntimeError):  # at the end of the process; the cache stays readable
             informer.start()
         return informer.lister
+
+
+class SliceLister:
+    """EndpointSlices as a provider sees them: implements `cloudprovider.host.EndpointSliceLister`.
+    Thread-safe."""
+
+    def __init__(self, lister: cache.Lister[V1EndpointSlice]) -> None:
+        self._lister = lister
+        self.get = lister.get
+        self.list = lister.list
+
+    def of_service(self, namespace: str, name: str) -> Sequence[V1EndpointSlice]:
+        """Those of this Service, by their label."""
+        return self._lister.indexed(f"{namespace}/{name}")

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from cloudprovider.helpers import wants_load_balancer
-from controllers.runtime.cache import is_newer, key_of, uid_of, version_of
+from controllers.runtime.cache import is_newer, key_of, service_of, uid_of, version_of
 from controllers.runtime.queue import DONE, Result, WorkQueue
 from controllers.service.changes import Ownership, ingress, ownership, relevant, status_of
 from controllers.service.records import Record, Records
 from controllers.service.targets import TargetSet, is_leaving
 
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
     from prometheus_client import Histogram
@@ -104,6 +105,34 @@ class ServiceTriggers:
         """A former process may have built for it, so it is remembered now."""
         if wants_load_balancer(service) or ownership(service) is Ownership.REMOVE:
             self._records.put_if_absent(key_of(service), Record.inherited(service))
+
+
+class SliceTriggers:
+    """The handler of EndpointSlices, where the provider reads them: what it says that a load
+    balancer depends on may have changed. It is asked in the Service's run, whose nodes these are,
+    so with the priority of changes of nodes. Called from the informer's thread."""
+
+    def __init__(self, queue: WorkQueue[str], records: Records) -> None:
+        self._queue = queue
+        self._records = records
+
+    def on_add(self, found: V1EndpointSlice, initial: bool) -> None:
+        self._changed(service_of(found))
+
+    def on_update(self, old: V1EndpointSlice, new: V1EndpointSlice) -> None:
+        before, after = service_of(old), service_of(new)
+        if before != after:
+            self._changed(before)
+        if before != after or (old.endpoints, old.ports) != (new.endpoints, new.ports):
+            self._changed(after)
+
+    def on_delete(self, found: V1EndpointSlice) -> None:
+        self._changed(service_of(found))
+
+    def _changed(self, key: str) -> None:
+        # Only a Service that has been worked on was asked about. The others are still to be.
+        if key in self._records:
+            self._queue.add(key, REFRESH)
 
 
 def urgency(service: V1Service) -> int:

@@ -1,5 +1,5 @@
-"""The provider asks for another look at a node: gathered, by the queue that serves it, never for one
-that is not there."""
+"""The provider asks for another look at a node: gathered, by the queue that serves it, never for
+one that is not there."""
 
 from __future__ import annotations
 
