@@ -11,6 +11,7 @@ from controllers.runtime.cache.factory import InformerFactory
 from controllers.runtime.cache.informer import Registration
 from controllers.runtime.cache.listing import quorum_list
 from controllers.runtime.cache.resources import (
+    ENDPOINT_SLICES,
     EVENTS,
     NODES,
     PERSISTENT_VOLUMES,
@@ -21,12 +22,14 @@ from controllers.runtime.cache.resources import (
     T,
     is_newer,
     list_meta,
+    service_of,
     split_key,
     version_of,
 )
 from controllers.runtime.cache.store import Derived, Lister
 
 __all__ = [
+    "ENDPOINT_SLICES",
     "EVENTS",
     "NODES",
     "PERSISTENT_VOLUMES",
@@ -43,6 +46,7 @@ __all__ = [
     "key_of",
     "list_meta",
     "quorum_list",
+    "service_of",
     "split_key",
     "uid_of",
     "version_of",

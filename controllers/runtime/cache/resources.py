@@ -15,6 +15,7 @@ from attrs import frozen
 
 if TYPE_CHECKING:
     from kubernetes.client.models.core_v1_event import CoreV1Event
+    from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
     from kubernetes.client.models.v1_lease import V1Lease
     from kubernetes.client.models.v1_namespace import V1Namespace
     from kubernetes.client.models.v1_node import V1Node
@@ -38,6 +39,8 @@ _NODE_LEFT_OUT: Final = {
     ),
     "spec": ("configSource",),
 }
+_ENDPOINT_LEFT_OUT: Final = ("hostname", "targetRef", "deprecatedTopology", "hints")
+_SLICE_OF: Final = "kubernetes.io/service-name"
 
 Raw = dict[str, Any]
 """An object as the API sends it, parsed from JSON, or from Protobuf with `datetime` for times."""
@@ -90,6 +93,21 @@ def trim_node(raw: dict[str, Any]) -> None:
                 fields.pop(field, None)
 
 
+def trim_slice(raw: dict[str, Any]) -> None:
+    """Drop what tells which pod an endpoint is, and how kube-proxy is to choose, in place."""
+    trim_metadata(raw)
+    for endpoint in raw.get("endpoints") or ():
+        for field in _ENDPOINT_LEFT_OUT:
+            endpoint.pop(field, None)
+
+
+def service_of(found: V1EndpointSlice) -> str:
+    """The key of the Service that the slice is of; "" where it is of none."""
+    metadata = found.metadata
+    name = (metadata.labels or {}).get(_SLICE_OF) if metadata is not None else None
+    return f"{metadata.namespace}/{name}" if metadata is not None and name else ""
+
+
 class DecodeError(Exception):
     """Bytes that are no list, or no watch event. The message shows a short excerpt's shape."""
 
@@ -131,6 +149,9 @@ class Resource(Generic[T]):
     namespaced: bool
     trim: Callable[[Raw], None] = trim_metadata
     in_protobuf: bool = False
+    index: Callable[[Any], str] | None = None
+    """What objects are also found by (`Lister.indexed`), "" for nothing; None: by their key
+    alone."""
 
     @cached_property
     def api_version(self) -> str:
@@ -266,3 +287,14 @@ LEASES: Final[Resource[V1Lease]] = Resource(
 NAMESPACES: Final[Resource[V1Namespace]] = Resource(
     _CORE, "namespaces", "Namespace", "v1_namespace.V1Namespace", namespaced=False
 )
+ENDPOINT_SLICES: Final[Resource[V1EndpointSlice]] = Resource(
+    "/apis/discovery.k8s.io/v1",
+    "endpointslices",
+    "EndpointSlice",
+    "v1_endpoint_slice.V1EndpointSlice",
+    namespaced=True,
+    trim=trim_slice,
+    in_protobuf=True,
+    index=service_of,
+)
+"""For a provider that asks for them: there are many, and no controller of ours reads any."""
