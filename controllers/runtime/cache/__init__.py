@@ -11,7 +11,10 @@ from controllers.runtime.cache.factory import InformerFactory
 from controllers.runtime.cache.informer import Registration
 from controllers.runtime.cache.listing import quorum_list
 from controllers.runtime.cache.resources import (
+    DECISIONS,
     EVENTS,
+    KUBELET_SERVING,
+    KUBELET_SERVING_REQUESTS,
     NODES,
     PERSISTENT_VOLUMES,
     SERVICES,
@@ -27,7 +30,10 @@ from controllers.runtime.cache.resources import (
 from controllers.runtime.cache.store import Derived, Lister
 
 __all__ = [
+    "DECISIONS",
     "EVENTS",
+    "KUBELET_SERVING",
+    "KUBELET_SERVING_REQUESTS",
     "NODES",
     "PERSISTENT_VOLUMES",
     "SERVICES",
