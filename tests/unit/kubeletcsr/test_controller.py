@@ -83,7 +83,7 @@ class World:
         me = cast(Any, self)
         self.controller = KubeletCSRController(me, me, CloudCalls(self.cloud), metrics=self.metrics, clock=self.clock)
         self.controller._recorder.event = self.recorder.event  # type: ignore[method-assign]  # the one seam
-        (self.worker,) = self.controller._workers
+        self.worker: Any = self.controller._workers[0]
         self.queue: Any = self.worker._queue
         handlers = [cell.cell_contents for cell in self.controller._handlers[0].__closure__ or ()]
         self.triggers = next(one.__self__ for one in handlers if getattr(one, "__name__", "") == "on_add")
@@ -133,7 +133,7 @@ class World:
             "creationTimestamp": f"2026-01-02T03:{at:02}:05Z",
         }
         csr = KUBELET_SERVING_REQUESTS.parse(raw)
-        self.csrs.objects[csr.metadata.name] = csr
+        self.csrs.objects[raw["metadata"]["name"]] = csr
         self.triggers.on_add(csr, False)
         return csr
 
