@@ -84,9 +84,7 @@ def test_a_hostile_kubelet_gets_nothing_of_another_node(api: Cluster, tmp_path: 
         )
         world.send("both", OTHER, make.pem(OTHER, [theirs, world.ips[OTHER]], [OTHER]))
         eventually(lambda: f"{theirs} is not the machine's" in world.told(), 60, world.told)
-        hidden = make.two_attributes(
-            OTHER, make.alternatives([world.ips[OTHER]]), make.alternatives([theirs, "fd00::2"])
-        )
+        shown, hidden = make.alternatives([world.ips[OTHER]]), make.alternatives([theirs, "fd00::2"])
         world.send("two-lists", OTHER, make.two_attributes(OTHER, shown, hidden))
         eventually(lambda: "must have one extension" in world.told(), 60, world.told)
         # And it still gets its own.
