@@ -21,6 +21,7 @@ from cloudprovider.wellknown import (
 )
 
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
     from kubernetes.client.models.v1_service import V1Service
 
@@ -32,6 +33,7 @@ __all__ = [
     "load_balancer_source_ranges",
     "load_balancer_status_equal",
     "needs_health_check",
+    "nodes_with_ready_endpoints",
     "requests_only_local_traffic",
     "wants_load_balancer",
 ]
@@ -134,6 +136,22 @@ def allows_everyone(ranges: Iterable[IPNetwork]) -> bool:
 def _everyone(service: V1Service) -> list[str]:
     families = (service.spec.ip_families if service.spec is not None else None) or ["IPv4"]
     return ["::/0" if family == "IPv6" else "0.0.0.0/0" for family in families]
+
+
+def nodes_with_ready_endpoints(slices: Iterable[V1EndpointSlice]) -> frozenset[str]:
+    """The names of the nodes on which a ready endpoint runs, by a Service's EndpointSlices. With
+    externalTrafficPolicy Local no other node passes its traffic on.
+
+    As for kube-proxy, an endpoint that does not say whether it is ready is ready. Where it does not
+    say on which node it runs, it counts for none. Each node once, whatever the number of slices and
+    IP families.
+    """
+    return frozenset(
+        endpoint.node_name
+        for one in slices
+        for endpoint in one.endpoints or ()
+        if endpoint.node_name and (endpoint.conditions is None or endpoint.conditions.ready is not False)
+    )
 
 
 def load_balancer_status_equal(left: V1LoadBalancerStatus | None, right: V1LoadBalancerStatus | None) -> bool:

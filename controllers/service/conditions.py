@@ -123,14 +123,14 @@ class Conditions:
         seconds until it may be written, inf where nothing is left to write."""
         said = verdict(view, error)
         patch = Patch() if said is None else self._patch(view.present, said)
-        left = view.known.told.left(self._clock.monotonic()) if patch else math.inf
+        left = view.known.condition_writes.left(self._clock.monotonic()) if patch else math.inf
         return (Patch(), left) if left > 0 else (patch, math.inf)
 
     def told(self, view: ServiceView, service: V1Service) -> ServiceView:
         """The view after that write, which was answered with this Service."""
         record = view.known
-        told = ALONE.next(record.told, self._clock.monotonic())
-        return evolve(view, service=service, record=evolve(record.after(service), told=told))
+        writes = ALONE.next(record.condition_writes, self._clock.monotonic())
+        return evolve(view, service=service, record=evolve(record.after(service), condition_writes=writes))
 
     def _patch(self, service: V1Service, said: Verdict) -> Patch:
         shown = _shown(service)

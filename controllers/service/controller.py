@@ -13,7 +13,7 @@ from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
 from controllers.options.declare import DEFAULT_CLUSTER_NAME
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES, SERVICES, InformerFactory
+from controllers.runtime.cache import ENDPOINT_SLICES, NODES, SERVICES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling, FairQueue
 from controllers.service.changes import Scope
@@ -28,7 +28,14 @@ from controllers.service.orphans import CONFIRM_AFTER, KUBE_SYSTEM, Orphans
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records, Schedule
 from controllers.service.targets import TargetSet
-from controllers.service.triggers import DELETED, Gathering, NodeSync, NodeTriggers, ServiceTriggers
+from controllers.service.triggers import (
+    DELETED,
+    Gathering,
+    NodeSync,
+    NodeTriggers,
+    ServiceTriggers,
+    SliceTriggers,
+)
 
 if TYPE_CHECKING:
     from cloudprovider.host import StopSignal
@@ -97,7 +104,20 @@ class ServiceController(ControllerBase):
         )
         watch_targets(self._metrics, records, targets.latest, clock)
         self._watch(nodes, NodeTriggers(targets, sync))
-        self._watch(services, ServiceTriggers(queue, records, classes, whole=balancers.has_hook("depends_on")))
+        hooked = balancers.has_hook("depends_on")
+        triggers = ServiceTriggers(queue, records, classes, whole=hooked)
+        self._watch(services, triggers)
+        # Only a provider asks for these, in `set_informers`. Nobody else reads them.
+        slices = informers.find(ENDPOINT_SLICES.prefix, ENDPOINT_SLICES.plural)
+        if slices is not None and hooked:
+            self._watch(slices, SliceTriggers(queue, records))
+
+        def look_again(key: str) -> bool:
+            service = services.lister.get(key)
+            unknown = service is None and services.has_synced() and key not in records
+            return not unknown and triggers.look_again(key, service)
+
+        cloud.again.serve("Service", look_again)
         self._watch(services, AddressWatch(self._metrics, services.lister, clock, classes))
         api = ServiceAPI(self._rest, options.ready_nodes_only, clock)
         service_cloud = ServiceCloud(balancers, records, self._recorder, options.cluster_name, clock)

@@ -39,8 +39,8 @@ RETARGETING         names, and the present one has its address
 CONFIRMED           the cache shows our last write                WRITE, then it is WRITTEN
 UNSURE,             the same, it was built, and its address is    WRITE the address alone
 RETARGETING         not written yet
-any                 the cloud has none, or another spec is        ENSURE
-                    wanted and its turn has come
+any                 the cloud has none, another spec is wanted    ENSURE
+                    and its turn has come, or the provider asks
 UNSURE              that failed, another process may have built   LOOK: built if the cloud shows it
                     it, and the cloud was not asked
 all but UNSURE,     the time for a look has come                  LOOK; done if as expected
@@ -171,6 +171,8 @@ class ServiceView:
     """What the run was for is done."""
     classes: Classes = WITHOUT_CLASS
     """Those that this manager serves."""
+    again: bool = False
+    """Whether the provider asked for another look: it is ensured although it is the same."""
     resting: float = 0.0
     """Seconds until the turn of what failed in the run before; see `NodeSync.resting`."""
 
@@ -252,8 +254,9 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
         record = Record.blank(service)
     record = _taken_over(record, found)
     view = evolve(view, record=record)
-    waits = _waits(record, fingerprint, now)
-    if waits and not record.warned:
+    pause = record.pause(service, view.scope, fingerprint)
+    waits = pause.left(now)
+    if waits and pause is record.changes and not record.warned:
         return Step(action=Action.WARN, record=evolve(record, warned=True))
     if record.others and Action.DELETE_OTHERS not in view.tried and _stands(record, fingerprint, schedule):
         return Step(action=Action.DELETE_OTHERS, record=record)
@@ -261,8 +264,9 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
         return Step(action=Action.WRITE, record=record)
     certain = record.state not in (State.UNSURE, State.ABSENT)
     ensure: Step | None = None
-    if fingerprint and (found is ObservedLoadBalancer.NONE or (record.spec != fingerprint and not waits)):
-        ensure = Step(action=Action.ENSURE, record=record)
+    changed = found is ObservedLoadBalancer.NONE or (record.spec != fingerprint and not waits)
+    if fingerprint and (changed or view.again):
+        ensure = Step(action=Action.ENSURE, record=record, sweep=not changed)
     elif certain and not waits and min(record.due, record.ensure_due) <= now:
         looks = record.state is not State.ELSEWHERE
         if looks and found is ObservedLoadBalancer.NOT_LOOKED and Action.LOOK not in view.tried:
@@ -328,6 +332,7 @@ def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Sch
         nodes=note.nodes,
         status=found,
         built=service,
+        former=service,
         due=schedule.next_look(now),
         ensure_due=schedule.next_ensure(now),
     )
@@ -374,7 +379,8 @@ def _rest(view: ServiceView, now: float) -> Step:
     service, record = view.service, view.record
     if record is None or service is None or record.state.deleted:
         return Step(action=Action.REST)
-    lefts = [_waits(record, wanted(view), now)] if record.changes.left(now) > 0 else []
+    pauses = record.changes.left(now) > 0 or record.told.left(now) > 0
+    lefts = [record.pause(service, view.scope, wanted(view)).left(now)] if pauses else []
     if record.state in _PUT_BACK and _stripped(service, record):
         lefts.append(record.restores.left(now))
     if record.spec:
@@ -391,8 +397,3 @@ def wanted(view: ServiceView) -> str:
     if view.depends_on is None:
         return view.record.tried if view.record is not None else ""
     return changes.fingerprint(view.service, view.scope, view.depends_on)
-
-
-def _waits(record: Record, fingerprint: str, now: float) -> float:
-    """Seconds until its change is acted upon: 0.0, unless it changes again and again."""
-    return 0.0 if record.tried in ("", fingerprint) else record.changes.left(now)

@@ -20,10 +20,11 @@ from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
 from controllers.runtime.cache import version_of
 from controllers.service import changes
 from controllers.service.changes import as_built
+from controllers.service.changes import fingerprint as fingerprint_of
 from controllers.service.cloud import CLOUD_ERRORS, SAYS_LATER, ServiceCloud, TooEarly
 from controllers.service.conditions import Conditions, built
 from controllers.service.decide import Action, ObservedLoadBalancer, OwnedField, ServiceView, Step, wanted
-from controllers.service.records import CHANGES, RESTORED, Record, State
+from controllers.service.records import CHANGES, RESTORED, TOLD, Record, State
 from controllers.service.remove import Remover
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ class Executor:
         if missing and former.status is not None:
             log.warning("the load balancer of Service %s is missing in the cloud; rebuilding it", key)
         fingerprint = wanted(view)  # once for each version of the Service: a third of a poll's CPU
-        self._cloud.not_too_early(former, "ensure", fingerprint, view.resting)
+        if not view.again:  # the provider's latest word counts, not the one before it
+            self._cloud.not_too_early(former, "ensure", fingerprint, view.resting)
         new = missing or not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
         keep_note = step.sweep and former.nodes == targets.digest
@@ -161,7 +163,8 @@ class Executor:
         if missing:
             former = evolve(former, built=None)
         # Remembered before the call: whatever comes of it, the cloud may have begun to build.
-        record = self._records.put(key, self._begun(service, former, fingerprint, targets.digest))
+        record = self._records.put(key, self._begun(view, former, fingerprint, targets.digest))
+        self._records.looked_again(key)  # what the provider asks for while the call runs is another look
         if not (step.sweep or former.asks_again("ensure", fingerprint)):
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if not targets.nodes:
@@ -176,6 +179,7 @@ class Executor:
                     targets.nodes,
                     priority=priority,
                     began=record.asked["ensure"].since,
+                    former=record.former_of(service),
                 )
         except ImplementedElsewhere:
             return self._elsewhere(key, view, evolve(record, spec=record.tried, nodes=targets.digest))
@@ -193,6 +197,7 @@ class Executor:
             nodes=targets.digest,
             status=status,
             built=service,
+            former=service,
             found=None,
             new_status=record.new_status or not same or not changes.ingress(changes.status_of(service)),
             seen=step.seen,
@@ -236,15 +241,21 @@ class Executor:
         annotations = *map(self._cloud.naming_annotations, others.values()), self._cloud.naming_annotations(service)
         return evolve(former, others=tuple(others.values()), annotations=annotations)
 
-    def _begun(self, service: V1Service, former: Record, fingerprint: str, targets: str) -> Record:
+    def _begun(self, view: ServiceView, former: Record, fingerprint: str, targets: str) -> Record:
         """Before the cloud is called: nothing is certain any more, as it may begin to build."""
+        service, own, now = view.present, fingerprint, self._clock.monotonic()
+        if view.depends_on != "":
+            own = former.own if view.depends_on is None or view.scope is None else fingerprint_of(service, view.scope)
         changed = former.tried not in ("", fingerprint)
-        now = self._clock.monotonic()
+        told = changed and own == former.own  # by the provider: the owner has changed nothing
+        changed = changed and not told
         return evolve(
             Record.blank(service),
-            nodes=former.nodes if former.nodes == targets else "",  # the same targets make no difference
+            # The same targets make no difference, unless the provider chooses among them.
+            nodes=former.nodes if former.nodes == targets and not told else "",
             status=former.status,
             built=former.built,
+            former=former.former,
             others=former.others,
             annotations=former.annotations,
             found=former.found,
@@ -254,10 +265,12 @@ class Executor:
             written=service,
             asked=former.asking("ensure", now, fingerprint),
             tried=fingerprint,
+            own=own,
+            told=TOLD.next(former.told, now) if told or view.again else former.told,
             changes=CHANGES.next(former.changes, now) if changed else former.changes,
             warned=former.warned and not changed,
             restores=former.restores,
-            told=former.told,
+            condition_writes=former.condition_writes,
         )
 
     def _update(self, key: str, view: ServiceView, step: Step) -> ServiceView:

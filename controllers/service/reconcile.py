@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from controllers.service.triggers import NodeSync
 
 log = logging.getLogger(__name__)
+
+_LEAST: Final = 1.0
+"""Seconds at least until a run that comes back for what the provider asked for."""
 
 
 class ServiceReconciler:
@@ -88,17 +91,21 @@ class ServiceReconciler:
         gathering, resting = not self._sync.is_due(key), self._sync.resting(key)
         self._records.begin(key)
         service, record = self._newest(key, self._services.get(key))
+        again = self._records.again_due(key, self._clock.monotonic()) <= 0
         view = ServiceView(
             service=service,
             record=record,
             scope=self._scope,
             gathering=gathering,
+            again=again,
             classes=self._classes,
             resting=resting,
         )
         failures: list[Exception] = []
         blamed: Exception | None = None
-        if service is not None and self._classes.keeps(service):
+        if service is None or not self._classes.keeps(service):
+            self._records.looked_again(key)
+        else:
             try:
                 view = evolve(view, depends_on=self._depends_on(service))
             except (Parked, CallsClosed):
@@ -116,13 +123,15 @@ class ServiceReconciler:
             if step.record is not None and step.record is not view.record:
                 view = evolve(view, record=self._records.put(key, step.record))
             if step.action is Action.REST:
-                after = self._tell(key, view, step.after, blamed) if self._executor.tells else step.after
+                after = min(step.after, max(_LEAST, self._records.again_due(key, self._clock.monotonic())))
+                if self._executor.tells:
+                    after = self._tell(key, view, after, blamed)
                 if failures:
                     record = view.record
                     if record is None or record.built is None or (targets and targets.cover(record.nodes)):
                         self._sync.finished(key)  # what fails is not that it lacks nodes
                     try:
-                        raise _soonest(key, failures, step.after)
+                        raise _soonest(key, failures, after)
                     finally:
                         failures.clear()  # the traceback holds this frame
                         blamed = None

@@ -72,7 +72,8 @@ class Remover:
             try:
                 with self._cloud.delays(key, record, "delete others"):
                     began = record.asked["delete others"].since
-                    self._cloud.balancers.ensure_deleted(cluster, other, began=began)
+                    former = record.former_of(other)
+                    self._cloud.balancers.ensure_deleted(cluster, other, began=began, former=former)
             except ImplementedElsewhere:
                 log.debug("Service %s: load balancer %s is another controller's", key, name)
             except LoadBalancerKept as kept:
@@ -138,7 +139,9 @@ class Remover:
                 continue  # its owner wrote last that it stays, which the Service as built may lack
             try:
                 with self._cloud.delays(key, record, "delete"):
-                    self._cloud.balancers.ensure_deleted(self._cloud.cluster, one, began=asked.since)
+                    self._cloud.balancers.ensure_deleted(
+                        self._cloud.cluster, one, began=asked.since, former=record.former_of(service)
+                    )
             except ImplementedElsewhere:
                 log.debug("Service %s: its load balancer is another controller's", key)
             except LoadBalancerKept as word:

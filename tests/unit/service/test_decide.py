@@ -77,13 +77,14 @@ RECALLED = Record(
     nodes=TARGETS.digest,
     status=_status(),
     built=AT_REST,
+    former=AT_REST,
     due=NOW + 1800.0,
     ensure_due=NOW + 43200.0,
 )
 OTHER_NODES = service(
     finalizers=[FINALIZER], annotations={APPLIED: str(Note("uid-web", WANTED, "0" * 16))}, ingress=[POINT]
 )
-RECALLED_OTHER = evolve(RECALLED, service=OTHER_NODES, built=OTHER_NODES, nodes="0" * 16)
+RECALLED_OTHER = evolve(RECALLED, service=OTHER_NODES, built=OTHER_NODES, former=OTHER_NODES, nodes="0" * 16)
 LOOKING = evolve(Record.inherited(AT_REST), looking=NOW)
 INHERITED = Record.inherited(AT_REST)
 BY_GO = service(finalizers=[FINALIZER], ingress=[POINT])
