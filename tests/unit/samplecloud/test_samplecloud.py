@@ -171,7 +171,7 @@ def test_a_health_check_for_local_traffic() -> None:
 
 def test_local_traffic_goes_only_where_a_ready_endpoint_runs_if_it_is_set() -> None:
     class Slices:
-        nodes = ("node-2",)
+        nodes: tuple[str, ...] = ("node-2",)
 
         def get(self, key: str) -> V1EndpointSlice | None:
             return None

@@ -3,6 +3,7 @@ ensured once for many words, ever more seldom, never lost; and users come first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -201,13 +202,14 @@ def _slice(name: str = "web-1", service: str = "web", ready: bool = True, annota
 def test_a_change_of_a_slice_has_its_service_looked_at(served: Bench) -> None:
     slices = SliceTriggers(served.queue, served.records)
     before = _slice()
-    for change in (
+    changes: tuple[Callable[[], None], ...] = (
         lambda: slices.on_add(before, False),
         lambda: slices.on_update(before, _slice(ready=False)),
         lambda: slices.on_update(_slice(service="other"), before),
         lambda: slices.on_update(before, _slice(service="other")),
         lambda: slices.on_delete(before),
-    ):
+    )
+    for change in changes:
         change()
         served.clock.advance(1.0)
         assert served.waiting() == [KEY]
