@@ -29,7 +29,10 @@ __all__ = ["LoadBalancer", "OwnedLoadBalancer", "OwnedLoadBalancers"]
 
 
 class LoadBalancer(ABC):
-    """Load balancers for Services of type LoadBalancer without a loadBalancerClass.
+    """Load balancers for Services of type LoadBalancer, of the classes that the manager serves
+    (`--load-balancer-classes`). By default those are Services without a loadBalancerClass.
+
+    Managers of one cluster that serve different classes may share account and cluster name.
 
     A provider may leave the building of some Services' load balancers to a controller of its own:
     it then raises `ImplementedElsewhere` from `ensure_load_balancer` and `update_load_balancer`,

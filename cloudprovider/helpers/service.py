@@ -8,7 +8,7 @@ Follows: k8s.io/cloud-provider service/helpers/helper.go and controllers/service
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.objects import annotations_of, uid_of
@@ -57,12 +57,15 @@ def default_load_balancer_name(service: V1Service) -> str:
     return f"a{uid}".replace("-", "")[:_DEFAULT_NAME_LENGTH]
 
 
-def wants_load_balancer(service: V1Service) -> bool:
-    """Whether the service controller should keep a load balancer: type LoadBalancer, and no
-    loadBalancerClass, which would ask for another controller. Says nothing about a Service under
-    deletion."""
+def wants_load_balancer(service: V1Service, classes: Container[str] = ("",)) -> bool:
+    """Whether a service controller that serves these `classes` should keep a load balancer: type
+    LoadBalancer, and a loadBalancerClass among them; "" stands for none. Another class asks for
+    another controller. Says nothing about a Service under deletion."""
     spec = service.spec
-    return spec is not None and spec.type == SERVICE_TYPE_LOAD_BALANCER and spec.load_balancer_class is None
+    if spec is None or spec.type != SERVICE_TYPE_LOAD_BALANCER:
+        return False
+    wanted = spec.load_balancer_class
+    return "" in classes if wanted is None else bool(wanted) and wanted in classes
 
 
 def has_load_balancer_finalizer(service: V1Service) -> bool:

@@ -41,7 +41,7 @@ MANAGER = "the manager"
 PROVIDER = "the provider"
 _GROUP = "rbac.authorization.k8s.io"
 _ELECTION_FLAGS = ("leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace")
-_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
+_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "approve")
 
 COMMON_RULES = common_rules()
 """What the manager itself uses with the default flags, whichever controllers run."""

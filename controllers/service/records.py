@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
 
+from cloudprovider.helpers import has_load_balancer_finalizer
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.runtime.cache import is_newer, uid_of, version_of
 from controllers.service import changes
@@ -135,6 +136,8 @@ class Record:
     """How often it was asked to build recently because the provider told of a change."""
     warned: bool = False
     """Whether the owner knows that the latest change waits."""
+    condition_writes: Attempts = NO_ATTEMPTS
+    """How often the condition LoadBalancerReady was written by itself recently."""
     restores: Attempts = NO_ATTEMPTS
     """How often our finalizer or the address was put back recently."""
     restore_at: float = 0.0
@@ -165,7 +168,7 @@ class Record:
     @property
     def note(self) -> Note:
         """The note of what the cloud confirmed."""
-        return Note(self.uid, self.spec, self.nodes, self.annotations)
+        return Note(self.uid, self.spec, self.nodes, self.annotations, changes.class_of(self.service))
 
     @property
     def last_built(self) -> V1Service | None:
@@ -198,6 +201,16 @@ class Record:
         is built of an older one would undo what its owner changed since."""
         behind = is_newer(self.version, version_of(cached)) and uid_of(cached) == self.uid
         return self.written if behind and self.written is not None else cached
+
+    def shows_our_write(self, service: V1Service) -> bool:
+        """Whether the cache shows our last write, so that what differs was changed by someone
+        else."""
+        return is_newer(self.version, version_of(service)) is not True
+
+    def is_behind_release(self, service: V1Service) -> bool:
+        """Whether the cache does not show yet that our finalizer is off: nothing would hold it."""
+        behind = is_newer(version_of(service), self.version) is not True
+        return self.state is State.RELEASED and behind and has_load_balancer_finalizer(service)
 
     @property
     def needs_no_targets(self) -> bool:

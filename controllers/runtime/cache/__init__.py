@@ -11,8 +11,11 @@ from controllers.runtime.cache.factory import InformerFactory
 from controllers.runtime.cache.informer import Registration
 from controllers.runtime.cache.listing import quorum_list
 from controllers.runtime.cache.resources import (
+    DECISIONS,
     ENDPOINT_SLICES,
     EVENTS,
+    KUBELET_SERVING,
+    KUBELET_SERVING_REQUESTS,
     NODES,
     PERSISTENT_VOLUMES,
     SERVICES,
@@ -30,7 +33,10 @@ from controllers.runtime.cache.store import Derived, Lister
 
 __all__ = [
     "ENDPOINT_SLICES",
+    "DECISIONS",
     "EVENTS",
+    "KUBELET_SERVING",
+    "KUBELET_SERVING_REQUESTS",
     "NODES",
     "PERSISTENT_VOLUMES",
     "SERVICES",

@@ -15,6 +15,7 @@ from attrs import frozen
 
 if TYPE_CHECKING:
     from kubernetes.client.models.core_v1_event import CoreV1Event
+    from kubernetes.client.models.v1_certificate_signing_request import V1CertificateSigningRequest
     from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
     from kubernetes.client.models.v1_lease import V1Lease
     from kubernetes.client.models.v1_namespace import V1Namespace
@@ -41,6 +42,9 @@ _NODE_LEFT_OUT: Final = {
 }
 _ENDPOINT_LEFT_OUT: Final = ("hostname", "targetRef", "deprecatedTopology", "hints")
 _SLICE_OF: Final = "kubernetes.io/service-name"
+
+DECISIONS: Final = frozenset({"Approved", "Denied", "Failed"})
+"""Conditions of a CertificateSigningRequest after which nothing is left to decide."""
 
 Raw = dict[str, Any]
 """An object as the API sends it, parsed from JSON, or from Protobuf with `datetime` for times."""
@@ -108,6 +112,16 @@ def service_of(found: V1EndpointSlice) -> str:
     return f"{metadata.namespace}/{name}" if metadata is not None and name else ""
 
 
+def trim_certificate_request(raw: dict[str, Any]) -> None:
+    """Drop the certificate, and the request once nothing is left to decide, in place: they are
+    most of it."""
+    trim_metadata(raw)
+    status = raw.get("status") or {}
+    status.pop("certificate", None)
+    if any(condition["type"] in DECISIONS for condition in status.get("conditions") or ()):
+        raw["spec"]["request"] = ""
+
+
 class DecodeError(Exception):
     """Bytes that are no list, or no watch event. The message shows a short excerpt's shape."""
 
@@ -137,7 +151,8 @@ class Resource(Generic[T]):
 
     `prefix` is "/api/v1" or "/apis/<group>/<version>", `plural` the path's word ("nodes"). `trim`
     removes from a raw object, in place, what no controller reads; it may raise anything on a raw
-    object of the wrong shape. `in_protobuf`: `runtime/protobuf` has its message. `_home` says where
+    object of the wrong shape. `in_protobuf`: `runtime/protobuf` has its message. `fields` is a
+    field selector: objects that it leaves out are neither listed nor watched. `_home` says where
     the official client has the model ("v1_node.V1Node"): the models import in 40 ms, so each is
     imported with the first object.
     """
@@ -152,6 +167,12 @@ class Resource(Generic[T]):
     index: Callable[[Any], str] | None = None
     """What objects are also found by (`Lister.indexed`), "" for nothing; None: by their key
     alone."""
+    fields: str = ""
+
+    @property
+    def selection(self) -> dict[str, str]:
+        """What lists and watches of this kind have in their query."""
+        return {"fieldSelector": self.fields} if self.fields else {}
 
     @cached_property
     def api_version(self) -> str:
@@ -298,3 +319,15 @@ ENDPOINT_SLICES: Final[Resource[V1EndpointSlice]] = Resource(
     index=service_of,
 )
 """For a provider that asks for them: there are many, and no controller of ours reads any."""
+
+KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"
+"""The signer of kubelets' serving certificates."""
+KUBELET_SERVING_REQUESTS: Final[Resource[V1CertificateSigningRequest]] = Resource(
+    "/apis/certificates.k8s.io/v1",
+    "certificatesigningrequests",
+    "CertificateSigningRequest",
+    "v1_certificate_signing_request.V1CertificateSigningRequest",
+    namespaced=False,
+    trim=trim_certificate_request,
+    fields=f"spec.signerName={KUBELET_SERVING}",
+)
