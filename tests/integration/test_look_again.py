@@ -229,8 +229,10 @@ def test_targets_are_only_where_a_ready_endpoint_runs(api: Cluster, tmp_path: Pa
     api.create(SERVICES, lb_service("web", externalTrafficPolicy="Local"))
     with at_work(sample, _admin(api, tmp_path), _services) as host:
         eventually(lambda: _targets(sample) == ["node-0"])
+        time.sleep(1.5)  # the events of our own writes bring no look any more
         api.create(SLICES, _slice("web-2", ("node-2", True)))
         eventually(lambda: _targets(sample) == ["node-0", "node-2"])
+        time.sleep(1.5)
         api.delete(f"{SLICES}/web-1")
         eventually(lambda: _targets(sample) == ["node-2"], 20)
         [found] = host.informers.find("/apis/discovery.k8s.io/v1", "endpointslices").lister.indexed("default/web")  # type: ignore[union-attr]
