@@ -12,6 +12,7 @@ from controllers.runtime.cache.informer import Registration
 from controllers.runtime.cache.listing import quorum_list
 from controllers.runtime.cache.resources import (
     DECISIONS,
+    ENDPOINT_SLICES,
     EVENTS,
     KUBELET_SERVING,
     KUBELET_SERVING_REQUESTS,
@@ -24,12 +25,14 @@ from controllers.runtime.cache.resources import (
     T,
     is_newer,
     list_meta,
+    service_of,
     split_key,
     version_of,
 )
 from controllers.runtime.cache.store import Derived, Lister
 
 __all__ = [
+    "ENDPOINT_SLICES",
     "DECISIONS",
     "EVENTS",
     "KUBELET_SERVING",
@@ -49,6 +52,7 @@ __all__ = [
     "key_of",
     "list_meta",
     "quorum_list",
+    "service_of",
     "split_key",
     "uid_of",
     "version_of",

@@ -1,8 +1,8 @@
 """The resources of one server, each with its strategy; and the objects that every new cluster has.
 
 Nodes, Services, Events, Leases and CertificateSigningRequests keep the real server's rules.
-PersistentVolumes, Namespaces, ServiceAccounts, ConfigMaps and Secrets are stored as they come: of
-them only the metadata is checked. Built by `server` at construction.
+PersistentVolumes, Namespaces, ServiceAccounts, ConfigMaps, Secrets and EndpointSlices are stored as
+they come: of them only the metadata is checked. Built by `server` at construction.
 """
 
 from __future__ import annotations
@@ -111,6 +111,13 @@ class OpenStrategy(Strategy):
         return dns_subdomain(name)
 
 
+class SliceStrategy(OpenStrategy):
+    """EndpointSlices are answered with a Status when they are deleted."""
+
+    returns_deleted_object = False
+    has_core_metadata = False
+
+
 class VolumeStrategy(OpenStrategy):
     """PersistentVolumes have a status, which is written apart."""
 
@@ -148,11 +155,9 @@ def kinds() -> list[Kind]:
         Kind("", "v1", "serviceaccounts", "ServiceAccount", True, OpenStrategy(), NAME_FIELDS, ("token",), ("sa",)),
         Kind("", "v1", "configmaps", "ConfigMap", True, OpenStrategy(), NAME_FIELDS, (), ("cm",)),
         Kind("", "v1", "secrets", "Secret", True, OpenStrategy()),
-        # Nothing can be created of these, so their lists are empty; kubectl describe asks for them.
+        Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, SliceStrategy()),
+        # Nothing can be created of these, so their list is empty; kubectl describe asks for it.
         Kind("", "v1", "pods", "Pod", True, Strategy(), NAME_FIELDS, (), ("po",), reading),
-        Kind(
-            "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, Strategy(), NAME_FIELDS, (), (), reading
-        ),
     ]
 
 
