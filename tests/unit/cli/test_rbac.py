@@ -222,6 +222,7 @@ def test_what_is_asked_at_the_start_names_the_account_of_each_rule() -> None:
         "service-controller",
         "pvl-controller",
         "ssh-key-controller",
+        "kubelet-serving-csr",
     }
     for rule in asked:
         assert rule.account == "" or not {"list", "watch"} & set(rule.verbs)
