@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import evolve, field, frozen
 
 from cloudprovider.checks.nodelabels import wanted_labels
-from cloudprovider.helpers.addresses import describe_addresses, provided_node_ip
+from cloudprovider.helpers.addresses import ALL_ADDRESSES, AddressChoice, describe_addresses, provided_node_ip
 from cloudprovider.helpers.labels import LABEL_PAIRS, is_kubernetes_label, missing_twins
 from cloudprovider.helpers.objects import addresses_of, annotations_of, labels_of, pod_cidrs_of
 from cloudprovider.helpers.providerid import provider_id_of
@@ -117,19 +117,22 @@ def initialization(
     *,
     ip_needed: bool = True,
     routed: Sequence[IPNetwork] = (),
+    choice: AddressChoice = ALL_ADDRESSES,
     now: str = "",
 ) -> NodeChanges:
     """Everything that a newly joined node gets from its cloud, the taint's removal last.
 
     `known` is what this process knew of the node before, None when it never compared it with the
-    cloud. `routed`: the ranges to which this process makes routes. `now`: in RFC 3339.
+    cloud. `routed`: the ranges to which this process makes routes. `choice`: which of the cloud's
+    addresses nodes get. `now`: in RFC 3339.
 
     Raises:
-        InstanceReplaced, NodeIPError: the node must stay tainted; the message is for users.
+        InstanceReplaced, NodeIPError, AddressesExcluded: the node must stay tainted; the message is
+            for users.
         NoIPAddress: the same for a node without any IP address, if `ip_needed`.
     """
     _same_instance(node, metadata)
-    addresses = wanted(node, metadata, UNHEARD)
+    addresses = wanted(node, metadata, UNHEARD, choice)
     if ip_needed and not addresses.has_ip:
         raise NoIPAddress(metadata)
     asked, refused = wanted_labels(metadata)
@@ -175,12 +178,16 @@ def _network(cidr: str) -> IPNetwork | None:
 
 
 def refresh(
-    node: V1Node, metadata: InstanceMetadata, known: Known | None = None, heard: Heard = UNHEARD
+    node: V1Node,
+    metadata: InstanceMetadata,
+    known: Known | None = None,
+    heard: Heard = UNHEARD,
+    choice: AddressChoice = ALL_ADDRESSES,
 ) -> NodeChanges:
     """What has changed in the cloud since the node was initialised: addresses, and our labels.
 
-    `known` as in `initialization`; `heard` with this answer. Raises InstanceReplaced and
-    NodeIPError."""
+    `known` and `choice` as in `initialization`; `heard` with this answer. Raises InstanceReplaced,
+    NodeIPError and AddressesExcluded."""
     _same_instance(node, metadata)
     asked, refused = wanted_labels(metadata)
     labels, written = labels_of(node), _written(node, known)
@@ -208,7 +215,7 @@ def refresh(
         elif known is not None and key in known.added and labels.get(key) == last:
             changed[key] = None  # the cloud asked for it, asks no more, and it still is as we wrote it
     _pair_up(labels, changed)
-    addresses = wanted(node, metadata, heard)
+    addresses = wanted(node, metadata, heard, choice)
     return NodeChanges(
         _made(addresses_replaced(addresses_of(node), addresses.addresses), _labels_patch(node, changed, ours)),
         refused,
@@ -218,7 +225,11 @@ def refresh(
 
 
 def adoption(
-    node: V1Node, metadata: InstanceMetadata, known: Known | None = None, heard: Heard = UNHEARD
+    node: V1Node,
+    metadata: InstanceMetadata,
+    known: Known | None = None,
+    heard: Heard = UNHEARD,
+    choice: AddressChoice = ALL_ADDRESSES,
 ) -> NodeChanges:
     """An initialised node without a provider ID gets its name's instance's ID, and what `refresh`
     gives.
@@ -227,7 +238,7 @@ def adoption(
 
     Raises `NotAdopted`, with the reason for users, and what `refresh` raises."""
     if provider_id_of(node):
-        return refresh(node, metadata, known, heard)  # another program was faster
+        return refresh(node, metadata, known, heard, choice)  # another program was faster
     own = (node.status.addresses if node.status else None) or ()
     if not {parse_ip(a.address) for a in own} & {parse_ip(a.address) for a in metadata.node_addresses} - {None}:
         raise NotAdopted(
@@ -235,7 +246,7 @@ def adoption(
             f"the node has {describe_addresses(own) or 'none'}, the instance "
             f"{describe_addresses(metadata.node_addresses) or 'none'}"
         )
-    planned = refresh(node, metadata, known, heard)
+    planned = refresh(node, metadata, known, heard, choice)
     addresses = [patch for patch in planned.patches if patch.subresource]
     rest = [patch for patch in planned.patches if not patch.subresource]
     return evolve(planned, patches=(*addresses, combined(*rest, _identity(metadata))))

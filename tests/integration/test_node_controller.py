@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from cloudprovider.helpers import parse_network
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, answers
 from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
@@ -129,6 +130,28 @@ def test_half_an_answer_takes_no_ip_from_a_node(api: Cluster, cloud: FakeCloud) 
         cloud.console.change_instance("node-0000", addresses=[outer, name])
         eventually(lambda: _addresses(api) == [outer, name])
         eventually(lambda: running.metrics.value("node_controller_nodes_lacking_addresses") == 0)
+
+
+def test_the_operator_chooses_among_the_addresses(api: Cluster, cloud: FakeCloud) -> None:
+    inner, inner6, storage = ("InternalIP", "10.0.0.7"), ("InternalIP", "fd00::7"), ("InternalIP", "172.17.0.1")
+    name = ("Hostname", "node-0000")
+    cloud.console.change_instance("node-0000", addresses=[storage, inner, inner6, name])
+    api.create(NODES, small_node("node-0000"))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        eventually(lambda: _addresses(api) == [storage, inner, inner6, name])
+    families, storages = ("ipv6", "ipv4"), (parse_network("172.16.0.0/12"),)
+    chosen = evolve(OFTEN, node_address_families=families, node_address_exclude=storages)
+    with node_controller(api.kubeconfig, cloud, options=chosen):
+        eventually(lambda: _addresses(api) == [inner6, inner, name])
+        cloud.console.change_instance("node-0000", addresses=[storage, name])
+        message = eventually(lambda: api.event_messages("node-0000").get("AddressesExcluded", ""))
+        assert "172.16.0.0/12 leaves out every IP address that the cloud has for this node" in message
+        api.create(NODES, small_node("node-0001", annotations={ANNOTATION_PROVIDED_NODE_IP: "172.17.0.9"}))
+        cloud.console.change_instance("node-0001", addresses=[("InternalIP", "172.17.0.9"), inner])
+        message = eventually(lambda: api.event_messages("node-0001").get("AddressesExcluded", ""))
+        assert "--node-ip=172.17.0.9 asks for" in message
+    assert is_tainted(_node(api, "node-0001"))
+    assert _addresses(api) == [inner6, inner, name]
 
 
 @pytest.mark.row("N32")
