@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         InstancesBatch,
         InstanceState,
         InstancesV2,
+        Taint,
     )
     from cloudprovider.interface import Clusters, Interface
     from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
@@ -92,7 +93,7 @@ else:
                 "RetryError Throttled UnknownProvider"
             ),
             "cloudprovider.host": "ClientBuilder InformerUser Lister Listers StopSignal",
-            "cloudprovider.instances": "InstanceMetadata Instances InstancesBatch InstanceState InstancesV2",
+            "cloudprovider.instances": "InstanceMetadata Instances InstancesBatch InstanceState InstancesV2 Taint",
             "cloudprovider.interface": "Clusters Interface",
             "cloudprovider.loadbalancer": "LoadBalancer OwnedLoadBalancer OwnedLoadBalancers",
             "cloudprovider.loading.registry": (
@@ -130,6 +131,7 @@ __all__ = [
     # values
     "InstanceMetadata",
     "InstanceState",
+    "Taint",
     "Route",
     "Zone",
     # what the host hands over

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from cloudprovider.helpers.objects import annotations_of
+from cloudprovider.internal import fields
 from cloudprovider.ips import IPAddress, IPNetwork, parse_ip
 from cloudprovider.wellknown import (
     ANNOTATION_PROVIDED_NODE_IP,
@@ -70,6 +71,7 @@ class NodeIPMismatch(NodeIPError):
         self.offered = tuple(offered)
 
 
+@fields.documented
 @frozen
 class AddressChoice:
     """The operator's word on which of the cloud's IP addresses nodes get: the flags

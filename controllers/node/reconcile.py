@@ -381,7 +381,7 @@ class NodeReconciler:
         return _Applied(done, latest, planned)
 
     def _log_refused(self, planned: NodeChanges) -> None:
-        for key in planned.refused_labels:
-            if key not in self._refused_before:
-                self._refused_before.add(key)
-                log.warning("the provider's label %s is not written: its namespace is reserved for Kubernetes", key)
+        for what in planned.refused:
+            if what not in self._refused_before:
+                self._refused_before.add(what)
+                log.warning("of the provider's answers: %s", what)

@@ -71,6 +71,36 @@ def test_a_node_gets_everything_in_two_writes(api: Cluster, capabilities: list[s
     assert api.event_messages("node-0001") == {"Synced": "Node synced successfully"}
 
 
+def test_taints_come_once_and_annotations_are_kept(api: Cluster, cloud: FakeCloud) -> None:
+    gpu = {"key": "example.com/gpu", "value": "a100", "effect": "NoSchedule"}
+    console, theirs = "example.com/console", "example.com/theirs"
+    cloud.console.change_instance(
+        "node-0000",
+        taints=[("example.com/gpu", "a100", "NoSchedule"), (OTHER["key"], "ours", OTHER["effect"])],
+        annotations={console: "https://one.example/?a=b", theirs: "the cloud's"},
+    )
+    api.create(NODES, small_node("node-0000", taints=[UNINITIALIZED, OTHER], annotations={theirs: "an admin's"}))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        eventually(lambda: not is_tainted(_node(api)))
+        node = _node(api)
+        assert _own_taints(node) == [OTHER, gpu], "of one key and effect the node's own stays"
+        assert node["metadata"]["annotations"][console] == "https://one.example/?a=b"
+        api.patch(f"{NODES}/node-0000", {"spec": {"taints": [OTHER]}})
+        cloud.console.change_instance("node-0000", annotations={console: "https://two.example", theirs: "anew"})
+        eventually(lambda: _node(api)["metadata"]["annotations"][console] == "https://two.example")
+        _refreshes(cloud, 3)
+        cloud.console.change_instance("node-0000", annotations={theirs: "anew"})
+        eventually(lambda: console not in _node(api)["metadata"]["annotations"])
+    node = _node(api)
+    assert _own_taints(node) == [OTHER], "an administrator removed it"
+    assert node["metadata"]["annotations"][theirs] == "an admin's"
+
+
+def _own_taints(node: dict[str, Any]) -> list[dict[str, str]]:
+    """Those of example.com: admission adds others."""
+    return [taint for taint in node["spec"]["taints"] if taint["key"].startswith("example.com/")]
+
+
 def cloud_id(node: dict[str, Any]) -> str:
     return str(node["spec"]["providerID"]).removeprefix("fake://")
 

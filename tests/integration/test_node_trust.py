@@ -14,7 +14,7 @@ import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from controllers.node.changes import APPLIED_LABELS, PAIRED
+from controllers.node.kept import APPLIED_LABELS, PAIRED
 from controllers.node.options import CloudNodeOptions
 from tests.integration.conftest import Cluster
 from tests.support.api import MERGE, NODES

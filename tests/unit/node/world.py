@@ -18,7 +18,7 @@ from cloudprovider.helpers import ALL_ADDRESSES, AddressChoice
 from cloudprovider.internal.patching import merge_patch
 from controllers.cloudcalls import Answer
 from controllers.node.addresses import NoIPAddress
-from controllers.node.changes import APPLIED_LABELS
+from controllers.node.kept import APPLIED_LABELS
 from controllers.node.memory import NodeMemory
 from controllers.node.metrics import NodeMetrics
 from controllers.node.reconcile import NodeReconciler
