@@ -9,7 +9,7 @@ from attrs import frozen
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import CloudProviderError, InstanceMetadata, InstanceState
-from cloudprovider.helpers import format_provider_id, parse_provider_id
+from cloudprovider.helpers import format_provider_id, label_value, parse_provider_id
 from incus_provider.resources import Instance
 
 PROVIDER = "incus"
@@ -117,7 +117,7 @@ def metadata(node: str, project: str, instance: Instance, region: str, network: 
         provider_id=provider_id(project, instance),
         instance_type=instance_type(instance),
         node_addresses=[*found, *hostname],
-        zone="" if instance.location == "none" else instance.location,
+        zone="" if instance.location == "none" else label_value(instance.location),
         region=region,
     )
 
