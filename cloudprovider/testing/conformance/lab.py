@@ -207,6 +207,11 @@ class Lab:
         deleted (`LoadBalancerKept`)."""
         raise NotImplementedError
 
+    def adopting_annotations(self, name: str) -> Mapping[str, str]:
+        """The annotations of a Service that takes over the load balancer of this name in the cloud,
+        which was kept."""
+        raise NotImplementedError
+
     def refused_annotations(self) -> Mapping[str, str]:
         """Annotations for which the provider refuses a Service (`InvalidService`)."""
         raise NotImplementedError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cloudprovider.testing.conformance.badanswers import BadAnswerScenarios
 from cloudprovider.testing.conformance.batches import BatchScenarios
 from cloudprovider.testing.conformance.instances import InstanceScenarios
+from cloudprovider.testing.conformance.keptbalancers import KeptLoadBalancerScenarios
 from cloudprovider.testing.conformance.likemachines import LikeMachineScenarios
 from cloudprovider.testing.conformance.loadbalancerfailures import LoadBalancerFailureScenarios
 from cloudprovider.testing.conformance.loadbalancers import LoadBalancerScenarios
@@ -29,6 +30,7 @@ class ProviderConformance(
     ZoneScenarios,
     LoadBalancerScenarios,
     LoadBalancerFailureScenarios,
+    KeptLoadBalancerScenarios,
     TargetScenarios,
     OwnedLoadBalancerScenarios,
     RouteScenarios,

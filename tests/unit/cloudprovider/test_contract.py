@@ -70,7 +70,7 @@ GO: list[tuple[type[ABC], set[str], set[str]]] = [
         {"get_load_balancer", "ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted"},
         {"get_load_balancer_name", "load_balancer_revision", "depends_on", "target_traits", "check_service"},
     ),
-    (OwnedLoadBalancers, {"owned_load_balancers"}, set()),
+    (OwnedLoadBalancers, {"owned_load_balancers"}, {"delete_owned_load_balancer"}),
     (
         Instances,
         {
