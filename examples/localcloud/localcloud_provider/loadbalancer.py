@@ -60,7 +60,7 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         # From the look to the change: of two Services that name the same one, one gets it.
         with self._adopting if adopts(service) else nullcontext():
             self._check_free(cluster_name, service)
-            # Also where nothing differs: what the cloud shows may be what it could not carry out yet.
+            # Also where nothing differs: what the cloud shows it may not have carried out yet.
             return _status(self._put(wanted, address))
 
     @override
@@ -80,9 +80,9 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         found = self._found(cluster_name, service, calls=2)
         if found is not None and (keep := keeps(service)):
             labels = {**found.labels, LABEL_KEPT: keep}
-            nobody = {"targets": (), "draining": (), "weights": {}} if keep == "address" else {}
+            nobody: dict[str, object] = {"targets": (), "draining": (), "weights": {}}
             if found.labels != labels:
-                self._put(found.model_copy(update={"labels": labels, **nobody}))
+                self._put(found.model_copy(update={"labels": labels, **(nobody if keep == "address" else {})}))
             raise LoadBalancerKept(f"{found.name}, {found.address}; a Service with {ADOPT}: {found.name} takes it over")
         if found is not None:
             # The owner goes along, so that the cloud itself refuses where it is another's by now.

@@ -30,7 +30,7 @@ from localcloud_provider.provider import LocalCloud, new_provider
 from localcloud_provider.resources import Machine, Machines
 from locallab import TOKEN, Daemon, daemon
 
-from cloudprovider import CloudConfig, CloudProviderError, InstanceNotFound, Route, Throttled
+from cloudprovider import CloudConfig, CloudProviderError, InstanceNotFound, OwnedLoadBalancers, Route, Throttled
 from cloudprovider.errors import InvalidConfig, InvalidService, LoadBalancerKept
 from cloudprovider.testing.conformance import new_node, new_service
 
@@ -242,6 +242,7 @@ def test_an_address_alone_is_kept_and_adopted(made: Daemon, provider: LocalCloud
         with pytest.raises(LoadBalancerKept, match=f"localcloud.example/adopt: {NAME}"):
             balancers.ensure_load_balancer_deleted(CLUSTER, one)
     assert only(made).targets == ()
+    assert isinstance(balancers, OwnedLoadBalancers)
     [owned] = balancers.owned_load_balancers(CLUSTER)
     assert owned.kept
     taker = new_service("shop", "u-2", annotations={"localcloud.example/adopt": NAME})
