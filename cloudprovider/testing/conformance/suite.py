@@ -12,6 +12,7 @@ from cloudprovider.testing.conformance.loadbalancers import LoadBalancerScenario
 from cloudprovider.testing.conformance.localinstance import LocalInstanceScenarios
 from cloudprovider.testing.conformance.olderinstances import OlderInstanceScenarios, ZoneScenarios
 from cloudprovider.testing.conformance.ownedloadbalancers import OwnedLoadBalancerScenarios
+from cloudprovider.testing.conformance.ownedresources import OwnedResourceScenarios
 from cloudprovider.testing.conformance.podcidrs import PodCIDRScenarios
 from cloudprovider.testing.conformance.routes import RouteScenarios
 from cloudprovider.testing.conformance.slowclouds import SlowCloudScenarios
@@ -33,6 +34,7 @@ class ProviderConformance(
     KeptLoadBalancerScenarios,
     TargetScenarios,
     OwnedLoadBalancerScenarios,
+    OwnedResourceScenarios,
     RouteScenarios,
     PodCIDRScenarios,
     VolumeScenarios,

@@ -179,6 +179,11 @@ class ConsoleLab(Lab):
     def adopting_annotations(self, name: str) -> Mapping[str, str]:
         return {ADOPT: name}
 
+    def create_owned_resource(self, cluster_name: str) -> str:
+        return self.cloud.console.add_resource(
+            f"sg-{len(self.cloud.console.resources())}-{cluster_name}", cluster_name
+        ).id
+
     def local_machine(self) -> V1Node:
         if not any(one.name == LOCAL for one in self.cloud.console.instances()):
             self.create_machine(LOCAL)
