@@ -40,10 +40,10 @@ _ABOUT_TEARDOWN = (
     "0 nothing is left, 3 there is something to delete and --yes was not given, 2 bad flags, 1 anything else."
 )
 _COUNTS_FOR_TEARDOWN = frozenset(
-    {
+    (
         "cloud-provider", "cloud-config", "cluster-name", "cluster-cidr", "allow-untagged-cloud", "kubeconfig",
-        "master",         "leader-elect-resource-name", "leader-elect-resource-namespace", "logging-format", "v", "help",
-    }
+        "master", "leader-elect-resource-name", "leader-elect-resource-namespace", "logging-format", "v", "help",
+    )
 )  # fmt: skip
 
 

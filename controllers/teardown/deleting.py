@@ -5,6 +5,7 @@ manager that comes after one that was killed."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -81,22 +82,26 @@ class Deletion:
                 return inventory
             now = self._clock.monotonic()
             self._delete([one for one in open_ if self._trial(one).due <= now])
-            inventory, wait = self._listed(inventory)
-            next_due = min((self._trial(one).due for one in open_ if one in inventory.items), default=0.0)
-            wait = max(wait, next_due - self._clock.monotonic(), 0.0)
+            inventory = self._listed(until)
+            due = min((self._trial(one).due for one in open_ if one in inventory.items), default=0.0)
+            wait = max(0.0, due - self._clock.monotonic())
             if self._clock.monotonic() + wait >= until:
                 return inventory
             if wait and self._stop.wait(wait):
                 return inventory
 
-    def _listed(self, before: Inventory) -> tuple[Inventory, float]:
-        """What there is now, or was before where the cloud does not say, and the seconds to wait
-        after that."""
-        try:
-            return self._find(), 0.0
-        except CLOUD_ERRORS as error:
-            log.warning("listing what is left failed: %s", one_line(str(error)))
-            return before, self._delay(error, 3)
+    def _listed(self, until: float) -> Inventory:
+        """What there is now. Asked until there is an answer: without one nobody knows what is to be
+        deleted again."""
+        for times in itertools.count(1):
+            try:
+                return self._find()
+            except CLOUD_ERRORS as error:
+                delay = self._delay(error, times)
+                log.warning("listing what is left failed: %s", one_line(str(error)))
+                if self._clock.monotonic() + delay >= until or self._stop.wait(delay):
+                    raise
+        raise AssertionError("it counts on")
 
     def _delete(self, items: Sequence[Item]) -> None:
         """Ask the cloud to delete these, several at once, and wait for all answers: each has its

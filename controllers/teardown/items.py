@@ -31,7 +31,7 @@ class Item:
     stays: str = field(default="", eq=False)
     """Why it is not deleted; "" for what is."""
     wanted: bool = field(default=False, eq=False)
-    """It stays because its owner wants it: nothing is left undone."""
+    """It stays because it is to stay: nothing is left undone."""
     stage: int = field(default=FIRST, eq=False)
     delete: Callable[[], object] = field(default=lambda: None, eq=False, repr=False)
     """Asks the cloud to delete it. Raises as the gateway's calls do."""
@@ -101,7 +101,8 @@ class Lister:
             "route",
             route.name or route.destination_cidr,
             f"{route.destination_cidr} to {route.target_node or route.target_provider_id or 'nowhere'}",
-            stays=self._doubt(route),
+            stays=(doubt := self._doubt(route)),
+            wanted=bool(doubt and self.cidrs),
             delete=lambda: routes.delete(self.cluster, route),
         )
 
@@ -111,7 +112,7 @@ class Lister:
         if route.owned or is_inside(parse_network(route.destination_cidr), self.cidrs):
             return ""
         if self.cidrs:
-            return "no mark says whose it is, and it is outside --cluster-cidr"
+            return "not this cluster's: no mark says so, and it is outside --cluster-cidr"
         return "no mark says whose it is; --cluster-cidr deletes those within"
 
     def _resource(self, resource: OwnedResource) -> Item:

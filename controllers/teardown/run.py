@@ -97,7 +97,10 @@ class Teardown:
                     f"what cluster {self._cluster!r} owns is not known, nothing was done: {error}"
                 ) from error
             _print(file, output.before(inventory))
-            return self._go_on(deletion, inventory, self._refusal(identity, held), file)
+            try:
+                return self._go_on(deletion, inventory, self._refusal(identity, held), file)
+            except CLOUD_ERRORS as error:
+                raise ManagerError(f"what is left of cluster {self._cluster!r} is not known: {error}") from error
 
     def release_held(self) -> int:
         """As of `Manager`. Nothing is held back here."""
