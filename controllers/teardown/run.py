@@ -112,9 +112,12 @@ class Teardown:
             if not inventory.left and not inventory.unknown:
                 _print(file, f"Cluster {self._cluster!r} has nothing to delete in the cloud.\n")
                 return NOTHING_LEFT
-            how = f"It would be refused: {refusal}." if refusal else "The same command with --yes deletes it."
+            if not number:
+                _print(file, "Nothing was changed, and --yes would delete nothing: see the lines above.\n")
+                return FAILED
+            how = f"It would be refused: {refusal}." if refusal else "The same command with --yes deletes them."
             _print(file, f"{output.count(number, 'thing')} to delete. Nothing was changed. {how}\n")
-            return TO_DELETE if number else FAILED
+            return TO_DELETE
         if refusal and number:
             _print(file, f"Nothing was changed: {refusal}.\n")
             return FAILED

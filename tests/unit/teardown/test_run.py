@@ -73,7 +73,7 @@ def test_without_yes_it_shows_and_changes_nothing(cloud: FakeCloud) -> None:
     assert [line.split()[0] for line in shown.splitlines()[1:4]] == ["load", "route", "security"]
     assert "Service default/web" in shown
     assert "10.244.1.0/24 to a" in shown
-    assert shown.endswith("3 things to delete. Nothing was changed. The same command with --yes deletes it.\n")
+    assert shown.endswith("3 things to delete. Nothing was changed. The same command with --yes deletes them.\n")
     assert changes(cloud) == before
 
 
