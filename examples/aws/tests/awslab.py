@@ -156,11 +156,11 @@ class AWSLab(Lab):
         ec2.create_tags(Resources=[group], Tags=[tag])
         own, theirs = f"{CLIENT_RULE}gone", "ssh"
         for port, text in ((30080, own), (22, theirs)):
-            opened = {"CidrIp": "10.0.0.0/16", "Description": text}
-            ec2.authorize_security_group_ingress(
-                GroupId=group,
-                IpPermissions=[{"IpProtocol": "tcp", "FromPort": port, "ToPort": port, "IpRanges": [opened]}],  # type: ignore[list-item]
-            )
+            rule: IpPermissionTypeDef = {
+                "IpProtocol": "tcp", "FromPort": port, "ToPort": port,
+                "IpRanges": [{"CidrIp": "10.0.0.0/16", "Description": text}],
+            }  # fmt: skip
+            ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[rule])
         return f"{group}/tcp/30080/10.0.0.0/16"
 
     def _instance(self, node: V1Node) -> str:
