@@ -1,0 +1,1 @@
+"""A cloud provider for OpenStack on openstacksdk. Start reading at `provider`."""
