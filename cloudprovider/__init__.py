@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     )
     from cloudprovider.localinstance import LocalInstance
     from cloudprovider.machines import Machine, Machines
+    from cloudprovider.ownedresources import OwnedResource, OwnedResources
     from cloudprovider.podcidrs import PodCIDRs
     from cloudprovider.routes import Route, Routes
     from cloudprovider.sshkeys import SSHKeys
@@ -112,6 +113,7 @@ else:
             ),
             "cloudprovider.localinstance": "LocalInstance",
             "cloudprovider.machines": "Machine Machines",
+            "cloudprovider.ownedresources": "OwnedResource OwnedResources",
             "cloudprovider.podcidrs": "PodCIDRs",
             "cloudprovider.routes": "Route Routes",
             "cloudprovider.sshkeys": "SSHKeys",
@@ -134,6 +136,8 @@ __all__ = [
     "OwnedLoadBalancers",
     "Routes",
     "PodCIDRs",
+    "OwnedResource",
+    "OwnedResources",
     "Zones",
     "Clusters",
     "PVLabeler",

@@ -31,6 +31,7 @@ from cloudprovider.instances import InstanceMetadata, InstanceState
 from cloudprovider.internal.problem import missing_value
 from cloudprovider.ips import IPNetwork, parse_ip, parse_network
 from cloudprovider.loadbalancer import OwnedLoadBalancer
+from cloudprovider.ownedresources import OwnedResource
 from cloudprovider.routes import Route
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_DNS, NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_DNS
 from cloudprovider.zones import Zone
@@ -239,6 +240,24 @@ def owned_load_balancers(answer: object) -> tuple[OwnedLoadBalancer, ...]:
             problems.append(f"item {index} is {kind_of(item)}, not OwnedLoadBalancer")
         elif item.name == "" or (item.service == "" and item.service_uid == ""):
             problems.append(f"item {index} lacks its name, or both service and service_uid")
+    _raise_for(problems)
+    return tuple(items)
+
+
+def owned_resources(answer: object) -> tuple[OwnedResource, ...]:
+    """What else a cluster owns. One that is none, or has the kind and ID of another, spoils the
+    list: nobody knows what would be deleted."""
+    items, problems = _items(answer, "OwnedResource"), []
+    seen: set[tuple[str, str]] = set()
+    for index, item in enumerate(items):
+        if not isinstance(item, OwnedResource):
+            problems.append(f"item {index} is {kind_of(item)}, not OwnedResource")
+        elif not item.kind or not item.id:
+            problems.append(f"item {index} lacks its kind or its id")
+        elif (item.kind, item.id) in seen:
+            problems.append(f"item {index} is the {item.kind} {_show(item.id)} once more")
+        else:
+            seen.add((item.kind, item.id))
     _raise_for(problems)
     return tuple(items)
 

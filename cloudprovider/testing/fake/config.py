@@ -23,7 +23,7 @@ from cloudprovider.testing.fake.records import Address, Instance
 
 Capability = Literal[
     "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
-    "routes", "pod_cidrs", "pv_labeler", "clusters", "local_instance",
+    "routes", "pod_cidrs", "pv_labeler", "clusters", "local_instance", "owned_resources",
 ]  # fmt: skip
 CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
 AddressType = Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"]

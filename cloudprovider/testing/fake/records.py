@@ -110,6 +110,16 @@ class RouteRecord:
 
 
 @frozen
+class ResourceRecord:
+    """Something else that was made for a cluster, as a security group. Keyed by `id`."""
+
+    id: str
+    kind: str
+    cluster: str
+    name: str = ""
+
+
+@frozen
 class Volume:
     """A disk: what `get_labels_for_volume` says about it."""
 
@@ -149,6 +159,7 @@ class World:
         """How many machines appeared because they were asked about."""
         self.load_balancers: dict[str, LoadBalancerRecord] = {}
         self.routes: dict[str, RouteRecord] = {}
+        self.resources: dict[str, ResourceRecord] = {}
         self.volumes: dict[str, Volume] = {}
         self.clusters: dict[str, Cluster] = {}
         self.ssh_keys: dict[tuple[str, str], SSHKey] = {}

@@ -15,7 +15,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import InstanceMetadata, OwnedLoadBalancer, Route, Taint
+from cloudprovider import InstanceMetadata, OwnedLoadBalancer, OwnedResource, Route, Taint
 from cloudprovider.checks import answers
 from cloudprovider.commands.failure import UnusableAnswer
 from cloudprovider.commands.forecast import new_node
@@ -241,12 +241,25 @@ def test_routes(wrong: object) -> None:
     assert told(question.read(wrong)) == expected
 
 
-def test_owned_load_balancers_and_texts() -> None:
+def test_owned_load_balancers() -> None:
     nobodys = OwnedLoadBalancer("a", "")
     assert problems_of(answers.owned_load_balancers, [nobodys]) == (
         "item 0 lacks its name, or both service and service_uid",
     )
     assert answers.owned_load_balancers([OwnedLoadBalancer("a", "d/s")]) == (OwnedLoadBalancer("a", "d/s"),)
+
+
+def test_owned_resources_are_told_apart() -> None:
+    one = OwnedResource("group", "sg-1")
+    assert answers.owned_resources([one, OwnedResource("address", "sg-1")]) == (one, OwnedResource("address", "sg-1"))
+    assert problems_of(answers.owned_resources, [one, one, OwnedResource("", "x"), None]) == (
+        "item 1 is the group 'sg-1' once more",
+        "item 2 lacks its kind or its id",
+        "item 3 is None, not OwnedResource",
+    )
+
+
+def test_texts() -> None:
     assert problems_of(answers.texts, ["a", " "]) == ("item 1 is ' ', not a text",)
 
 
