@@ -164,7 +164,8 @@ class Executor:
             former = evolve(former, built=None)
         # Remembered before the call: whatever comes of it, the cloud may have begun to build.
         record = self._records.put(key, self._begun(view, former, fingerprint, targets.digest))
-        self._records.looked_again(key)  # what the provider asks for while the call runs is another look
+        if view.again:
+            self._records.looked_again(key)  # what the provider asks for while the call runs is another look
         if not (step.sweep or former.asks_again("ensure", fingerprint)):
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if not targets.nodes:

@@ -43,9 +43,9 @@ class AWS(Interface):
         self.clients = clients
         self._cluster = config.cluster
         self._zone_ids = ZoneIDs(clients)
-        self._instances = AWSInstances(finder, self._zone_ids, config.node_ip_families)
+        self._instances = AWSInstances(finder, self._zone_ids)
         self._load_balancers = AWSLoadBalancers(clients, finder, config)
-        self._machine = AWSMachine(clients.metadata_endpoint, config.node_ip_families)
+        self._machine = AWSMachine(clients.metadata_endpoint)
         self._nodes = NodeInstances()
         self._routes = AWSRoutes(clients, finder, self._nodes)
 
