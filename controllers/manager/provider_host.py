@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
 
-    from cloudprovider.host import ClientBuilder
-    from cloudprovider.host import Lister
+    from cloudprovider.host import ClientBuilder, Lister
     from controllers.cloudcalls.lookagain import LookAgain
 
 log = logging.getLogger(__name__)
