@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         InstancesBatch,
         InstanceState,
         InstancesV2,
+        Taint,
     )
     from cloudprovider.interface import Clusters, Interface
     from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
@@ -103,7 +104,7 @@ else:
             "cloudprovider.host": (
                 "ClientBuilder EndpointSliceLister InformerUser Lister Listers LookAgain StopSignal"
             ),
-            "cloudprovider.instances": "InstanceMetadata Instances InstancesBatch InstanceState InstancesV2",
+            "cloudprovider.instances": "InstanceMetadata Instances InstancesBatch InstanceState InstancesV2 Taint",
             "cloudprovider.interface": "Clusters Interface",
             "cloudprovider.loadbalancer": "LoadBalancer OwnedLoadBalancer OwnedLoadBalancers",
             "cloudprovider.loading.registry": (
@@ -144,6 +145,7 @@ __all__ = [
     # values
     "InstanceMetadata",
     "InstanceState",
+    "Taint",
     "Route",
     "Zone",
     # what the host hands over

@@ -19,9 +19,9 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider.call import current_call
+from cloudprovider.checks.nodelabels import annotation_problems, refused, taint_problems
 from cloudprovider.helpers.addresses import address_problems
 from cloudprovider.helpers.labels import (
-    is_kubernetes_label,
     label_key_problems,
     label_value_problems,
     node_name_problems,
@@ -84,13 +84,12 @@ def metadata(
     faults = {name: _label_value(getattr(answer, name), name) for name in ("instance_type", "zone", "region")}
     faults["node_addresses"] = _address_problems(answer.node_addresses)
     faults["additional_labels"] = _label_problems(answer.additional_labels, "additional_labels")
+    faults["taints"] = taint_problems(answer.taints)
+    faults["annotations"] = annotation_problems(answer.annotations)
     if strict:
         faults["node_addresses"] += [] if answer.node_addresses else ["there is no address at all"]
-        faults["additional_labels"] += [
-            f"additional_labels: {key!r} is a label of Kubernetes itself, which the host refuses"
-            for key in answer.additional_labels
-            if is_kubernetes_label(key)
-        ]
+        for name, refusals in refused(answer).items():
+            faults[name] += refusals
     problems += [fault for each in faults.values() for fault in each]
     if problems:
         raise WrongAnswer(problems, _without(found, faults) if is_of_node else None)

@@ -195,17 +195,13 @@ def ingress(status: V1LoadBalancerStatus | None) -> list[Any]:
 # ---- patches
 
 
-def claim(service: V1Service, annotations: NotedAnnotations = ()) -> Note:
-    """The note that says no more than whose the load balancer is."""
-    return Note(uid_of(service), annotations=annotations, lb_class=class_of(service))
-
-
 def claim_patch(service: V1Service, annotations: NotedAnnotations = (), *, keep_note: bool) -> Patch:
     """Before the cloud is asked to build: our finalizer is on; and, unless the note stays true
     whatever comes of it, it says that the load balancer is ours, and no longer what was applied."""
     metadata = service.metadata
     present = metadata.finalizers if metadata is not None else None
-    note = Patch() if keep_note else _annotation(service, claim(service, annotations))
+    claim = Note(uid_of(service), annotations=annotations, lb_class=class_of(service))
+    note = Patch() if keep_note else _annotation(service, claim)
     return combined(finalizer_added(present, LOAD_BALANCER_CLEANUP_FINALIZER), note)
 
 

@@ -138,7 +138,7 @@ class Executor:
         new = missing or not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
         keep_note = step.sweep and former.nodes == targets.digest
-        asks_new = self._asks_new(former, service, fingerprint, missing=missing)
+        asks_new = self.tells and self._asks_new(former, service, fingerprint, missing=missing)
         former = self._named(former, service, fingerprint)
         claim = self._claim(service, former, keep_note, asks_new)
         with self._cloud.reporting(service, "failed to add load balancer cleanup finalizer"):
@@ -164,7 +164,8 @@ class Executor:
             former = evolve(former, built=None)
         # Remembered before the call: whatever comes of it, the cloud may have begun to build.
         record = self._records.put(key, self._begun(view, former, fingerprint, targets.digest))
-        self._records.looked_again(key)  # what the provider asks for while the call runs is another look
+        if view.again:
+            self._records.looked_again(key)  # what the provider asks for while the call runs is another look
         if not (step.sweep or former.asks_again("ensure", fingerprint)):
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if not targets.nodes:

@@ -89,9 +89,8 @@ class ServiceReconciler:
         """Take steps until there is none; returns the seconds until something is due again, inf if
         nothing is. A step that fails does not keep away the others; then its error is raised."""
         gathering, resting = not self._sync.is_due(key), self._sync.resting(key)
-        self._records.begin(key)
+        again = self._records.begin(key, self._clock.monotonic())
         service, record = self._newest(key, self._services.get(key))
-        again = self._records.again_due(key, self._clock.monotonic()) <= 0
         view = ServiceView(
             service=service,
             record=record,
@@ -104,7 +103,8 @@ class ServiceReconciler:
         failures: list[Exception] = []
         blamed: Exception | None = None
         if service is None or not self._classes.keeps(service):
-            self._records.looked_again(key)
+            if again:  # it gets none, or it goes
+                self._records.looked_again(key)
         else:
             try:
                 view = evolve(view, depends_on=self._depends_on(service))

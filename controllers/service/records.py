@@ -297,9 +297,10 @@ class Records:
             if key in self._records:
                 self._rewound.add(key)
 
-    def begin(self, key: str) -> None:
-        """A run of the key begins. One under way meanwhile would have put its own record over what
-        was rewound."""
+    def begin(self, key: str, now: float) -> bool:
+        """A run of the key begins; returns whether it is to be built or repaired because the
+        provider asked for it. A run under way meanwhile would have put its own record over what was
+        rewound."""
         with self._lock:
             record = self._records.get(key)
             if key in self._rewound and record is not None:
@@ -307,6 +308,7 @@ class Records:
                 record = evolve(record, state=state, version="", written=None)
                 self._records[key] = evolve(record, new_status=True, restore_at=0.0)
             self._rewound.discard(key)
+            return key in self._again and not self._told_left(key, now)
 
     def look_again(self, key: str, now: float) -> float:
         """The provider asks for another look at it: seconds until it is to be built or repaired,

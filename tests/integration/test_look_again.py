@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typing_extensions import override
 
 from cloudprovider import ClientBuilder, CloudConfig, Interface, LookAgain, StopSignal, current_call
@@ -20,12 +21,14 @@ from cloudprovider.helpers import ports_of
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from cloudprovider.testing.waiting import eventually
 from controllers.app import Host, hosting
+from controllers.cli import rbac
 from controllers.node.controller import CloudNodeController
 from controllers.node.options import CloudNodeOptions
 from controllers.registration.entry import Controller
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
-from tests.integration.conftest import Cluster
+from controllers.testing.managerrun import ManagerRun
+from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 from tests.support.services import SERVICES, ingress, lb_service
@@ -226,8 +229,10 @@ def test_targets_are_only_where_a_ready_endpoint_runs(api: Cluster, tmp_path: Pa
     api.create(SERVICES, lb_service("web", externalTrafficPolicy="Local"))
     with at_work(sample, _admin(api, tmp_path), _services) as host:
         eventually(lambda: _targets(sample) == ["node-0"])
+        time.sleep(1.5)  # the events of our own writes bring no look any more
         api.create(SLICES, _slice("web-2", ("node-2", True)))
         eventually(lambda: _targets(sample) == ["node-0", "node-2"])
+        time.sleep(1.5)
         api.delete(f"{SLICES}/web-1")
         eventually(lambda: _targets(sample) == ["node-2"], 20)
         [found] = host.informers.find("/apis/discovery.k8s.io/v1", "endpointslices").lister.indexed("default/web")  # type: ignore[union-attr]
@@ -262,3 +267,30 @@ def test_a_provider_that_does_not_ask_for_them_costs_no_list(api: Cluster, tmp_p
         eventually(lambda: _ingress(api, "web"))
         assert host.informers.find("/apis/discovery.k8s.io/v1", "endpointslices") is None
     assert _targets(sample) == ["node-0"]
+
+
+@pytest.mark.row("N7")
+@pytest.mark.parametrize("api", [REAL], indirect=True)
+def test_a_missing_permission_is_named_and_the_manifest_for_such_a_provider_has_it(
+    api: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rbac.main(["--endpoint-slices"]) == 0
+    documents = list(yaml.safe_load_all(capsys.readouterr().out))
+    [wanted] = [one for one in documents if one["kind"] == "ClusterRole"]
+    path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{wanted['metadata']['name']}"
+    before = api.get(path)["rules"]
+    sample = _sample(tmp_path, local_targets=True)
+    api.create(SERVICES, lb_service("web", externalTrafficPolicy="Local"))
+    _add_node(api, "node-0", "samplecloud")
+    run = ManagerRun(api.kubeconfig, sample)
+    starting = threading.Thread(target=run.start)
+    starting.start()
+    try:
+        missing = "missing permission: list, watch on endpointslices. Without it no controller starts"
+        eventually(lambda: missing in str(run.log), 30, lambda: str(run.log))
+        api.patch(path, {"rules": wanted["rules"]})
+        eventually(lambda: _targets(sample) == ["node-0"], 60, lambda: str(run.log))
+    finally:
+        starting.join(60)
+        run.close()
+        api.patch(path, {"rules": before})

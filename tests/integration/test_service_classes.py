@@ -17,7 +17,6 @@ from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
-from tests.support.charts import render
 from tests.support.marker import pass_by
 from tests.support.nodes import small_node
 from tests.support.process import MODULE, Start
@@ -121,32 +120,21 @@ def test_managers_of_one_account_report_no_orphans_of_each_other(api: Cluster) -
     assert "OrphanedLoadBalancers" not in api.reasons("kube-system")
 
 
-def _flags(name: str, config: Path, classes: list[str]) -> list[str]:
-    """The arguments of the chart's container."""
-    values: dict[str, Any] = {
-        "cloudProvider": "fake",
-        "controllers": ["service-lb-controller"],
-        "clusterName": "blue",
-        "loadBalancerClasses": classes,
-        "cloudConfig": {"path": str(config)},
-        "leaderElection": {"leaseName": name},
-        "flags": {"leader-elect-retry-period": "1s", "load-balancer-conditions": True},
-    }
-    [workload] = [obj for obj in render(values) if obj["kind"] == "DaemonSet"]
-    [container] = workload["spec"]["template"]["spec"]["containers"]
-    return [argument for argument in container["args"] if not argument.startswith(("--bind-address", "--secure-port"))]
-
-
-def test_two_releases_of_the_chart(
+def test_two_managers_with_two_leases(
     api: Cluster, start: Start, tmp_path: Path, clouds: tuple[FakeCloud, FakeCloud]
 ) -> None:
     kubeconfig = api.server.write_kubeconfig(tmp_path / "admin.kubeconfig")
     api.create(NODES, small_node("node-0", provider_id="fake://node-0"))
     processes = []
-    for name, cloud, classes in (("ccm-plain", clouds[0], []), ("ccm-acme", clouds[1], [ACME, OTHER])):
+    for name, cloud, classes in (("plain", clouds[0], '""'), ("acme", clouds[1], f"{ACME},{OTHER}")):
         cloud.share(tmp_path / f"{name}.json")
-        flags = _flags(name, tmp_path / f"{name}.json", classes)
-        processes.append(start(*flags, f"--kubeconfig={kubeconfig}", command=MODULE))
+        process = start(
+            f"--kubeconfig={kubeconfig}", "--cloud-provider=fake", f"--cloud-config={tmp_path / name}.json",
+            "--cluster-name=blue", "--controllers=service-lb-controller", f"--load-balancer-classes={classes}",
+            "--load-balancer-conditions", f"--leader-elect-resource-name={name}", "--leader-elect-retry-period=1s",
+            command=MODULE,
+        )  # fmt: skip
+        processes.append(process)
 
     def log() -> str:
         return "\n".join(process.log for process in processes)

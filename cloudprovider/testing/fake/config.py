@@ -89,6 +89,9 @@ class InstanceConfig(ProviderConfig):
     """(type, address) pairs; in a file also a mapping of types. Default: an InternalIP in
     198.18.0.0/15, always the same for a name, and its name as Hostname."""
     labels: Mapping[str, str] = {}
+    taints: tuple[tuple[str, str, str], ...] = ()
+    """(key, value, effect) of each that its node gets when it joins."""
+    annotations: Mapping[str, str] = {}
     shutdown: bool = False
     pod_cidrs: tuple[CIDR, ...] = ()
     """The ranges of its pods, as this cloud chose them; none: not yet."""

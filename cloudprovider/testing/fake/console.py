@@ -64,7 +64,7 @@ class Console:
 
     def change_instance(self, name: str, **fields: Any) -> Instance:
         """Give a machine other fields of its record: `type`, `zone`, `region`, `addresses`,
-        `labels`, `shutdown`, `pod_cidrs`."""
+        `labels`, `taints` (each key, value, effect), `annotations`, `shutdown`, `pod_cidrs`."""
 
         def change() -> tuple[str, Instance]:
             old = _there(self._world.instances, "instance", name)

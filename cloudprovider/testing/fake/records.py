@@ -17,6 +17,10 @@ def _addresses(value: Iterable[Iterable[str]]) -> tuple[Address, ...]:
     return tuple((kind, address) for kind, address in value)
 
 
+def _triples(value: Iterable[Iterable[str]]) -> tuple[tuple[str, str, str], ...]:
+    return tuple((key, content, effect) for key, content, effect in value)
+
+
 def _strings(value: Iterable[str]) -> tuple[str, ...]:
     return tuple(value)
 
@@ -41,6 +45,9 @@ class Instance:
     region: str = ""
     addresses: tuple[Address, ...] = field(default=(), converter=_addresses)
     labels: Mapping[str, str] = field(factory=dict, converter=_own)
+    taints: tuple[tuple[str, str, str], ...] = field(default=(), converter=_triples)
+    """(key, value, effect)"""
+    annotations: Mapping[str, str] = field(factory=dict, converter=_own)
     shutdown: bool = False
     pod_cidrs: tuple[str, ...] = field(default=(), converter=_strings)
 

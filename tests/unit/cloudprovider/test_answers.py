@@ -15,7 +15,11 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 from kubernetes.client.models.v1_service import V1Service
 
+<<<<<<< HEAD
 from cloudprovider import InstanceMetadata, OwnedLoadBalancer, OwnedResource, Route
+=======
+from cloudprovider import InstanceMetadata, OwnedLoadBalancer, Route, Taint
+>>>>>>> main
 from cloudprovider.checks import answers
 from cloudprovider.commands.failure import UnusableAnswer
 from cloudprovider.commands.forecast import new_node
@@ -91,6 +95,13 @@ def told(problem: str | Problem) -> tuple[str, ...]:
         "InstanceMetadata('', node_addresses=[address])",
         "InstanceMetadata('acme://1', 'm5 large', [address], 'Zone 1 (Berlin)', '-')",
         "InstanceMetadata('acme://1', node_addresses=[address], additional_labels={'bad key': 'bad value'})",
+        "InstanceMetadata('acme://1', node_addresses=[address], taints=[Taint('bad key', 'NoSchedule')])",
+        "InstanceMetadata('acme://1', node_addresses=[address], taints=[Taint('gpu', 'NoSchedule', 'a b')])",
+        "InstanceMetadata('acme://1', node_addresses=[address], taints=[Taint('gpu', 'noschedule')])",
+        "InstanceMetadata('acme://1', node_addresses=[address], taints=[Taint('gpu', 'NoExecute', v) for v in 'ab'])",
+        "InstanceMetadata('acme://1', node_addresses=[address], annotations={'bad key': 'any value'})",
+        "InstanceMetadata('acme://1', node_addresses=[address], annotations={'key': chr(0xd800)})",
+        "InstanceMetadata('acme://1', node_addresses=[address], annotations={'key': 'x' * 33000})",
         ADDRESS.format("InternalIp", "10.0.0.1"),
         ADDRESS.format("InternalIP", "300.0.0.1"),
         ADDRESS.format("Hostname", "bad host"),
@@ -134,6 +145,8 @@ def test_an_answer_is_usable_without_its_faulty_fields() -> None:
         ({"region": "-", "zone": "a b"}, {"region": "", "zone": ""}),
         ({"node_addresses": [address, bad]}, {"node_addresses": ()}),
         ({"additional_labels": {"rack": "r7", "row": "a b"}}, {"additional_labels": {}}),
+        ({"taints": [Taint("gpu", "NoSchedule"), Taint("gpu", "Never")]}, {"taints": ()}),
+        ({"annotations": {"a b": ""}}, {"annotations": {}}),
     ):
         assert usable(evolve(good, **faulty)) == evolve(good, **empty)
     assert usable(InstanceMetadata(zone="a b"), own="acme://1") == InstanceMetadata("acme://1")
@@ -255,11 +268,18 @@ def test_texts() -> None:
 
 
 def test_strictness_is_for_authors() -> None:
-    poor = InstanceMetadata("acme://1", additional_labels={"kubernetes.io/x": "y"})
+    poor = InstanceMetadata(
+        "acme://1",
+        additional_labels={"kubernetes.io/x": "y"},
+        taints=[Taint("node.kubernetes.io/unreachable", "NoExecute")],
+        annotations={"kubernetes-cloud-provider/applied-labels": "{}"},
+    )
     assert not problems_of(answers.metadata, poor, prefixes=PREFIXES)
     assert problems_of(answers.metadata, poor, prefixes=PREFIXES, strict=True) == (
         "there is no address at all",
-        "additional_labels: 'kubernetes.io/x' is a label of Kubernetes itself, which the host refuses",
+        "additional_labels: 'kubernetes.io/x' is reserved for Kubernetes, and not written",
+        "taints: 'node.kubernetes.io/unreachable' is reserved for Kubernetes, and not written",
+        "annotations: 'kubernetes-cloud-provider/applied-labels' is reserved for Kubernetes, and not written",
     )
 
 

@@ -253,6 +253,27 @@ def test_an_id_spelled_as_only_the_provider_knows_is_seen_by_the_address() -> No
     assert "node db-1 has the provider ID" in world.ask(WEB, ["10.0.0.2"])[0]
 
 
+def test_another_spelling_is_seen_before_the_other_node_has_addresses() -> None:
+    world = World()
+    world.cloud.machines[DB] = [("InternalIP", "10.0.0.2")]
+    world.node(DB, addresses=[])
+    world.node(WEB, "acme://DB-1", [("InternalIP", "10.0.0.2")])
+    assert "node db-1 has the provider ID" in world.ask(WEB, ["10.0.0.2"])[0]
+
+
+def test_an_address_that_has_moved_is_not_remembered() -> None:
+    world = World()
+    world.node(WEB)
+    world.csr(WEB)
+    world.work()
+    assert len(world.patches) == 1
+    world.cloud.machines[WEB] = [("InternalIP", "10.0.0.3"), ("Hostname", WEB)]
+    world.csr(WEB)
+    world.work(4)
+    assert len(world.patches) == 1
+    assert "10.0.0.1 is not the machine's" in world.recorder.events[-1].message
+
+
 def test_the_id_of_a_machine_that_is_no_node_brings_a_kubelet_nothing_where_the_cloud_says_names() -> None:
     world = World()
     world.node(WEB, "acme://db-1", [("InternalIP", "10.0.0.2"), ("Hostname", WEB)])
@@ -341,6 +362,18 @@ def test_a_request_that_the_kubelet_has_forgotten_is_not_tried_for_ever() -> Non
     world.work()
     assert not world.patches
     world.csr(WEB)  # after a quarter of an hour, with another key
+    world.work()
+    assert len(world.patches) == 1
+
+
+def test_another_request_is_tried_as_often_as_the_first() -> None:
+    world = World()
+    world.node(WEB)
+    world.cloud.error = CloudProviderError("down")
+    for _ in range(2):
+        world.csr(WEB)
+        world.work(TRIES - 5)
+    world.cloud.error = None
     world.work()
     assert len(world.patches) == 1
 

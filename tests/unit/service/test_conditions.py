@@ -20,7 +20,7 @@ from controllers.service.changes import APPLIED
 from controllers.service.classes import Classes
 from controllers.service.conditions import TYPE
 from controllers.service.records import LOOKING
-from tests.support.controllers import Fault, Raw
+from tests.support.controllers import Fault, Raw, nothing
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import SIZE, raw_node, raw_service
 
@@ -274,6 +274,22 @@ def test_changes_that_wait_are_told(bench: Bench) -> None:
         bench.settle(rounds=1, step=0.5)
     assert _said(bench) == ("False", "ChangesDelayed")
     bench.settle(rounds=20, step=30.0)
+    assert _said(bench) == ("True", "Ready")
+
+
+def test_it_is_not_ready_before_the_service_has_its_address(bench: Bench) -> None:
+    def refused(_name: str, body: Raw) -> None:
+        if "loadBalancer" in body.get("status", {}):
+            raise ServerError("etcd is full", status=500, method="PATCH", path="")
+
+    bench.server.before = refused
+    bench.server.put(raw_service())
+    bench.settle()
+    assert bench.cloud.balancers
+    assert _said(bench) == ("False", "Failed")
+    assert "etcd is full" in _shown(bench)["message"]
+    bench.server.before = nothing
+    bench.settle(rounds=4, step=30.0)
     assert _said(bench) == ("True", "Ready")
 
 

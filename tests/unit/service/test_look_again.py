@@ -3,14 +3,17 @@ ensured once for many words, ever more seldom, never lost; and users come first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
 
 from cloudprovider import CloudProviderError, InvalidService, Pending
 from controllers.cloudcalls import PRIORITY_SWEEP
 from controllers.runtime.api import ServerError
-from controllers.service.triggers import DRIFT
+from controllers.runtime.cache import ENDPOINT_SLICES
+from controllers.service.triggers import DRIFT, SliceTriggers
 from tests.support.controllers import DELETED_AT
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import raw_node, raw_service, service
@@ -184,3 +187,38 @@ def test_the_word_alone_updates_nothing_twice(bench: Bench, said: dict[str, str]
     bench.server.put(raw_node("n2", "10.0.0.2"))
     bench.settle()
     assert bench.cloud.methods() == ["ensure", "update"]
+
+
+# ---- EndpointSlices
+
+
+def _slice(name: str = "web-1", service: str = "web", ready: bool = True, annotation: str = "") -> V1EndpointSlice:
+    endpoint = {"addresses": ["10.1.0.1"], "nodeName": "n1", "conditions": {"ready": ready}}
+    metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}
+    metadata |= {"labels": {"kubernetes.io/service-name": service}, "annotations": {"changed": annotation}}
+    return ENDPOINT_SLICES.parse({"metadata": metadata, "addressType": "IPv4", "endpoints": [endpoint]})
+
+
+def test_a_change_of_a_slice_has_its_service_looked_at(served: Bench) -> None:
+    slices = SliceTriggers(served.queue, served.records)
+    before = _slice()
+    changes: tuple[Callable[[], None], ...] = (
+        lambda: slices.on_add(before, False),
+        lambda: slices.on_update(before, _slice(ready=False)),
+        lambda: slices.on_update(_slice(service="other"), before),
+        lambda: slices.on_update(before, _slice(service="other")),
+        lambda: slices.on_delete(before),
+    )
+    for change in changes:
+        change()
+        served.clock.advance(1.0)
+        assert served.waiting() == [KEY]
+        served.clock.advance(1.0)
+
+
+def test_what_says_nothing_new_of_the_endpoints_and_other_services_means_nothing(served: Bench) -> None:
+    slices = SliceTriggers(served.queue, served.records)
+    slices.on_update(_slice(annotation="1"), _slice(annotation="2"))
+    slices.on_add(_slice(service="another"), False)
+    slices.on_add(_slice(service=""), False)
+    assert served.waiting() == []
