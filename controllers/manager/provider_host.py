@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
 
-    from cloudprovider.host import ClientBuilder as ProviderClients
-    from cloudprovider.host import Lister
+    from cloudprovider.host import ClientBuilder, Lister
     from controllers.cloudcalls.lookagain import LookAgain
 
 log = logging.getLogger(__name__)
@@ -145,7 +144,7 @@ class ProviderHost:
         self._clock = clock
         self._stop = ClockEvent(clock)
 
-    def initialize(self, clients: ProviderClients, informers: InformerFactory | None, stop: StopSignal) -> bool:
+    def initialize(self, clients: ClientBuilder, informers: InformerFactory | None, stop: StopSignal) -> bool:
         """Make the provider ready, in a thread of its own, so that `stop` never waits; False when
         it came first. Without `informers`, in a program without a cluster, `set_informers` is not
         called.
@@ -204,7 +203,7 @@ class ProviderHost:
         failure.__cause__ = cause
         return failure
 
-    def _prepare(self, clients: ProviderClients, informers: InformerFactory | None) -> None:
+    def _prepare(self, clients: ClientBuilder, informers: InformerFactory | None) -> None:
         provider, name = self.cloud.provider, self.cloud.provider_name
         refuse(name, interface_problems(self._provider))
         if not provider.has_cluster_id():
