@@ -48,12 +48,8 @@ class AWS(Interface):
         self._zone_ids = ZoneIDs(clients)
         self._instances = AWSInstances(finder, self._zone_ids)
         self._load_balancers = AWSLoadBalancers(clients, finder, config)
-<<<<<<< HEAD
         self._leftovers = AWSLeftovers(NodeSecurityGroups(clients)) if config.manage_security_groups else None
-        self._machine = AWSMachine(clients.metadata_endpoint, config.node_ip_families)
-=======
         self._machine = AWSMachine(clients.metadata_endpoint)
->>>>>>> main
         self._nodes = NodeInstances()
         self._routes = AWSRoutes(clients, finder, self._nodes)
 

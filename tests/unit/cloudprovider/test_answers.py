@@ -15,11 +15,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 from kubernetes.client.models.v1_service import V1Service
 
-<<<<<<< HEAD
-from cloudprovider import InstanceMetadata, OwnedLoadBalancer, OwnedResource, Route
-=======
-from cloudprovider import InstanceMetadata, OwnedLoadBalancer, Route, Taint
->>>>>>> main
+from cloudprovider import InstanceMetadata, OwnedLoadBalancer, OwnedResource, Route, Taint
 from cloudprovider.checks import answers
 from cloudprovider.commands.failure import UnusableAnswer
 from cloudprovider.commands.forecast import new_node
