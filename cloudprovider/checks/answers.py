@@ -84,8 +84,8 @@ def metadata(
     faults = {name: _label_value(getattr(answer, name), name) for name in ("instance_type", "zone", "region")}
     faults["node_addresses"] = _address_problems(answer.node_addresses)
     faults["additional_labels"] = _label_problems(answer.additional_labels, "additional_labels")
-    faults["taints"] = taint_problems(answer.taints)
-    faults["annotations"] = annotation_problems(answer.annotations)
+    faults["taints"] = taint_problems(answer.taints) if answer.taints else []
+    faults["annotations"] = annotation_problems(answer.annotations) if answer.annotations else []
     if strict:
         faults["node_addresses"] += [] if answer.node_addresses else ["there is no address at all"]
         for name, refusals in refused(answer).items():

@@ -101,9 +101,6 @@ class AddressChoice:
         wanted = not self.families or f"ipv{ip.version}" in self.families
         return wanted and not any(ip in net for net in self.exclude)
 
-    def __bool__(self) -> bool:
-        return bool(self.families or self.exclude)
-
     def __str__(self) -> str:
         """The flags, for people."""
         families = f"--node-address-families={','.join(self.families)}" if self.families else ""

@@ -82,9 +82,9 @@ def items_of(kind: type[Any], example: str) -> Callable[[object, Attribute[Any],
     """A validator: a sequence of this class."""
 
     def check(instance: object, field: Attribute[Any], value: object) -> None:
-        wrong = [one for one in value if not isinstance(one, kind)] if isinstance(value, tuple) else [value]
-        if wrong:
-            raise _wrong(instance, field, f"a sequence of {kind.__name__}, such as {example}", wrong[0])
+        for one in value if isinstance(value, tuple) else (value,):
+            if not isinstance(one, kind):
+                raise _wrong(instance, field, f"a sequence of {kind.__name__}, such as {example}", one)
 
     return check
 

@@ -22,6 +22,7 @@ from controllers.cloudcalls import CloudCalls
 from controllers.options.declare import values_of
 from controllers.process import logs
 from controllers.runtime import cache
+from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory, Resource, T
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
 
-    from cloudprovider.host import ClientBuilder, Lister
+    from cloudprovider.host import Lister
     from controllers.cloudcalls.lookagain import LookAgain
 
 log = logging.getLogger(__name__)

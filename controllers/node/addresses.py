@@ -154,7 +154,7 @@ def wanted(node: V1Node, metadata: InstanceMetadata, heard: Heard, choice: Addre
         told = bool(offered) or heard.order is not None
         return Wanted(current, _types(current) & _IP_TYPES if told else frozenset())
     known = offered
-    if choice:
+    if choice.families or choice.exclude:
         # The node's present addresses, too: they are what orders the others and what is kept of a
         # type that the cloud leaves out for now.
         offered, current = choice.of(offered), choice.of(current)

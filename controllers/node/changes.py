@@ -119,9 +119,10 @@ def _untainted(node: V1Node, metadata: InstanceMetadata) -> Patch:
     """The uninitialized taint goes, and the provider's come in the same write: between two writes
     pods without tolerations could be scheduled. What the node brings along is left alone."""
     present = node_taints(node)
+    asked = wanted_taints(metadata) if metadata.taints else ()
     new = [
         {"key": taint.key, "effect": taint.effect} | ({"value": taint.value} if taint.value else {})
-        for taint in wanted_taints(metadata)
+        for taint in asked
         if find_taint(present, taint.key, taint.effect) is None
     ]
     return taints_changed(present, add=new, remove=lambda taint: taint["key"] == TAINT_EXTERNAL_CLOUD_PROVIDER)
@@ -231,6 +232,8 @@ def inputs(node: V1Node, metadata: InstanceMetadata, heard: Heard) -> int:
 
 
 def _refused(metadata: InstanceMetadata) -> tuple[str, ...]:
+    if not (metadata.additional_labels or metadata.taints or metadata.annotations):
+        return ()
     return tuple(text for texts in refused(metadata).values() for text in texts)
 
 

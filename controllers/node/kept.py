@@ -55,10 +55,7 @@ class Known:
     """The additional ones among them that the cloud asked for while this process ran. Only those
     may be removed."""
     annotations: Known | None = None
-    """Of the labels: the same of the node's annotations."""
-
-
-_NONE: Final = Known({})
+    """Of the labels: the same of the node's annotations; None where the cloud never had any."""
 
 
 @frozen
@@ -74,33 +71,40 @@ class Kept:
 def of_new(node: V1Node, metadata: InstanceMetadata, known: Known | None) -> Kept:
     """What a node that joins gets of what the cloud asks for. `known`: what this process knew of it
     before, None when it never compared it with the cloud."""
-    noted = known.annotations if known else None
-    return _kept(
-        node,
-        _first(labels_of(node), wanted_labels(metadata), _written(node, known), known),
-        _first(annotations_of(node), wanted_annotations(metadata), _written(node, noted, APPLIED_ANNOTATIONS), noted),
-    )
+    labels = _first(labels_of(node), wanted_labels(metadata), _written(node, known), known)
+    annotations = None
+    if _has_annotations(node, metadata, known):
+        noted = known.annotations if known else None
+        annotations = _first(
+            annotations_of(node), wanted_annotations(metadata), _written(node, noted, APPLIED_ANNOTATIONS), noted
+        )
+    return _kept(node, labels, annotations)
 
 
 def of_known(node: V1Node, metadata: InstanceMetadata, known: Known | None) -> Kept:
     """What an initialised node gets of it. `known` as above."""
-    noted = known.annotations if known else None
-    return _kept(
-        node,
-        _followed(
-            labels_of(node),
-            wanted_labels(metadata),
-            _written(node, known),
-            known,
-            silent=not metadata.additional_labels,
-        ),
-        _followed(
+    labels = _followed(
+        labels_of(node), wanted_labels(metadata), _written(node, known), known, silent=not metadata.additional_labels
+    )
+    annotations = None
+    if _has_annotations(node, metadata, known):
+        noted = known.annotations if known else None
+        annotations = _followed(
             annotations_of(node),
             wanted_annotations(metadata),
             _written(node, noted, APPLIED_ANNOTATIONS),
             noted,
             silent=not metadata.annotations,
-        ),
+        )
+    return _kept(node, labels, annotations)
+
+
+def _has_annotations(node: V1Node, metadata: InstanceMetadata, known: Known | None) -> bool:
+    """Whether the cloud has, or had, annotations for this node: most have none."""
+    return bool(
+        metadata.annotations
+        or (known is not None and known.annotations is not None)
+        or APPLIED_ANNOTATIONS in annotations_of(node)
     )
 
 
@@ -190,18 +194,20 @@ def _known(ours: Mapping[str, str], asked: Mapping[str, str], known: Known | Non
     return Known(ours, frozenset(key for key in ours if key not in PAIRED and (key in asked or key in before)))
 
 
-def _kept(node: V1Node, labels: _Part, annotations: _Part) -> Kept:
+def _kept(node: V1Node, labels: _Part, annotations: _Part | None) -> Kept:
     _pair_up(labels_of(node), labels.changed)
-    noted = dict(annotations.changed)
+    noted = dict(annotations.changed) if annotations else {}
     for record, part in ((APPLIED_LABELS, labels), (APPLIED_ANNOTATIONS, annotations)):
+        if part is None:
+            continue
         ours = dict(part.known.written)
         if ours != recorded(node, record):
             noted[record] = json.dumps(ours, sort_keys=True, separators=(",", ":")) if ours else None
     meta = {name: dict(changed) for name, changed in (("labels", labels.changed), ("annotations", noted)) if changed}
     # Versioned: what is written depends on the present labels, which may just have been changed.
     patch = Patch({"metadata": meta}, versioned=True) if meta else Patch()
-    of_annotations = annotations.known if annotations.known.written else _NONE  # one for all nodes without any
-    return Kept(patch, evolve(labels.known, annotations=of_annotations), labels.replaced)
+    known = evolve(labels.known, annotations=annotations.known) if annotations else labels.known
+    return Kept(patch, known, labels.replaced)
 
 
 def _pair_up(labels: Mapping[str, str], changed: dict[str, str | None]) -> None:
