@@ -194,7 +194,7 @@ class _Reader:
         written in two ways is a problem: one of the two would be lost."""
         fields: dict[str, FieldInfo] = model.model_fields if _is_model(model) else {}
         named = {_plain(name): name for name in fields}
-        # a section with a name in quotes is an entry of a mapping, whose values may be models themselves
+        # A section with a name in quotes is an entry of a mapping: of models, maybe.
         below = (get_args(model) or (Any,))[-1]
         fitted: dict[str, Any] = {}
         for written, value in values.items():
