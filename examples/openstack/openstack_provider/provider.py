@@ -16,6 +16,7 @@ from cloudprovider import (
     InstancesV2,
     Interface,
     Listers,
+    LocalInstance,
     Routes,
     StopSignal,
 )
