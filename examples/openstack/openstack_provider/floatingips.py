@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from typing import Final
 
 from openstack.exceptions import ConflictException, NotFoundException, PreconditionFailedException
 
-from cloudprovider import CloudProviderError, InvalidService, QuotaExceeded, RetryError
+from cloudprovider import InvalidService, RetryError
 from openstack_provider.cloud import Cloud
 from openstack_provider.names import FLOATING_PREFIX, Identity, subnet_matches
 from openstack_provider.plan import Plan
@@ -102,22 +103,13 @@ class FloatingIPs:
         subnets = [asked.floating_subnet] if asked.floating_subnet else [""]
         if (asked.floating_pattern or asked.floating_tags) and not plan.address:
             subnets = self._subnets(plan, network)
-        refused: CloudProviderError | None = None
-        for subnet in subnets:
-            try:
-                return self._post({**wanted, "subnet_id": subnet} if subnet else wanted)
-            except QuotaExceeded as error:
-                refused = error  # it may be that this subnet is full
-        assert refused is not None, "there is one subnet at least"
-        raise refused
+        for subnet in subnets[:-1]:
+            with suppress(ConflictException):  # this subnet is full
+                return self._post({**wanted, "subnet_id": subnet})
+        return self._post({**wanted, "subnet_id": subnets[-1]} if subnets[-1] else wanted)
 
     def _post(self, wanted: JSON) -> str:
-        try:
-            made = ask(self._cloud.sdk.network, "POST", "/floatingips", body={"floatingip": wanted})
-        except ConflictException as error:
-            if "floating_ip_address" not in wanted:
-                raise
-            raise InvalidService(f"spec.loadBalancerIP: {wanted['floating_ip_address']} is taken: {error}") from error
+        made = ask(self._cloud.sdk.network, "POST", "/floatingips", body={"floatingip": wanted})
         return str(made["floatingip"]["floating_ip_address"])
 
     def _subnets(self, plan: Plan, network: str) -> list[str]:

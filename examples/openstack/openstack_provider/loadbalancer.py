@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
 from attrs import evolve, frozen
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
@@ -58,11 +58,12 @@ from openstack_provider.ownership import (
     shows,
 )
 from openstack_provider.plan import IPV4, IPV6, Networks, Plan, Target, families_of, networks, plan, targets
-from openstack_provider.rest import BUSY_SECONDS, JSON, ask, listed
+from openstack_provider.rest import JSON, ask, listed
 from openstack_provider.securitygroups import NodeGroups, rules_of
 from openstack_provider.steps import Actual, Spot, Step, created, leaving, member_step, members, steps
 
 BUILDING_SECONDS: Final = 5.0
+BUSY_SECONDS: Final = 2.0
 DELETING_SECONDS: Final = 2.0
 ADDRESS_SECONDS: Final = 30.0
 """Until nodes without an address are looked at again. The host also asks when they get one."""
@@ -153,7 +154,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if balancer is None:
             self._build(wanted, chosen)
         status = self._keep(wanted, service, chosen, balancer)
-        if has_status(service) and load_balancer_status_equal(service.status.load_balancer, status):
+        if load_balancer_status_equal(service.status.load_balancer if service.status is not None else None, status):
             _wait_for_addresses(chosen)
         return status
 
@@ -315,7 +316,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             ) from error
         return found
 
-    def _tags(self, wanted: Plan, balancer: Mapping[str, Any] | None) -> list[str]:
+    def _tags(self, wanted: Plan, balancer: JSON | None) -> list[str]:
         """The tags that it should have, with those that it has."""
         who = wanted.who
         there = [] if balancer is None else list(balancer.get("tags") or ())
@@ -328,7 +329,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             ours.append(ADOPTED_TAG)
         return [*there, *(tag for tag in ours if tag and tag not in there)]
 
-    def _build(self, wanted: Plan, chosen: Sequence[Target]) -> None:
+    def _build(self, wanted: Plan, chosen: Sequence[Target]) -> NoReturn:
         """Create it. Raises `Pending`: Octavia needs a minute or two."""
         ports: list[JSON] = []
         where = wanted.networks
@@ -372,7 +373,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
                 return {**vip, "additional_vips": [{"subnet_id": subnet}]}, [*families, wanted.families[1]]
         if len(wanted.families) > 1 and wanted.needs_all_families:
             raise InvalidService(
-                f"spec.ipFamilyPolicy RequireDualStack: the load balancer's network has no subnet of {wanted.families[1]}"
+                f"spec.ipFamilyPolicy RequireDualStack: the network has no subnet of {wanted.families[1]}"
             )
         return vip, families
 
@@ -446,7 +447,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             self._do(balancer, [_tag_step(balancer, [tag for tag in tags if tag != OPENED_TAG])])
         return _status(service, self._config, _addresses(balancer, address))
 
-    def _mend(self, who: Identity, service: V1Service, balancer: JSON) -> None:
+    def _mend(self, who: Identity, service: V1Service, balancer: JSON) -> NoReturn:
         """One in ERROR: delete it where nobody knows its address yet, so that it is built again."""
         if has_status(service) or not is_marked(balancer) or not may_be_deleted(balancer, who):
             raise CloudProviderError(

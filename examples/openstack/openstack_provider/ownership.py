@@ -8,15 +8,13 @@ write, prove nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError
 from openstack_provider.names import CLUSTER_TAG, SERVICE_PREFIX, SERVICE_TAG, Identity
-
-JSON = Mapping[str, Any]
+from openstack_provider.rest import JSON
 
 
 class NotOurs(CloudProviderError):

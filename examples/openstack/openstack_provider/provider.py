@@ -14,6 +14,7 @@ from cloudprovider.errors import InvalidConfig
 from openstack_provider.cloud import Cloud, clouds_file
 from openstack_provider.config import Config
 from openstack_provider.errors import answered
+from openstack_provider.loadbalancer import OpenStackLoadBalancers
 from openstack_provider.preflight import problems
 
 PROVIDER = "openstack"
@@ -31,6 +32,7 @@ class OpenStack(Interface):
         """By region. The first has the load balancers and the router."""
         self.cloud = next(iter(clouds.values()))
         self._source = source
+        self._load_balancers = OpenStackLoadBalancers(self.cloud)
 
     @override
     def provider_name(self) -> str:
@@ -44,8 +46,13 @@ class OpenStack(Interface):
         found = [one for cloud in self.clouds.values() for one in problems(cloud, home=cloud is self.cloud)]
         if found:
             raise InvalidConfig(*found)
+        self._load_balancers.start(client_builder.cluster_identity())
         logger.info("OpenStack answers in %s", ", ".join(region or "its only region" for region in self.clouds))
         self._watcher().start(stop)
+
+    @override
+    def load_balancer(self) -> OpenStackLoadBalancers | None:
+        return self._load_balancers if self.cloud.config.loadbalancer.enabled else None
 
     def _watcher(self) -> ConfigWatcher[tuple[Config, bytes]]:
         """Logs in again when the cloud config or clouds.yaml changes."""

@@ -16,8 +16,8 @@ from attrs import field, frozen
 from cloudprovider import InvalidService
 from openstack_provider.names import SERVICE_PREFIX, Identity
 from openstack_provider.plan import IPV4, IPV6, Plan, PlannedPort, Target
+from openstack_provider.rest import JSON
 
-JSON = dict[str, Any]
 EVERYONE: Final = {IPV4: "0.0.0.0/0", IPV6: "::/0"}
 _TRANSPORTS: Final = {"UDP": "UDP", "SCTP": "SCTP"}
 _KEPT: Final = ("weight", "backup", "admin_state_up", "monitor_address", "tags")
