@@ -23,6 +23,11 @@ looked for."""
 logger = logging.getLogger(__name__)
 
 
+def address_of(floating: JSON | None) -> str:
+    """Its address; "" of none."""
+    return "" if floating is None else str(floating["floating_ip_address"])
+
+
 class FloatingIPs:
     """The floating IPs of load balancers. Raises what openstacksdk raises, and errors of the
     contract. Thread-safe for different Services."""
@@ -42,13 +47,13 @@ class FloatingIPs:
         none. `there` is the one on the port."""
         if not is_owner:
             # An address from outside for somebody else's load balancer could expose his Services.
-            return "" if there is None else str(there["floating_ip_address"])
+            return address_of(there)
         if plan.is_internal:
             if there is not None:
                 self.release(plan.who, there, keep=plan.annotations.keep_floating_ip)
             return ""
         if there is not None and plan.address in ("", there["floating_ip_address"]):
-            return str(there["floating_ip_address"])
+            return address_of(there)
         if plan.address:
             return self._given(plan, port, there)
         return self._made(plan, port)
@@ -70,7 +75,7 @@ class FloatingIPs:
         except PreconditionFailedException as error:
             raise RetryError(f"the floating IP {there['floating_ip_address']} changed meanwhile", 1.0) from error
 
-    def leftover(self, who: Identity) -> None:
+    def delete_leftover(self, who: Identity) -> None:
         """Delete what was made for the Service and has lost its load balancer."""
         query = [("description", who.floating_description)]
         for one in listed(self._cloud.sdk.network, "/floatingips", "floatingips", query):

@@ -6,12 +6,13 @@ openstacksdk's own objects would ask for more than is needed, and leave out what
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from keystoneauth1.adapter import Adapter
 from openstack.exceptions import raise_from_response
 
 JSON = dict[str, Any]
+BALANCERS: Final = "/lbaas/loadbalancers"
 
 
 def ask(

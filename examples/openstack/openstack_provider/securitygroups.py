@@ -38,6 +38,16 @@ def rules_of(plan: Plan, cidr: str, provider: str) -> set[Rule]:
     return wanted | {(_family(cidr), "tcp", cidr, number) for number in checked}
 
 
+def ports_of(cloud: Cloud, targets: Iterable[Target]) -> list[JSON]:
+    """The ports of these nodes' servers that have the nodes' addresses."""
+    known = {target.server: target.address for target in targets if target.server and target.address}
+    found: list[JSON] = []
+    for start in range(0, len(known), AT_ONCE):
+        query = [("device_id", one) for one in sorted(known)[start : start + AT_ONCE]]
+        found += listed(cloud.sdk.network, "/ports", "ports", query)
+    return [one for one in found if known.get(one["device_id"]) in {ip["ip_address"] for ip in one["fixed_ips"]}]
+
+
 class NodeGroups:
     """The security group of the nodes of a cluster. Raises what openstacksdk raises. Thread-safe
     for different Services."""
@@ -48,15 +58,6 @@ class NodeGroups:
         """One Service at a time: the last one's deletion takes the group away, under another one's
         hands."""
 
-    def ports(self, targets: Iterable[Target]) -> list[JSON]:
-        """The ports of these nodes' servers that have the nodes' addresses."""
-        known = {target.server: target.address for target in targets if target.server and target.address}
-        found: list[JSON] = []
-        for start in range(0, len(known), AT_ONCE):
-            query = [("device_id", one) for one in sorted(known)[start : start + AT_ONCE]]
-            found += listed(self._cloud.sdk.network, "/ports", "ports", query)
-        return [one for one in found if known.get(one["device_id"]) in {ip["ip_address"] for ip in one["fixed_ips"]}]
-
     def open(self, who: Identity, rules: set[Rule], ports: Sequence[JSON]) -> list[JSON]:
         """Have the nodes let in what the Service needs. Returns the rules that it needs no more:
         for `close`, when nothing uses them."""
@@ -64,7 +65,7 @@ class NodeGroups:
             return self._open(who, rules, ports)
 
     def _open(self, who: Identity, rules: set[Rule], ports: Sequence[JSON]) -> list[JSON]:
-        group = self.group(who)
+        group = self._group(who)
         if group is None:
             told = {"name": who.node_group, "description": f"Node ports of Kubernetes cluster {who.cluster}"[:255]}
             group = ask(self._cloud.sdk.network, "POST", "/security-groups", body={"security_group": told})[
@@ -83,11 +84,16 @@ class NodeGroups:
                 ask(self._cloud.sdk.network, "POST", "/security-group-rules", body={"security_group_rules": made})
             except ConflictException as error:
                 raise RetryError(f"the rules of {who.node_group} changed meanwhile", 1.0) from error
-        self.attach(group, ports)
+        self._attach(group, ports)
         return [one for rule, one in there.items() if one.get("description") == who.uid and rule not in rules]
 
-    def attach(self, group: JSON, ports: Sequence[JSON]) -> None:
-        """Have the group on these ports, beside those that they have."""
+    def extend(self, who: Identity, ports: Sequence[JSON]) -> None:
+        """Have the cluster's group, where there is one, on the ports of more nodes."""
+        group = self._group(who) if ports else None
+        if group is not None:
+            self._attach(group, ports)
+
+    def _attach(self, group: JSON, ports: Sequence[JSON]) -> None:
         for port in ports:
             if port.get("port_security_enabled", True) and group["id"] not in port["security_groups"]:
                 self._put(port, [*port["security_groups"], group["id"]])
@@ -125,8 +131,7 @@ class NodeGroups:
         finally:
             self._turn.release()
 
-    def group(self, who: Identity) -> JSON | None:
-        """The cluster's group. Raises `CloudProviderError` where there are two."""
+    def _group(self, who: Identity) -> JSON | None:
         found = listed(self._cloud.sdk.network, "/security-groups", "security_groups", [("name", who.node_group)])
         if len(found) > 1:
             raise CloudProviderError(f"{len(found)} security groups have the name {who.node_group}: delete all but one")

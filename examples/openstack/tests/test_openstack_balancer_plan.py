@@ -272,7 +272,7 @@ def test_members_keep_what_was_set_by_hand_and_nodes_without_an_address() -> Non
 # Steps
 
 
-def a_plan(ports: int = 1, **annotations: str) -> Plan:
+def a_plan(ports: int = 1, /, **annotations: str) -> Plan:
     named = {PREFIX + key.replace("_", "-"): value for key, value in annotations.items()}
     spread = [(80 + number, 30080 + number) for number in range(ports)]
     return planned(new_service("web", UID, ports=spread, annotations=named))
@@ -290,6 +290,7 @@ def test_everyone_is_written_in_several_ways() -> None:
         actual = as_built(wanted, TWO)
         actual.listeners[0]["allowed_cidrs"] = ranges
         assert what(wanted, actual) == [], ranges
+    actual = as_built(wanted, TWO)
     actual.listeners[0]["allowed_cidrs"] = ["10.0.0.0/8"]
     assert what(wanted, actual) == ["PUT listeners/listener-0"]
     limited = evolve(wanted, ranges=("10.0.0.0/8",))
