@@ -15,6 +15,8 @@ from controllers.testing.cluster import Cluster
 from controllers.testing.managerrun import ManagerRun
 from tests.lab.openstack.cloud import FLAVOR, PASSWORD, PROJECT, USER, OpenStack
 
+pytest_plugins = ["tests.lab.openstack.fixtures"]
+
 CONFIG = """
 driver: openstack
 region: RegionOne

@@ -71,12 +71,12 @@ def _clone(opened: dict[str, sqlite3.Connection], names: Sequence[str]) -> dict[
             address["ip_address"]: next(addresses), port["mac_address"]: next(hardware),
         }  # fmt: skip
         words = sorted(new, key=len, reverse=True)
-        pattern = re.compile("|".join(rf"(?<![\w.-]){re.escape(word)}(?![\w.-])" for word in words))
+        pattern = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, words))})(?![\w.-])")
         for row in rows:
-            columns = {
-                column: pattern.sub(lambda found: new[found[0]], value) if isinstance(value, str) else value
-                for column, value in row.columns.items()
-            }
+            columns = dict(row.columns)
+            for column, value in columns.items():
+                if isinstance(value, str):
+                    columns[column] = "".join(new.get(part, part) for part in pattern.split(value))
             if row.numbered:
                 del columns["id"]
             if row.table == "ports":

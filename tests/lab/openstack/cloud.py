@@ -7,7 +7,7 @@ immutable states and quotas are real; no packet is sent, and nothing ever report
 
     with running(venv, folder) as cloud:     # half a minute, two for the first time
         cloud.auth_url, cloud.user, ...      # the login of a plain user, with the role "member"
-        cloud.clouds                         # a clouds.yaml with "lab", "lab-application", "lab-admin"
+        cloud.clouds                         # a clouds.yaml: "lab", "lab-application", "lab-admin"
         cloud.network, cloud.router, ...     # IDs
         cloud.create_server("node-1")        # a real one: some seconds
         cloud.clone_servers(100, "copy")     # copies of its rows: under a second
@@ -111,7 +111,7 @@ class OpenStack:
     image: str = ""
     flavor: str = ""
     processes: list[subprocess.Popen[bytes]] = field(factory=list)
-    _tokens: dict[bool, str] = field(factory=dict)
+    _tokens: dict[bool, str] = field(factory=dict, repr=False)
 
     @property
     def auth_url(self) -> str:
@@ -137,21 +137,22 @@ class OpenStack:
         self, method: str, service: str, path: str, json: Any = None, data: bytes | None = None, *, admin: bool = False
     ) -> Any:
         """The answer's document; raises for a refusal, with the answer."""
-        for again in (False, True):
-            if again or admin not in self._tokens:
-                self._tokens[admin] = self._log_in(admin=admin)
-            headers = {
-                "X-Auth-Token": self._tokens[admin], "OpenStack-API-Version": "compute 2.96", "User-Agent": _AGENT,
-            }  # fmt: skip
-            if data is not None:
-                headers["Content-Type"] = "application/octet-stream"
-            answer = requests.request(
-                method, f"{self.url(service)}{path}", json=json, data=data, headers=headers, timeout=60
-            )
-            if answer.status_code != 401:
-                break
+        if admin not in self._tokens:
+            self._tokens[admin] = self._log_in(admin=admin)
+        answer = self._send(method, service, path, json, data, admin=admin)
+        if answer.status_code == 401:  # the token has expired
+            self._tokens[admin] = self._log_in(admin=admin)
+            answer = self._send(method, service, path, json, data, admin=admin)
         assert answer.ok, f"{method} {answer.url}: {answer.status_code} {answer.text[:500]}"
         return answer.json() if answer.content else None
+
+    def _send(
+        self, method: str, service: str, path: str, json: Any, data: bytes | None, *, admin: bool
+    ) -> requests.Response:
+        headers = {"X-Auth-Token": self._tokens[admin], "User-Agent": _AGENT, "OpenStack-API-Version": "compute 2.96"}
+        if data is not None:
+            headers["Content-Type"] = "application/octet-stream"
+        return requests.request(method, f"{self.url(service)}{path}", json=json, data=data, headers=headers, timeout=60)
 
     def create_server(self, name: str) -> str:
         """A server that is active; its ID."""
@@ -194,10 +195,14 @@ class OpenStack:
 
     def save(self) -> None:
         """Write `clouds`, and what `load` reads."""
-        base = {"auth_url": self.auth_url, "user_domain_id": "default", "project_domain_id": "default"}
+        base: dict[str, object] = {
+            "auth_url": self.auth_url,
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        }
         admin = {"username": "admin", "password": settings.ADMIN_PASSWORD, "project_name": "admin"}
         credential = {"id": self.application_credential_id, "secret": self.application_credential_secret}
-        entries = {
+        entries: dict[str, dict[str, object]] = {
             "lab": {"auth": {**base, "username": self.user, "password": self.password, "project_name": self.project}},
             "lab-admin": {"auth": {**base, **admin}},
             "lab-application": {
@@ -212,9 +217,9 @@ class OpenStack:
 
     def _log_in(self, *, admin: bool) -> str:
         name, password = ("admin", settings.ADMIN_PASSWORD) if admin else (self.user, self.password)
-        user = {"name": name, "domain": {"id": "default"}, "password": password}
+        user: dict[str, Any] = {"name": name, "domain": {"id": "default"}, "password": password}
         scope = {"project": {"name": "admin" if admin else self.project, "domain": {"id": "default"}}}
-        login = {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": scope}
+        login: dict[str, Any] = {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": scope}
         answer = requests.post(
             f"{self.auth_url}/auth/tokens", json={"auth": login}, headers={"User-Agent": _AGENT}, timeout=60
         )

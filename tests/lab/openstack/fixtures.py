@@ -1,4 +1,6 @@
-"""The fixture `openstack` for the tests of any example: a conftest.py imports all of this.
+"""The fixture `openstack` for the tests of any example. A test module asks for this plugin:
+
+    pytest_plugins = ["tests.lab.openstack.fixtures"]
 
 One set of services serves a whole test run, whoever asks first. Under xdist all tests that ask for
 it run in one worker (--dist loadgroup).
