@@ -4,21 +4,21 @@ the capabilities."""
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 
 from typing_extensions import override
 
-from cloudprovider import ClientBuilder, CloudConfig, Interface, StopSignal
+from cloudprovider import ClientBuilder, CloudConfig, InstancesBatch, InstancesV2, Interface, StopSignal
 from cloudprovider.config import ConfigWatcher
 from cloudprovider.errors import InvalidConfig
 from openstack_provider.cloud import Cloud, clouds_file
 from openstack_provider.config import Config
 from openstack_provider.errors import answered
+from openstack_provider.instances import OpenStackInstances
 from openstack_provider.loadbalancer import OpenStackLoadBalancers
 from openstack_provider.preflight import problems
-
-PROVIDER = "openstack"
-"""Before "://" in provider IDs: must never change."""
+from openstack_provider.servers import PROVIDER, Servers
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ class OpenStack(Interface):
         self.cloud = next(iter(clouds.values()))
         self._source = source
         self._load_balancers = OpenStackLoadBalancers(self.cloud)
+        regional = len(clouds) > 1 or os.environ.get("OS_CCM_REGIONAL", "").lower() == "true"
+        self._instances = OpenStackInstances(Servers(clouds), regional=regional)
 
     @override
     def provider_name(self) -> str:
@@ -53,6 +55,14 @@ class OpenStack(Interface):
     @override
     def load_balancer(self) -> OpenStackLoadBalancers | None:
         return self._load_balancers if self.cloud.config.loadbalancer.enabled else None
+
+    @override
+    def instances_v2(self) -> InstancesV2:
+        return self._instances
+
+    @override
+    def instances_batch(self) -> InstancesBatch:
+        return self._instances
 
     def _watcher(self) -> ConfigWatcher[tuple[Config, bytes]]:
         """Logs in again when the cloud config or clouds.yaml changes."""
