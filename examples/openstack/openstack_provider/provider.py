@@ -26,6 +26,7 @@ from openstack_provider.cloud import Cloud, clouds_file
 from openstack_provider.config import Config
 from openstack_provider.errors import answered
 from openstack_provider.instances import OpenStackInstances
+from openstack_provider.loadbalancer import OpenStackLoadBalancers
 from openstack_provider.machine import OpenStackMachine
 from openstack_provider.preflight import problems
 from openstack_provider.routes import OpenStackRoutes
@@ -43,6 +44,7 @@ class OpenStack(Interface):
         """By region. The first has the load balancers and the router."""
         self.cloud = next(iter(clouds.values()))
         self._source = source
+        self._load_balancers = OpenStackLoadBalancers(self.cloud)
         regional = len(clouds) > 1 or os.environ.get("OS_CCM_REGIONAL", "").lower() == "true"
         servers = Servers(clouds)
         self._instances = OpenStackInstances(servers, regional=regional)
@@ -62,8 +64,13 @@ class OpenStack(Interface):
         found = [one for cloud in self.clouds.values() for one in problems(cloud, home=cloud is self.cloud)]
         if found:
             raise InvalidConfig(*found)
+        self._load_balancers.start(client_builder.cluster_identity())
         logger.info("OpenStack answers in %s", ", ".join(region or "its only region" for region in self.clouds))
         self._watcher().start(stop)
+
+    @override
+    def load_balancer(self) -> OpenStackLoadBalancers | None:
+        return self._load_balancers if self.cloud.config.loadbalancer.enabled else None
 
     @override
     def instances_v2(self) -> InstancesV2:
