@@ -171,6 +171,25 @@ class OpenStack:
         rows of one that was really made, which must be there. They have ports and addresses."""
         return clones.clone(self.folder, [f"{prefix}-{number}" for number in range(count)])
 
+    @contextmanager
+    def exhausted(self) -> Iterator[None]:
+        """The user's project has no quota left for floating IPs, security groups, load balancers
+        and listeners, for the body of a with statement."""
+        try:
+            self._limit(0)
+            yield
+        finally:
+            self._limit(-1)
+
+    def _limit(self, limit: int) -> None:
+        kinds = {
+            "neutron": ("/v2.0/quotas", ("floatingip", "security_group")),
+            "octavia": ("/v2.0/lbaas/quotas", ("load_balancer", "listener")),
+        }
+        for service, (path, names) in kinds.items():
+            wanted = {"quota": dict.fromkeys(names, limit) | ({"force": True} if service == "neutron" else {})}
+            self.ask("PUT", service, f"{path}/{self.project_id}", wanted, admin=True)
+
     def calls(self, since: float = 0.0, *, agent: str = "", user: str = "") -> list[Call]:
         """The requests that came from that time on and are answered, oldest first. `agent`: whose
         User-Agent has this text. `user`: of whose tokens; those to Keystone have none."""
