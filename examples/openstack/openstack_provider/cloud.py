@@ -82,9 +82,8 @@ class _InTime(TCPKeepAliveAdapter):
 
     @override
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        answer: requests.Response = super().send(  # pyright: ignore[reportUnknownMemberType]  # keystoneauth's base
-            request, *args, **{**options, "timeout": time_limits(most=self._most)}
-        )
+        send: Any = super().send  # pyright: ignore[reportUnknownMemberType]
+        answer: requests.Response = send(request, *args, **{**options, "timeout": time_limits(most=self._most)})
         return answer
 
 
