@@ -216,7 +216,8 @@ class Neutron:
             raise refuse("next hop away", message=message)
         if len(routes) > (len(has) if self.exhausted else self.max_routes):
             # Not recorded: as neutron_lib.exceptions.extraroute says it.
-            message = f"Unable to complete operation for {self.ids['router']}. The number of routes exceeds the maximum {self.max_routes}."
+            message = f"Unable to complete operation for {self.ids['router']}. "
+            message += f"The number of routes exceeds the maximum {self.max_routes}."
             raise Refused(400, {"NeutronError": {"type": "RoutesExhausted", "message": message, "detail": ""}})
         return routes
 
