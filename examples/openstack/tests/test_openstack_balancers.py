@@ -1,0 +1,483 @@
+"""Load balancers on OpenStack's own services: what there is afterwards, and what it cost.
+
+The faults are those of the Go manager that were seen on the same services.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import pytest
+from attrs import define, field
+from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+from kubernetes.client.models.v1_node_status import V1NodeStatus
+from kubernetes.client.models.v1_service import V1Service
+from kubernetes.client.models.v1_service_status import V1ServiceStatus
+from openstack_provider.cloud import Cloud
+from openstack_provider.config import Config
+from openstack_provider.loadbalancer import OpenStackLoadBalancers
+from openstack_provider.ownership import NotOurs
+
+from cloudprovider import CloudConfig, CloudProviderError, InvalidService, RetryError
+from cloudprovider.helpers import node_name
+from cloudprovider.testing.conformance.lab import new_node, new_service
+from tests.lab.openstack.cloud import OpenStack
+
+CLUSTER = "lab"
+PREFIX = "loadbalancer.openstack.org/"
+T = TypeVar("T")
+
+
+@define
+class Bench:
+    """A cluster on the services."""
+
+    cloud: OpenStack
+    nodes: list[V1Node]
+    services: list[tuple[OpenStackLoadBalancers, V1Service]] = field(factory=list)
+
+    def manager(self, settings: str = "", uid: str = "cluster-1") -> OpenStackLoadBalancers:
+        """The provider of a cluster, as after a restart. `settings` are of [LoadBalancer]."""
+        text = f"[Global]\nuse-clouds=true\nclouds-file={self.cloud.clouds}\ncloud=lab\n[LoadBalancer]\n{settings}\n"
+        made = OpenStackLoadBalancers(Cloud.of(Config.load(CloudConfig("", text.encode()))))
+        made.start(uid)
+        return made
+
+    def service(self, manager: OpenStackLoadBalancers, name: str = "", /, **more: Any) -> V1Service:
+        """A Service that is deleted in the end."""
+        made = new_service(name or f"s-{uuid4().hex[:8]}", str(uuid4()), **more)
+        self.services.append((manager, made))
+        return made
+
+    def ensure(self, manager: OpenStackLoadBalancers, service: V1Service, nodes: Sequence[V1Node] = ()) -> list[str]:
+        """Until it is there, and its status published. Returns its addresses."""
+        status = patiently(lambda: manager.ensure_load_balancer(CLUSTER, service, nodes or self.nodes[:2]))
+        service.status = V1ServiceStatus(load_balancer=status)
+        return [one.ip or one.hostname or "" for one in status.ingress or ()]
+
+    def update(self, manager: OpenStackLoadBalancers, service: V1Service, nodes: Sequence[V1Node]) -> None:
+        patiently(lambda: manager.update_load_balancer(CLUSTER, service, nodes))
+        self.settled(self.balancer(service)["id"])
+
+    def delete(self, manager: OpenStackLoadBalancers, service: V1Service) -> None:
+        patiently(lambda: manager.ensure_load_balancer_deleted(CLUSTER, service))
+
+    def octavia(self, path: str) -> Any:
+        return self.cloud.ask("GET", "octavia", f"/v2.0/lbaas/{path}")
+
+    def neutron(self, path: str) -> Any:
+        [found] = self.cloud.ask("GET", "neutron", f"/v2.0/{path}").values()
+        return found
+
+    def balancers(self, service: V1Service) -> list[Any]:
+        assert service.metadata is not None
+        found: list[Any] = self.octavia(f"loadbalancers?name=kube_service_{CLUSTER}_default_{service.metadata.name}")[
+            "loadbalancers"
+        ]
+        return found
+
+    def balancer(self, service: V1Service) -> Any:
+        [found] = self.balancers(service)
+        return found
+
+    def members(self, balancer: str) -> dict[str, set[tuple[str, int]]]:
+        """By the pool's name: addresses and ports."""
+        pools = self.octavia(f"pools?loadbalancer_id={balancer}")["pools"]
+        return {
+            one["name"]: {
+                (member["address"], member["protocol_port"])
+                for member in self.octavia(f"pools/{one['id']}/members")["members"]
+            }
+            for one in pools
+        }
+
+    def settled(self, balancer: str) -> None:
+        self.cloud.wait(
+            lambda: self.octavia(f"loadbalancers/{balancer}")["loadbalancer"]["provisioning_status"] == "ACTIVE",
+            balancer,
+        )
+
+    def left(self) -> set[str]:
+        """All that a load balancer may leave."""
+        ports = {one["name"] for one in self.neutron("ports") if "octavia" in one["name"]}
+        groups = {one["name"] for one in self.neutron("security-groups")} - {"default"}
+        floating = {one["floating_ip_address"] for one in self.neutron("floatingips")}
+        return ports | groups | floating | {one["name"] for one in self.octavia("loadbalancers")["loadbalancers"]}
+
+
+def patiently(call: Callable[[], T], patience: float = 300.0) -> T:
+    """As the host does: again after the delay that the error names."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            return call()
+        except RetryError as error:
+            if time.monotonic() > end:
+                raise
+            time.sleep(min(error.retry_after, 5.0))
+
+
+def a_node(name: str, server: str, address: str) -> V1Node:
+    node = new_node(name, f"openstack:///{server}")
+    addresses = [V1NodeAddress(type="InternalIP", address=address)] if address else []
+    node.status = V1NodeStatus(addresses=addresses)
+    return node
+
+
+def address_of(node: V1Node) -> str:
+    assert node.status is not None
+    return str(node.status.addresses[0].address)
+
+
+@pytest.fixture(scope="module")
+def machines(openstack: OpenStack) -> list[V1Node]:
+    if not openstack.ask("GET", "nova", "/v2.1/servers")["servers"]:
+        openstack.create_server("first")
+    made = openstack.clone_servers(10, f"node-{uuid4().hex[:6]}")
+    ports = openstack.ask("GET", "neutron", "/v2.0/ports")["ports"]
+    found = {one["device_id"]: one["fixed_ips"][0]["ip_address"] for one in ports if one["device_id"]}
+    return [a_node(name, server, found[server]) for name, server in made.items()]
+
+
+@pytest.fixture
+def bench(openstack: OpenStack, machines: list[V1Node]) -> Iterator[Bench]:
+    """Ends with nothing left of what its Services had."""
+    made = Bench(openstack, machines)
+    before = made.left()
+    yield made
+    for manager, service in made.services:
+        made.delete(manager, service)
+    assert made.left() <= before
+
+
+class Counted:
+    """The requests in the body of a with statement, from the services' own logs. A load balancer
+    that is asked again whether it is ready counts once."""
+
+    def __init__(self, cloud: OpenStack) -> None:
+        self._cloud = cloud
+
+    def __enter__(self) -> Counted:
+        self._since = time.time()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        time.sleep(0.3)  # the line of the last one
+        found = self._cloud.calls(self._since, agent="openstack-controller-manager")
+        asked = [one for one in found if one.service != "keystone"]
+        polls = [a for a, b in pairwise(asked) if a.query == b.query and a.path == b.path]
+        self.calls = len(asked) - len(polls)
+        self.writes = [f"{one.method} {one.what.split(' ', 2)[2]}" for one in asked if one.method != "GET"]
+
+
+def test_one_service_from_begin_to_end(bench: Bench) -> None:
+    manager, nodes = bench.manager(), bench.nodes
+    service = bench.service(manager)
+    before = bench.left()
+    with Counted(bench.cloud) as made:
+        [address] = bench.ensure(manager, service)
+    assert made.calls <= 8
+    assert len(made.writes) == 2, made.writes
+    assert address.startswith("203.0.113.")
+    found = bench.balancer(service)
+    assert service.metadata is not None
+    assert set(found["tags"]) == {
+        found["name"], "kubernetes-cluster-uid=cluster-1", f"kubernetes-service-uid={service.metadata.uid}",
+    }  # fmt: skip
+    with Counted(bench.cloud) as again:
+        assert bench.ensure(bench.manager(), service) == [address]
+    assert again.calls <= 6
+    assert not again.writes
+    with Counted(bench.cloud) as joined:
+        bench.update(manager, service, nodes[:3])
+    assert joined.calls <= 5
+    assert len(joined.writes) == 1
+    [there] = bench.members(found["id"]).values()
+    assert there == {(address_of(node), 30080) for node in nodes[:3]}
+    assert service.spec is not None
+    service.spec.load_balancer_source_ranges = ["192.0.2.0/24"]
+    with Counted(bench.cloud) as limited:
+        bench.ensure(manager, service, nodes[:3])
+    assert limited.calls <= 7
+    assert len(limited.writes) == 1
+    bench.settled(found["id"])
+    [listener] = bench.octavia(f"listeners?loadbalancer_id={found['id']}")["listeners"]
+    assert listener["allowed_cidrs"] == ["192.0.2.0/24"]
+    [owned] = [one for one in manager.owned_load_balancers(CLUSTER) if one.service_uid == service.metadata.uid]
+    assert owned.name == manager.get_load_balancer_name(CLUSTER, service)
+    with Counted(bench.cloud) as deleted:
+        bench.delete(manager, service)
+    assert deleted.calls <= 5
+    assert len(deleted.writes) == 2
+    assert bench.left() == before
+    assert manager.get_load_balancer(CLUSTER, service) is None
+
+
+def test_one_security_group_for_all_nodes(bench: Bench) -> None:
+    """Not one for each Service: a node's port is changed once."""
+    manager = bench.manager("manage-security-groups=true")
+    first = bench.service(manager, ports=[(80, 30080)])
+    bench.ensure(manager, first, bench.nodes)
+    second = bench.service(manager, ports=[(80, 31080), (443, 31443)])
+    with Counted(bench.cloud) as made:
+        bench.ensure(manager, second, bench.nodes)
+    assert made.calls <= 12
+    assert len(made.writes) <= 6, made.writes
+    [group] = [one for one in bench.neutron("security-groups") if one["name"].startswith("kubernetes")]
+    rules = {one["port_range_min"] for one in group["security_group_rules"] if one["direction"] == "ingress"}
+    assert rules == {30080, 31080, 31443}
+    ports = bench.neutron(f"ports?security_groups={group['id']}")
+    assert len(ports) == len(bench.nodes)
+    assert all(len(one["security_groups"]) == 2 for one in ports), "the nodes' own groups are kept"
+    assert second.spec is not None
+    assert second.spec.ports is not None
+    second.spec.ports[1].node_port = 31999
+    bench.ensure(manager, second, bench.nodes)
+    bench.delete(manager, first)
+    [group] = [one for one in bench.neutron("security-groups") if one["name"].startswith("kubernetes")]
+    rules = {one["port_range_min"] for one in group["security_group_rules"] if one["direction"] == "ingress"}
+    assert rules == {31080, 31999}
+
+
+def test_several_services_on_one_load_balancer(bench: Bench) -> None:
+    manager = bench.manager()
+    owner = bench.service(manager)
+    address = bench.ensure(manager, owner)
+    found = bench.balancer(owner)
+    shared = {PREFIX + "load-balancer-id": found["id"]}
+    other = bench.service(manager, ports=[(8080, 31080)], annotations=shared)
+    assert bench.ensure(manager, other) == address
+    bench.settled(found["id"])
+    with pytest.raises(InvalidService, match="max-shared-lb"):
+        bench.ensure(manager, bench.service(manager, ports=[(81, 31081)], annotations=shared))
+    more = bench.manager("max-shared-lb=3")
+    with pytest.raises(InvalidService, match="another Service"):
+        bench.ensure(more, bench.service(more, ports=[(80, 31082)], annotations=shared))
+    bench.update(manager, other, bench.nodes[:3])
+    assert sorted(map(len, bench.members(found["id"]).values())) == [2, 3]
+    bench.delete(manager, owner)
+    bench.settled(found["id"])
+    [left] = bench.octavia(f"listeners?loadbalancer_id={found['id']}")["listeners"]
+    assert left["protocol_port"] == 8080
+    assert bench.balancer(owner)["tags"].count("kubernetes-cluster-uid=cluster-1") == 1
+    assert bench.ensure(manager, other) == address
+
+
+def test_fault_1_another_clusters_load_balancer_is_left_alone(bench: Bench) -> None:
+    ours, theirs = bench.manager(), bench.manager(uid="cluster-2")
+    name = f"s-{uuid4().hex[:8]}"
+    first, second = bench.service(ours, name), bench.service(theirs, name)
+    address = bench.ensure(ours, first)
+    assert theirs.get_load_balancer(CLUSTER, second) is None
+    with pytest.raises(NotOurs, match="another cluster"):
+        bench.ensure(theirs, second)
+    # Users write annotations: an ID or an address there gives nothing away.
+    assert second.metadata is not None
+    second.metadata.annotations = {
+        PREFIX + "load-balancer-id": bench.balancer(first)["id"], PREFIX + "load-balancer-address": address[0],
+    }  # fmt: skip
+    with pytest.raises(NotOurs, match="another cluster"):
+        bench.ensure(theirs, second)
+    second.status = deepcopy(first.status)
+    bench.delete(theirs, second)
+    assert theirs.owned_load_balancers(CLUSTER) == []
+    assert ours.get_load_balancer(CLUSTER, first) == first.status.load_balancer  # type: ignore[union-attr]
+    recreated = bench.service(ours, name)
+    with pytest.raises(NotOurs, match="another Service"):
+        bench.ensure(ours, recreated)
+
+
+def of_the_go_manager(bench: Bench, service: V1Service) -> tuple[str, str]:
+    """What the Go manager builds for a Service. Returns the ID and the floating address."""
+    assert service.metadata is not None
+    key = f"default/{service.metadata.name}"
+    name = f"kube_service_{CLUSTER}_default_{service.metadata.name}"
+    spot = {"protocol_port": 30080, "subnet_id": bench.cloud.subnet}
+    members = [{"name": node_name(node), "address": address_of(node), **spot} for node in bench.nodes[:2]]
+    pool = {"name": f"pool_0_{name}", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "members": members}
+    listener = {
+        "name": f"listener_0_{name}", "protocol": "TCP", "protocol_port": 80, "tags": [name], "connection_limit": -1,
+        "timeout_client_data": 50000, "timeout_member_connect": 5000, "timeout_member_data": 50000,
+        "timeout_tcp_inspect": 0, "allowed_cidrs": ["0.0.0.0/0"], "default_pool": pool,
+    }  # fmt: skip
+    body = {"name": name, "description": f"Kubernetes external service {key} from cluster {CLUSTER}", "tags": [name],
+            "vip_subnet_id": bench.cloud.subnet, "listeners": [listener]}  # fmt: skip
+    made = bench.cloud.ask("POST", "octavia", "/v2.0/lbaas/loadbalancers", {"loadbalancer": body})["loadbalancer"]
+    told = f"Floating IP for Kubernetes external service {key} from cluster {CLUSTER}"
+    floating = {"floating_network_id": bench.cloud.external, "port_id": made["vip_port_id"], "description": told}
+    address = bench.cloud.ask("POST", "neutron", "/v2.0/floatingips", {"floatingip": floating})["floatingip"]
+    group = {"name": f"lb-sg-{service.metadata.uid}-default-{service.metadata.name}"}
+    bench.cloud.ask("POST", "neutron", "/v2.0/security-groups", {"security_group": group})
+    bench.settled(made["id"])
+    return str(made["id"]), str(address["floating_ip_address"])
+
+
+def test_the_go_managers_load_balancer_is_taken_over_without_a_change(bench: Bench) -> None:
+    manager = bench.manager()
+    service = bench.service(manager)
+    balancer, address = of_the_go_manager(bench, service)
+    assert service.metadata is not None
+    service.metadata.annotations = {PREFIX + "load-balancer-id": balancer, PREFIX + "load-balancer-address": address}
+    # Without the status nothing proves that it is not another cluster's of this name.
+    with pytest.raises(NotOurs, match="openstack loadbalancer set --tag"):
+        bench.ensure(manager, service)
+    bench.delete(manager, service)
+    before = bench.octavia(f"listeners?loadbalancer_id={balancer}")["listeners"], bench.members(balancer)
+    ingress = [V1LoadBalancerIngress(ip=address, ip_mode="VIP")]
+    service.status = V1ServiceStatus(load_balancer=V1LoadBalancerStatus(ingress=ingress))
+    with Counted(bench.cloud) as adopted:
+        assert bench.ensure(manager, service) == [address]
+    assert [one.split(" ")[0] for one in adopted.writes] == ["PUT"], "only our marks"
+    after = bench.octavia(f"listeners?loadbalancer_id={balancer}")["listeners"], bench.members(balancer)
+    assert after == before
+    bench.delete(manager, service)
+    assert not bench.balancers(service)
+
+
+def test_fault_2_a_node_without_an_address_is_waited_for(bench: Bench) -> None:
+    manager, nodes = bench.manager(), bench.nodes
+    service = bench.service(manager)
+    late = a_node("late", str(nodes[2].spec.provider_id)[-36:], "")  # type: ignore[union-attr]
+    bench.ensure(manager, service, [nodes[0], late])  # an address for clients is better than none
+    for call in (manager.ensure_load_balancer, manager.update_load_balancer):
+        bench.settled(bench.balancer(service)["id"])
+        with pytest.raises(RetryError, match="no address yet of late"):
+            call(CLUSTER, service, [nodes[0], late])
+    late.status = nodes[2].status
+    bench.update(manager, service, [nodes[0], late])
+    [there] = bench.members(bench.balancer(service)["id"]).values()
+    assert there == {(address_of(nodes[0]), 30080), (address_of(nodes[2]), 30080)}
+
+
+def test_weights_that_were_set_by_hand_stay(bench: Bench) -> None:
+    manager = bench.manager()
+    service = bench.service(manager)
+    bench.ensure(manager, service)
+    found = bench.balancer(service)["id"]
+    [pool] = bench.octavia(f"pools?loadbalancer_id={found}")["pools"]
+    member = bench.octavia(f"pools/{pool['id']}/members")["members"][0]
+    path = f"/v2.0/lbaas/pools/{pool['id']}/members/{member['id']}"
+    bench.cloud.ask("PUT", "octavia", path, {"member": {"weight": 42}})
+    bench.settled(found)
+    bench.update(manager, service, bench.nodes[:3])
+    weights = {one["address"]: one["weight"] for one in bench.octavia(f"pools/{pool['id']}/members")["members"]}
+    assert weights.pop(member["address"]) == 42
+    assert set(weights.values()) == {1}
+
+
+def test_ports_protocols_and_monitors_change(bench: Bench) -> None:
+    manager = bench.manager()
+    service = bench.service(manager, ports=[(53, 30053, "UDP"), (53, 30054, "TCP")])
+    bench.ensure(manager, service)
+    found = bench.balancer(service)["id"]
+    assert service.spec is not None
+    assert service.spec.ports is not None
+    assert service.metadata is not None
+    service.spec.external_traffic_policy, service.spec.health_check_node_port = "Local", 32000
+    bench.ensure(manager, service)
+    bench.settled(found)
+    monitors = bench.octavia("healthmonitors")["healthmonitors"]
+    pools = {one["id"] for one in bench.octavia(f"pools?loadbalancer_id={found}")["pools"]}
+    checks = [(one["type"], one["url_path"]) for one in monitors if one["pools"][0]["id"] in pools]
+    assert checks == [("HTTP", "/healthz")] * 2
+    service.metadata.annotations = {
+        PREFIX + "x-forwarded-for": "true", PREFIX + "lb-method": "SOURCE_IP", PREFIX + "connection-limit": "9",
+    }  # fmt: skip
+    service.spec.external_traffic_policy, service.spec.session_affinity = "Cluster", "ClientIP"
+    bench.ensure(manager, service)
+    bench.settled(found)
+    listeners = bench.octavia(f"listeners?loadbalancer_id={found}")["listeners"]
+    assert {(one["protocol"], one["connection_limit"]) for one in listeners} == {("HTTP", 9), ("UDP", 9)}
+    there = bench.octavia(f"pools?loadbalancer_id={found}")["pools"]
+    keys = ("protocol", "lb_algorithm", "healthmonitor_id")
+    assert {tuple(one[key] for key in keys) for one in there} == {
+        ("HTTP", "SOURCE_IP", None),
+        ("UDP", "SOURCE_IP", None),
+    }
+    assert {one["session_persistence"]["type"] for one in there} == {"SOURCE_IP"}
+    service.metadata.annotations = {PREFIX + "proxy-protocol": "v2"}
+    service.spec.ports = service.spec.ports[1:]
+    bench.ensure(manager, service)
+    bench.settled(found)
+    [pool] = bench.octavia(f"pools?loadbalancer_id={found}")["pools"]
+    assert (pool["protocol"], len(pool["members"])) == ("PROXYV2", 2)
+    assert [one.ip_mode for one in manager.get_load_balancer(CLUSTER, service).ingress or ()] == ["Proxy"]  # type: ignore[union-attr]
+
+
+def test_floating_ips_given_kept_chosen_and_none(bench: Bench) -> None:
+    manager = bench.manager("floating-subnet=!nothing*")
+    kept = bench.service(manager, annotations={PREFIX + "keep-floatingip": "true"})
+    [address] = bench.ensure(manager, kept)
+    bench.delete(manager, kept)
+    [left] = bench.neutron(f"floatingips?floating_ip_address={address}")
+    assert left["port_id"] is None
+    given = bench.service(manager)
+    assert given.spec is not None
+    given.spec.load_balancer_ip = address
+    assert bench.ensure(manager, given) == [address]
+    taken = bench.service(manager)
+    assert taken.spec is not None
+    taken.spec.load_balancer_ip = address
+    with pytest.raises(InvalidService, match="in use elsewhere"):
+        bench.ensure(manager, taken)
+    given.spec.load_balancer_ip = None
+    assert given.metadata is not None
+    given.metadata.annotations = {"service.beta.kubernetes.io/openstack-internal-load-balancer": "true"}
+    assert bench.ensure(manager, given)[0].startswith("10.24.")
+    bench.delete(manager, given)
+    [left] = bench.neutron(f"floatingips?floating_ip_address={address}")
+    bench.cloud.ask("DELETE", "neutron", f"/v2.0/floatingips/{left['id']}")
+    nowhere = bench.service(manager, annotations={PREFIX + "floating-subnet": "nothing*"})
+    with pytest.raises(InvalidService, match="it has: public"):
+        bench.ensure(manager, nowhere)
+
+
+def set_state(bench: Bench, balancer: str, state: str) -> None:
+    with sqlite3.connect(bench.cloud.folder / "octavia.sqlite", timeout=60) as database:
+        database.execute("update load_balancer set provisioning_status = ? where id = ?", (state, balancer))
+    database.close()
+
+
+def test_one_in_error_is_built_again_only_while_nobody_knows_its_address(bench: Bench) -> None:
+    manager = bench.manager()
+    service = bench.service(manager)
+    bench.ensure(manager, service)
+    first = bench.balancer(service)["id"]
+    set_state(bench, first, "ERROR")
+    with pytest.raises(CloudProviderError, match="failover"):
+        manager.ensure_load_balancer(CLUSTER, service, bench.nodes[:2])
+    with pytest.raises(CloudProviderError, match="failover"):
+        manager.update_load_balancer(CLUSTER, service, bench.nodes[:2])
+    assert bench.balancer(service)["id"] == first
+    service.status = None
+    with pytest.raises(RetryError, match="built again"):
+        manager.ensure_load_balancer(CLUSTER, service, bench.nodes[:2])
+    bench.ensure(manager, service)
+    assert bench.balancer(service)["id"] != first
+
+
+def test_both_families_where_the_network_has_both(bench: Bench) -> None:
+    manager = bench.manager()
+    service = bench.service(manager)
+    assert service.spec is not None
+    service.spec.ip_families, service.spec.ip_family_policy = ["IPv4", "IPv6"], "RequireDualStack"
+    with pytest.raises(InvalidService, match="no subnet of IPv6"):
+        bench.ensure(manager, service)
+    wanted = {"network_id": bench.cloud.network, "ip_version": 6, "cidr": "2001:db8:24::/64", "enable_dhcp": False}
+    subnet = bench.cloud.ask("POST", "neutron", "/v2.0/subnets", {"subnet": wanted})["subnet"]["id"]
+    try:
+        four, six = bench.ensure(manager, service)
+        assert four.startswith("203.0.113.")
+        assert six.startswith("2001:db8:24:")
+        bench.delete(manager, service)
+    finally:
+        bench.cloud.ask("DELETE", "neutron", f"/v2.0/subnets/{subnet}")
