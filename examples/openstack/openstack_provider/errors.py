@@ -4,7 +4,8 @@ Every method that the host calls has its body under `answered`. Inside, code tha
 answer catches openstacksdk's own exceptions (`NotFoundException`, `ConflictException`)::
 
     400 403 409 413, of a quota -> QuotaExceeded       409 "immutable" -> Pending
-    429, and 413 503 with Retry-After -> Throttled     all others -> OpenStackError
+    429, and 413 503 with Retry-After -> Throttled     412 -> RetryError
+    all others -> OpenStackError
 
 404 is no `InstanceNotFound` here: only the code that asked about one server knows what it means.
 """
@@ -27,7 +28,7 @@ from keystoneauth1.exceptions import (
 )
 from openstack.exceptions import HttpException, SDKException
 
-from cloudprovider import CloudProviderError, Pending, QuotaExceeded, Throttled
+from cloudprovider import CloudProviderError, Pending, QuotaExceeded, RetryError, Throttled
 
 _QUOTA = re.compile(r"over ?quota|quota (has been|exceeded)|exceeds the maximum|no more ip addresses", re.IGNORECASE)
 _SHOWN = 300
@@ -92,6 +93,8 @@ def _refused(status: int, error: HttpException | HttpError, details: str, retry_
         return QuotaExceeded(told)
     if status == 409 and "immutable" in text:
         return Pending(told)
+    if status == 412:
+        return RetryError(f"{told}: another program changed it at the same time", 1.0)
     if status == 401:
         return OpenStackError(f"{told}. {_CREDENTIALS}", status)
     return OpenStackError(f"{told}. {_ROLES}" if status == 403 else told, status)

@@ -91,9 +91,13 @@ class OpenStackInstances(InstancesV2, InstancesBatch):
                 result[name] = self._metadata(one, interfaces[one.server["id"]], ids[name])
         return result
 
+    def provider_id(self, server: str, region: str) -> str:
+        """ "openstack:///<id>", or "openstack://<region>/<id>"."""
+        return f"{PROVIDER}://{region if self._regional else ''}/{server}"
+
     def _metadata(self, found: Located, interfaces: Interfaces, provider_id: str) -> InstanceMetadata:
         region = found.cloud.region
-        own = format_provider_id(found.server["id"], region if self._regional else "")
+        own = self.provider_id(found.server["id"], region)
         return InstanceMetadata(
             # As the node spells it, for it can never change.
             provider_id=provider_id if "://" in provider_id else own,
@@ -102,11 +106,6 @@ class OpenStackInstances(InstancesV2, InstancesBatch):
             zone=label_value(found.server.get("OS-EXT-AZ:availability_zone") or ""),
             region=label_value(region),
         )
-
-
-def format_provider_id(server: str, region: str = "") -> str:
-    """ "openstack:///<id>", or "openstack://<region>/<id>"."""
-    return f"{PROVIDER}://{region}/{server}"
 
 
 def state(server: Item) -> InstanceState:

@@ -9,7 +9,17 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from cloudprovider import ClientBuilder, CloudConfig, InstancesBatch, InstancesV2, Interface, StopSignal
+from cloudprovider import (
+    ClientBuilder,
+    CloudConfig,
+    InstancesBatch,
+    InstancesV2,
+    Interface,
+    Listers,
+    LocalInstance,
+    Routes,
+    StopSignal,
+)
 from cloudprovider.config import ConfigWatcher
 from cloudprovider.errors import InvalidConfig
 from openstack_provider.cloud import Cloud, clouds_file
@@ -17,7 +27,9 @@ from openstack_provider.config import Config
 from openstack_provider.errors import answered
 from openstack_provider.instances import OpenStackInstances
 from openstack_provider.loadbalancer import OpenStackLoadBalancers
+from openstack_provider.machine import OpenStackMachine
 from openstack_provider.preflight import problems
+from openstack_provider.routes import OpenStackRoutes
 from openstack_provider.servers import PROVIDER, Servers
 
 logger = logging.getLogger(__name__)
@@ -34,7 +46,11 @@ class OpenStack(Interface):
         self._source = source
         self._load_balancers = OpenStackLoadBalancers(self.cloud)
         regional = len(clouds) > 1 or os.environ.get("OS_CCM_REGIONAL", "").lower() == "true"
-        self._instances = OpenStackInstances(Servers(clouds), regional=regional)
+        servers = Servers(clouds)
+        self._instances = OpenStackInstances(servers, regional=regional)
+        self._machine = OpenStackMachine(self.cloud.config, self.cloud.region if regional else "")
+        router = self.cloud.config.route.router_id
+        self._routes = OpenStackRoutes(self.cloud, servers, self._instances.provider_id) if router else None
 
     @override
     def provider_name(self) -> str:
@@ -63,6 +79,19 @@ class OpenStack(Interface):
     @override
     def instances_batch(self) -> InstancesBatch:
         return self._instances
+
+    @override
+    def routes(self) -> Routes | None:
+        return self._routes
+
+    @override
+    def local_instance(self) -> LocalInstance:
+        return self._machine
+
+    def set_informers(self, informers: Listers) -> None:
+        """The host's nodes tell which routes lead to the cluster."""
+        if self._routes is not None:
+            self._routes.use(informers)
 
     def _watcher(self) -> ConfigWatcher[tuple[Config, bytes]]:
         """Logs in again when the cloud config or clouds.yaml changes."""

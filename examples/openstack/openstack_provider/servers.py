@@ -19,6 +19,8 @@ from uuid import UUID
 
 from attrs import frozen
 from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_spec import V1NodeSpec
+from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 from openstack.exceptions import raise_from_response
 from openstack.utils import maximum_supported_microversion
 
@@ -110,6 +112,14 @@ class Servers:
             except CloudProviderError as error:
                 found[one.node] = error
         return found
+
+    def one(self, name: str, provider_id: str = "") -> Located:
+        """The server of one node. Raises as its answer says."""
+        node = V1Node(metadata=V1ObjectMeta(name=name), spec=V1NodeSpec(provider_id=provider_id or None))
+        answer = self.find([node])[name]
+        if isinstance(answer, CloudProviderError):
+            raise answer
+        return answer
 
     def interfaces(self, located: Sequence[Located]) -> Mapping[str, Interfaces]:
         """What Neutron knows of these servers, by server ID. Raises what openstacksdk raises."""

@@ -141,6 +141,17 @@ def _neutron_tables(folder: str) -> None:
     }  # fmt: skip
     with engine.begin() as connection:
         connection.execute(tables.tables["agents"].insert(), agent)
+        # The migrations would also make these: each new group lets everything out, and each
+        # project's first one everything in that comes from itself.
+        for number, (direction, family) in enumerate((d, f) for d in ("egress", "ingress") for f in ("IPv4", "IPv6")):
+            kind, inward = "securitygroupdefaultrules", direction == "ingress"
+            standard = connection.execute(tables.tables["standardattributes"].insert(), {"resource_type": kind})
+            rule = {
+                "id": f"b0000000-0000-4000-8000-00000000000{number}", "direction": direction, "ethertype": family,
+                "standard_attr_id": standard.inserted_primary_key[0], "remote_group_id": "PARENT" if inward else None,
+                "used_in_default_sg": True, "used_in_non_default_sg": not inward,
+            }  # fmt: skip
+            connection.execute(tables.tables[kind].insert(), rule)
 
 
 def _octavia_tables(folder: str) -> None:
