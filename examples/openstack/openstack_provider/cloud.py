@@ -116,6 +116,11 @@ def connection(config: Config, region: str = "") -> Connection:
         made = Connection(config=_login(config, region, http))
     except (SDKException, ClientException) as error:
         raise InvalidConfig(f"the login for OpenStack cannot be used: {error}") from error
+    except InvalidConfig:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever openstacksdk makes of an odd clouds.yaml
+        # Without its words, which may quote the file.
+        raise InvalidConfig(f"clouds.yaml is not as openstacksdk wants it ({type(error).__name__})") from None
     # clouds.yaml may ask for a cache of answers: an old answer would say that a machine is there.
     made.cache_enabled = False
     # At DEBUG keystoneauth logs whole answers: user data and certificates are among them.

@@ -31,9 +31,9 @@ _MOST = 2.0
 """Seconds for one request: the service is on the machine's own host or network."""
 
 _EC2 = {
-    "instance-type": "ec2/latest/meta-data/instance-type",
-    "local-ipv4": "ec2/latest/meta-data/local-ipv4",
-    "public-ipv4": "ec2/latest/meta-data/public-ipv4",
+    "instance-type": "latest/meta-data/instance-type",
+    "local-ipv4": "latest/meta-data/local-ipv4",
+    "public-ipv4": "latest/meta-data/public-ipv4",
 }
 
 

@@ -100,12 +100,12 @@ class Servers:
                     down[cloud.region] = error
             if len(down) == len(self.clouds):
                 raise next(iter(down.values()))
-        by_id = {str(one.server["id"]): one for one in seen}
+        by_id = {(region, str(one.server["id"])): one for one in seen for region in ("", one.cloud.region)}
         by_name: dict[str, list[Located]] = defaultdict(list)
         for located in seen:
             by_name[_lower_name(located)].append(located)
         for one in wanted:
-            known = [by_id[one.id]] if one.id in by_id else [] if one.id else by_name[one.node]
+            known = [by_id[key]] if (key := (one.region, one.id)) in by_id else [] if one.id else by_name[one.node]
             away = [] if one.id and known else [down[name] for name in self._regions(one) if name in down]
             try:
                 found[one.node] = away[0] if away else _sole(known or self._alone(one), one)

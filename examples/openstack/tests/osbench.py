@@ -11,6 +11,7 @@ from openstack_provider.provider import OpenStack, new_provider
 from openstackdouble import Double
 
 from cloudprovider import CloudConfig
+from cloudprovider.helpers import node_name
 from cloudprovider.testing.conformance.lab import new_node
 
 
@@ -33,17 +34,16 @@ def provider(cloud: Double, more: str = "") -> OpenStack:
 def node(name: str, server: str = "", *, provider_id: str = "", uuid: str = "") -> V1Node:
     """A Node, with the provider ID of this server; `uuid`: what its machine calls itself."""
     made = new_node(name, provider_id or (f"openstack:///{server}" if server else ""))
-    made.status = V1NodeStatus(node_info=V1NodeSystemInfo(**{**_INFO, "system_uuid": uuid}))
+    made.status = V1NodeStatus(node_info=_info(uuid))
     return made
 
 
-_INFO = dict.fromkeys(
-    (
-        "architecture", "boot_id", "container_runtime_version", "kernel_version", "kube_proxy_version",
-        "kubelet_version", "machine_id", "operating_system", "os_image", "system_uuid",
-    ),
-    "",
-)  # fmt: skip
+def _info(uuid: str) -> V1NodeSystemInfo:
+    return V1NodeSystemInfo(
+        architecture="amd64", boot_id="b", container_runtime_version="c", kernel_version="k",
+        kube_proxy_version="", kubelet_version="v1.36.0", machine_id="m", operating_system="linux",
+        os_image="o", system_uuid=uuid,
+    )  # fmt: skip
 
 
 class Nodes:
@@ -63,7 +63,7 @@ class Nodes:
         return self.known
 
     def get(self, key: str) -> V1Node | None:
-        return next((one for one in self.known if one.metadata.name == key), None)
+        return next((one for one in self.known if node_name(one) == key), None)
 
     def has_synced(self) -> bool:
         return self.synced
