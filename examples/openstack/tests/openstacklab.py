@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import pytest
 from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+from kubernetes.client.models.v1_node_status import V1NodeStatus
 from openstack_provider.provider import new_provider
 from openstackdouble import Double
 from typing_extensions import override
@@ -88,7 +90,7 @@ class CloudLab(HTTPLab):
     @override
     def create_machine(self, name: str) -> V1Node:
         self.servers[name] = self.cloud.create_server(name)
-        return new_node(name)
+        return self._node(name, self.servers[name])
 
     @override
     def delete_machine(self, node: V1Node) -> None:
@@ -100,7 +102,14 @@ class CloudLab(HTTPLab):
         name = node_name(node)
         server = self.cloud.create_server(name)
         self.servers[f"openstack:///{server}"] = server
-        return new_node(name, f"openstack:///{server}")
+        return self._node(name, server, f"openstack:///{server}")
+
+    def _node(self, name: str, server: str, provider_id: str = "") -> V1Node:
+        """As a kubelet with --node-ip registers it, which is an address of the server."""
+        addresses = self.cloud.ask("GET", "nova", f"/v2.1/servers/{server}")["server"]["addresses"]["nodes"]
+        made = new_node(name, provider_id)
+        made.status = V1NodeStatus(addresses=[V1NodeAddress(type="InternalIP", address=addresses[0]["addr"])])
+        return made
 
     @override
     def placement(self, node: V1Node) -> tuple[str, str]:
