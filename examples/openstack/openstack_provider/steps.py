@@ -136,8 +136,8 @@ def _member(name: str, key: tuple[str, int], spot: Spot, present: Mapping[str, A
     subnet = spot.subnet if present is None else present.get("subnet_id")
     if subnet:
         made["subnet_id"] = subnet
-    if spot.monitor_port:
-        made["monitor_port"] = spot.monitor_port
+    if spot.monitor_port or (present is not None and present.get("monitor_port")):
+        made["monitor_port"] = spot.monitor_port  # None takes it away
     if present is not None:
         made |= {key: present[key] for key in _KEPT if present.get(key) is not None}
     return made

@@ -28,10 +28,16 @@ _MISSING = {
 
 def _networks() -> dict[str, dict[str, Record]]:
     """What is there before anybody asks: as it was in the recording."""
-    things = {
+    things: dict[str, list[Record]] = {
         "networks": answer("networks")["networks"], "ports": [], "floatingips": [], "security-group-rules": [],
         "subnets": [one("subnet"), one("external subnets")], "routers": [one("router")], "security-groups": [],
     }  # fmt: skip
+    router, inside = things["routers"][0], things["subnets"][0]
+    gateway = {"subnet_id": inside["id"], "ip_address": inside["gateway_ip"]}
+    port = one("router's ports")
+    things["ports"].append(
+        {**port, "id": new_id(), "device_id": router["id"], "network_id": inside["network_id"], "fixed_ips": [gateway]}
+    )
     return {kind: {thing["id"]: thing for thing in listed} for kind, listed in things.items()}
 
 
@@ -216,7 +222,8 @@ class Neutron:
             raise refuse("next hop away", message=message)
         if len(routes) > (len(has) if self.exhausted else self.max_routes):
             # Not recorded: as neutron_lib.exceptions.extraroute says it.
-            message = f"Unable to complete operation for {self.ids['router']}. The number of routes exceeds the maximum {self.max_routes}."
+            message = f"Unable to complete operation for {self.ids['router']}. "
+            message += f"The number of routes exceeds the maximum {self.max_routes}."
             raise Refused(400, {"NeutronError": {"type": "RoutesExhausted", "message": message, "detail": ""}})
         return routes
 

@@ -267,6 +267,9 @@ def test_members_keep_what_was_set_by_hand_and_nodes_without_an_address() -> Non
     }  # fmt: skip
     assert members(spot, made, [*TWO, Target("new", "", "s3")]) is None
     assert members(spot, made, []) == []
+    unchecked = members(Spot("", 30080, None), made, TWO)
+    assert unchecked is not None
+    assert all(one["monitor_port"] is None for one in unchecked if one["name"] == "a")
 
 
 # Steps

@@ -1,10 +1,12 @@
-"""Load balancers on OpenStack's own services: what there is afterwards, and what it cost.
+"""Load balancers on the double, and on OpenStack's own services: what there is afterwards, and what
+it cost.
 
 The faults are those of the Go manager that were seen on the same services.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,33 +24,46 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_node_status import V1NodeStatus
 from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
+from openstack.connection import Connection
 from openstack_provider.cloud import Cloud
 from openstack_provider.config import Config
 from openstack_provider.loadbalancer import OpenStackLoadBalancers
 from openstack_provider.ownership import NotOurs
+from openstack_provider.rest import ask
+from openstackdouble import Double, served
 
 from cloudprovider import CloudConfig, CloudProviderError, InvalidService, RetryError
 from cloudprovider.helpers import node_name
 from cloudprovider.testing.conformance.lab import new_node, new_service
 from tests.lab.openstack.cloud import OpenStack
 
+pytest_plugins = ["tests.lab.openstack.fixtures"]
+
 CLUSTER = "lab"
+PATIENCE = 300.0
+NO_CALLS = re.compile(r"/v3|/v2\.0/?$|:\d+/?$|/(neutron|octavia)/?$")
+"""Logins, and what openstacksdk asks once to find out the versions."""
 PREFIX = "loadbalancer.openstack.org/"
 T = TypeVar("T")
 
 
 @define
 class Bench:
-    """A cluster on the services."""
+    """A cluster on the double, or on the services."""
 
-    cloud: OpenStack
+    cloud: Double | OpenStack
     nodes: list[V1Node]
+    sdk: Connection
+    asked: list[tuple[str, str]] = field(factory=list)
+    """What managers asked: method and URL."""
     services: list[tuple[OpenStackLoadBalancers, V1Service]] = field(factory=list)
 
     def manager(self, settings: str = "", uid: str = "cluster-1") -> OpenStackLoadBalancers:
         """The provider of a cluster, as after a restart. `settings` are of [LoadBalancer]."""
-        text = f"[Global]\nuse-clouds=true\nclouds-file={self.cloud.clouds}\ncloud=lab\n[LoadBalancer]\n{settings}\n"
-        made = OpenStackLoadBalancers(Cloud.of(Config.load(CloudConfig("", text.encode()))))
+        cloud = login(self.cloud, settings)
+        http: Any = cloud.sdk.session.session
+        http.hooks["response"].append(lambda answer, **_: self.asked.append((answer.request.method, answer.url)))
+        made = OpenStackLoadBalancers(cloud)
         made.start(uid)
         return made
 
@@ -60,23 +75,22 @@ class Bench:
 
     def ensure(self, manager: OpenStackLoadBalancers, service: V1Service, nodes: Sequence[V1Node] = ()) -> list[str]:
         """Until it is there, and its status published. Returns its addresses."""
-        status = patiently(lambda: manager.ensure_load_balancer(CLUSTER, service, nodes or self.nodes[:2]))
+        status = self.patiently(lambda: manager.ensure_load_balancer(CLUSTER, service, nodes or self.nodes[:2]))
         service.status = V1ServiceStatus(load_balancer=status)
         return [one.ip or one.hostname or "" for one in status.ingress or ()]
 
     def update(self, manager: OpenStackLoadBalancers, service: V1Service, nodes: Sequence[V1Node]) -> None:
-        patiently(lambda: manager.update_load_balancer(CLUSTER, service, nodes))
-        self.settled(self.balancer(service)["id"])
+        self.patiently(lambda: manager.update_load_balancer(CLUSTER, service, nodes))
 
     def delete(self, manager: OpenStackLoadBalancers, service: V1Service) -> None:
-        patiently(lambda: manager.ensure_load_balancer_deleted(CLUSTER, service))
+        self.patiently(lambda: manager.ensure_load_balancer_deleted(CLUSTER, service))
 
-    def octavia(self, path: str) -> Any:
-        return self.cloud.ask("GET", "octavia", f"/v2.0/lbaas/{path}")
+    def octavia(self, path: str, method: str = "GET", body: Any = None) -> Any:
+        return ask(self.sdk.load_balancer, method, f"/lbaas/{path}", body=body)
 
-    def neutron(self, path: str) -> Any:
-        [found] = self.cloud.ask("GET", "neutron", f"/v2.0/{path}").values()
-        return found
+    def neutron(self, path: str, method: str = "GET", body: Any = None) -> Any:
+        found = ask(self.sdk.network, method, f"/{path}", body=body)
+        return next((one for key, one in found.items() if not key.endswith("_links")), None)
 
     def balancers(self, service: V1Service) -> list[Any]:
         assert service.metadata is not None
@@ -101,10 +115,26 @@ class Bench:
         }
 
     def settled(self, balancer: str) -> None:
-        self.cloud.wait(
-            lambda: self.octavia(f"loadbalancers/{balancer}")["loadbalancer"]["provisioning_status"] == "ACTIVE",
-            balancer,
-        )
+        end = time.monotonic() + PATIENCE
+        while self.octavia(f"loadbalancers/{balancer}")["loadbalancer"]["provisioning_status"] != "ACTIVE":
+            assert time.monotonic() < end, balancer
+            self.pause(1.0)
+
+    def pause(self, seconds: float) -> None:
+        """The double is as fast as it is asked."""
+        if isinstance(self.cloud, OpenStack):
+            time.sleep(seconds)
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """As the host does: again after the delay that the error names."""
+        end = time.monotonic() + (PATIENCE if isinstance(self.cloud, OpenStack) else 10.0)
+        while True:
+            try:
+                return call()
+            except RetryError as error:
+                if time.monotonic() > end:
+                    raise
+                self.pause(min(error.retry_after, 5.0))
 
     def left(self) -> set[str]:
         """All that a load balancer may leave."""
@@ -114,16 +144,13 @@ class Bench:
         return ports | groups | floating | {one["name"] for one in self.octavia("loadbalancers")["loadbalancers"]}
 
 
-def patiently(call: Callable[[], T], patience: float = 300.0) -> T:
-    """As the host does: again after the delay that the error names."""
-    end = time.monotonic() + patience
-    while True:
-        try:
-            return call()
-        except RetryError as error:
-            if time.monotonic() > end:
-                raise
-            time.sleep(min(error.retry_after, 5.0))
+def login(cloud: Double | OpenStack, settings: str = "") -> Cloud:
+    text = (
+        f"[Global]\nauth-url={cloud.auth_url}\nusername={cloud.user}\npassword={cloud.password}\n"
+        f"tenant-name={cloud.project}\ndomain-id=default\nregion={cloud.region}\n"
+        f"[Metadata]\nrequest-timeout=120\n[LoadBalancer]\n{settings}\n"
+    )
+    return Cloud.of(Config.load(CloudConfig("", text.encode())))
 
 
 def a_node(name: str, server: str, address: str) -> V1Node:
@@ -139,19 +166,40 @@ def address_of(node: V1Node) -> str:
 
 
 @pytest.fixture(scope="module")
-def machines(openstack: OpenStack) -> list[V1Node]:
-    if not openstack.ask("GET", "nova", "/v2.1/servers")["servers"]:
-        openstack.create_server("first")
-    made = openstack.clone_servers(10, f"node-{uuid4().hex[:6]}")
-    ports = openstack.ask("GET", "neutron", "/v2.0/ports")["ports"]
+def double() -> Iterator[Double]:
+    with served() as cloud:
+        yield cloud
+
+
+@pytest.fixture(scope="module", params=["double", "openstack"])
+def cloud(request: pytest.FixtureRequest) -> Double | OpenStack:
+    found: Double | OpenStack = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="module")
+def sdk(cloud: Double | OpenStack) -> Connection:
+    return login(cloud).sdk
+
+
+@pytest.fixture(scope="module")
+def machines(cloud: Double | OpenStack, sdk: Connection) -> list[V1Node]:
+    prefix = f"node-{uuid4().hex[:6]}"
+    if isinstance(cloud, OpenStack):
+        if not cloud.ask("GET", "nova", "/v2.1/servers")["servers"]:
+            cloud.create_server("first")
+        made = cloud.clone_servers(10, prefix)
+    else:
+        made = {f"{prefix}-{number}": cloud.create_server(f"{prefix}-{number}") for number in range(10)}
+    ports = ask(sdk.network, "GET", "/ports")["ports"]
     found = {one["device_id"]: one["fixed_ips"][0]["ip_address"] for one in ports if one["device_id"]}
     return [a_node(name, server, found[server]) for name, server in made.items()]
 
 
 @pytest.fixture
-def bench(openstack: OpenStack, machines: list[V1Node]) -> Iterator[Bench]:
+def bench(cloud: Double | OpenStack, sdk: Connection, machines: list[V1Node]) -> Iterator[Bench]:
     """Ends with nothing left of what its Services had."""
-    made = Bench(openstack, machines)
+    made = Bench(cloud, machines, sdk)
     before = made.left()
     yield made
     for manager, service in made.services:
@@ -160,30 +208,27 @@ def bench(openstack: OpenStack, machines: list[V1Node]) -> Iterator[Bench]:
 
 
 class Counted:
-    """The requests in the body of a with statement, from the services' own logs. A load balancer
-    that is asked again whether it is ready counts once."""
+    """The requests in the body of a with statement, without logins. A load balancer that is asked
+    again whether it is ready counts once."""
 
-    def __init__(self, cloud: OpenStack) -> None:
-        self._cloud = cloud
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
 
     def __enter__(self) -> Counted:
-        self._since = time.time()
+        self._since = len(self._bench.asked)
         return self
 
     def __exit__(self, *error: object) -> None:
-        time.sleep(0.3)  # the line of the last one
-        found = self._cloud.calls(self._since, agent="openstack-controller-manager")
-        asked = [one for one in found if one.service != "keystone"]
-        polls = [a for a, b in pairwise(asked) if a.query == b.query and a.path == b.path]
-        self.calls = len(asked) - len(polls)
-        self.writes = [f"{one.method} {one.what.split(' ', 2)[2]}" for one in asked if one.method != "GET"]
+        asked = [one for one in self._bench.asked[self._since :] if not NO_CALLS.search(one[1])]
+        self.calls = len(asked) - sum(one == following for one, following in pairwise(asked))
+        self.writes = [" ".join(one) for one in asked if one[0] != "GET"]
 
 
 def test_one_service_from_begin_to_end(bench: Bench) -> None:
     manager, nodes = bench.manager(), bench.nodes
     service = bench.service(manager)
     before = bench.left()
-    with Counted(bench.cloud) as made:
+    with Counted(bench) as made:
         [address] = bench.ensure(manager, service)
     assert made.calls <= 8
     assert len(made.writes) == 2, made.writes
@@ -193,19 +238,20 @@ def test_one_service_from_begin_to_end(bench: Bench) -> None:
     assert set(found["tags"]) == {
         found["name"], "kubernetes-cluster-uid=cluster-1", f"kubernetes-service-uid={service.metadata.uid}",
     }  # fmt: skip
-    with Counted(bench.cloud) as again:
+    with Counted(bench) as again:
         assert bench.ensure(bench.manager(), service) == [address]
     assert again.calls <= 6
     assert not again.writes
-    with Counted(bench.cloud) as joined:
+    with Counted(bench) as joined:
         bench.update(manager, service, nodes[:3])
     assert joined.calls <= 5
     assert len(joined.writes) == 1
+    bench.settled(found["id"])
     [there] = bench.members(found["id"]).values()
     assert there == {(address_of(node), 30080) for node in nodes[:3]}
     assert service.spec is not None
     service.spec.load_balancer_source_ranges = ["192.0.2.0/24"]
-    with Counted(bench.cloud) as limited:
+    with Counted(bench) as limited:
         bench.ensure(manager, service, nodes[:3])
     assert limited.calls <= 7
     assert len(limited.writes) == 1
@@ -214,7 +260,7 @@ def test_one_service_from_begin_to_end(bench: Bench) -> None:
     assert listener["allowed_cidrs"] == ["192.0.2.0/24"]
     [owned] = [one for one in manager.owned_load_balancers(CLUSTER) if one.service_uid == service.metadata.uid]
     assert owned.name == manager.get_load_balancer_name(CLUSTER, service)
-    with Counted(bench.cloud) as deleted:
+    with Counted(bench) as deleted:
         bench.delete(manager, service)
     assert deleted.calls <= 5
     assert len(deleted.writes) == 2
@@ -228,7 +274,7 @@ def test_one_security_group_for_all_nodes(bench: Bench) -> None:
     first = bench.service(manager, ports=[(80, 30080)])
     bench.ensure(manager, first, bench.nodes)
     second = bench.service(manager, ports=[(80, 31080), (443, 31443)])
-    with Counted(bench.cloud) as made:
+    with Counted(bench) as made:
         bench.ensure(manager, second, bench.nodes)
     assert made.calls <= 12
     assert len(made.writes) <= 6, made.writes
@@ -263,6 +309,7 @@ def test_several_services_on_one_load_balancer(bench: Bench) -> None:
     with pytest.raises(InvalidService, match="another Service"):
         bench.ensure(more, bench.service(more, ports=[(80, 31082)], annotations=shared))
     bench.update(manager, other, bench.nodes[:3])
+    bench.settled(found["id"])
     assert sorted(map(len, bench.members(found["id"]).values())) == [2, 3]
     bench.delete(manager, owner)
     bench.settled(found["id"])
@@ -311,12 +358,12 @@ def of_the_go_manager(bench: Bench, service: V1Service) -> tuple[str, str]:
     }  # fmt: skip
     body = {"name": name, "description": f"Kubernetes external service {key} from cluster {CLUSTER}", "tags": [name],
             "vip_subnet_id": bench.cloud.subnet, "listeners": [listener]}  # fmt: skip
-    made = bench.cloud.ask("POST", "octavia", "/v2.0/lbaas/loadbalancers", {"loadbalancer": body})["loadbalancer"]
+    made = bench.octavia("loadbalancers", "POST", {"loadbalancer": body})["loadbalancer"]
     told = f"Floating IP for Kubernetes external service {key} from cluster {CLUSTER}"
     floating = {"floating_network_id": bench.cloud.external, "port_id": made["vip_port_id"], "description": told}
-    address = bench.cloud.ask("POST", "neutron", "/v2.0/floatingips", {"floatingip": floating})["floatingip"]
+    address = bench.neutron("floatingips", "POST", {"floatingip": floating})
     group = {"name": f"lb-sg-{service.metadata.uid}-default-{service.metadata.name}"}
-    bench.cloud.ask("POST", "neutron", "/v2.0/security-groups", {"security_group": group})
+    bench.neutron("security-groups", "POST", {"security_group": group})
     bench.settled(made["id"])
     return str(made["id"]), str(address["floating_ip_address"])
 
@@ -334,7 +381,7 @@ def test_the_go_managers_load_balancer_is_taken_over_without_a_change(bench: Ben
     before = bench.octavia(f"listeners?loadbalancer_id={balancer}")["listeners"], bench.members(balancer)
     ingress = [V1LoadBalancerIngress(ip=address, ip_mode="VIP")]
     service.status = V1ServiceStatus(load_balancer=V1LoadBalancerStatus(ingress=ingress))
-    with Counted(bench.cloud) as adopted:
+    with Counted(bench) as adopted:
         assert bench.ensure(manager, service) == [address]
     assert [one.split(" ")[0] for one in adopted.writes] == ["PUT"], "only our marks"
     after = bench.octavia(f"listeners?loadbalancer_id={balancer}")["listeners"], bench.members(balancer)
@@ -365,8 +412,8 @@ def test_weights_that_were_set_by_hand_stay(bench: Bench) -> None:
     found = bench.balancer(service)["id"]
     [pool] = bench.octavia(f"pools?loadbalancer_id={found}")["pools"]
     member = bench.octavia(f"pools/{pool['id']}/members")["members"][0]
-    path = f"/v2.0/lbaas/pools/{pool['id']}/members/{member['id']}"
-    bench.cloud.ask("PUT", "octavia", path, {"member": {"weight": 42}})
+    path = f"pools/{pool['id']}/members/{member['id']}"
+    bench.octavia(path, "PUT", {"member": {"weight": 42}})
     bench.settled(found)
     bench.update(manager, service, bench.nodes[:3])
     weights = {one["address"]: one["weight"] for one in bench.octavia(f"pools/{pool['id']}/members")["members"]}
@@ -399,7 +446,7 @@ def test_ports_protocols_and_monitors_change(bench: Bench) -> None:
     assert {(one["protocol"], one["connection_limit"]) for one in listeners} == {("HTTP", 9), ("UDP", 9)}
     there = bench.octavia(f"pools?loadbalancer_id={found}")["pools"]
     keys = ("protocol", "lb_algorithm", "healthmonitor_id")
-    assert {tuple(one[key] for key in keys) for one in there} == {
+    assert {tuple(one.get(key) for key in keys) for one in there} == {
         ("HTTP", "SOURCE_IP", None),
         ("UDP", "SOURCE_IP", None),
     }
@@ -435,13 +482,16 @@ def test_floating_ips_given_kept_chosen_and_none(bench: Bench) -> None:
     assert bench.ensure(manager, given)[0].startswith("10.24.")
     bench.delete(manager, given)
     [left] = bench.neutron(f"floatingips?floating_ip_address={address}")
-    bench.cloud.ask("DELETE", "neutron", f"/v2.0/floatingips/{left['id']}")
+    bench.neutron(f"floatingips/{left['id']}", "DELETE")
     nowhere = bench.service(manager, annotations={PREFIX + "floating-subnet": "nothing*"})
     with pytest.raises(InvalidService, match="it has: public"):
         bench.ensure(manager, nowhere)
 
 
 def set_state(bench: Bench, balancer: str, state: str) -> None:
+    if isinstance(bench.cloud, Double):
+        bench.cloud.octavia.things["loadbalancers"][balancer]["provisioning_status"] = state
+        return
     with sqlite3.connect(bench.cloud.folder / "octavia.sqlite", timeout=60) as database:
         database.execute("update load_balancer set provisioning_status = ? where id = ?", (state, balancer))
     database.close()
@@ -473,11 +523,11 @@ def test_both_families_where_the_network_has_both(bench: Bench) -> None:
     with pytest.raises(InvalidService, match="no subnet of IPv6"):
         bench.ensure(manager, service)
     wanted = {"network_id": bench.cloud.network, "ip_version": 6, "cidr": "2001:db8:24::/64", "enable_dhcp": False}
-    subnet = bench.cloud.ask("POST", "neutron", "/v2.0/subnets", {"subnet": wanted})["subnet"]["id"]
+    subnet = bench.neutron("subnets", "POST", {"subnet": wanted})["id"]
     try:
         four, six = bench.ensure(manager, service)
         assert four.startswith("203.0.113.")
         assert six.startswith("2001:db8:24:")
         bench.delete(manager, service)
     finally:
-        bench.cloud.ask("DELETE", "neutron", f"/v2.0/subnets/{subnet}")
+        bench.neutron(f"subnets/{subnet}", "DELETE")

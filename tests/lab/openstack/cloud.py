@@ -190,6 +190,21 @@ class OpenStack:
             wanted = {"quota": dict.fromkeys(names, limit) | ({"force": True} if service == "neutron" else {})}
             self.ask("PUT", service, f"{path}/{self.project_id}", wanted, admin=True)
 
+    def left(self) -> list[str]:
+        """What of the user's is there beside the networks and the router: servers, load balancers,
+        floating IPs, groups, ports, routes; each in words."""
+        found = [f"server {one['name']}" for one in self.ask("GET", "nova", "/v2.1/servers")["servers"]]
+        balancers = self.ask("GET", "octavia", "/v2.0/lbaas/loadbalancers")["loadbalancers"]
+        found += [f"load balancer {one['name']}" for one in balancers]
+        for kind in ("floatingips", "security-groups", "ports"):
+            listed = self.ask("GET", "neutron", f"/v2.0/{kind}?project_id={self.project_id}")[kind.replace("-", "_")]
+            for one in listed:
+                name = one.get("name") or one.get("floating_ip_address") or one["id"]
+                if name != "default" and one.get("device_id") != self.router:
+                    found.append(f"{kind.removesuffix('s')} {name}")
+        routes = self.ask("GET", "neutron", f"/v2.0/routers/{self.router}")["router"]["routes"]
+        return found + [f"route {one['destination']}" for one in routes]
+
     def calls(self, since: float = 0.0, *, agent: str = "", user: str = "") -> list[Call]:
         """The requests that came from that time on and are answered, oldest first. `agent`: whose
         User-Agent has this text. `user`: of whose tokens; those to Keystone have none."""

@@ -46,8 +46,16 @@ def _services(stack: ExitStack) -> OpenStack:
     return stack.enter_context(running(Path(venv).absolute(), Path(folder)))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The mark below, which no configuration file knows."""
+    config.addinivalue_line("markers", "openstack: asks OpenStack's own services (`make openstack`)")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker for all of these tests, so that it starts the services once."""
+    """One worker for all of these tests, so that it starts the services once; and the mark by which
+    `make openstack` chooses them."""
     for item in items:
         if "openstack" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("openstack"))
+            item.add_marker(pytest.mark.openstack)
