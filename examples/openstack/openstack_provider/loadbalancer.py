@@ -166,7 +166,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if not config.cascade_delete:
             self._octavia.do(balancer, leaving(who, self._octavia.parts(balancer)), more=True)
         self._close(who, balancer)
-        floating = floating or self._floating.at(balancer["vip_port_id"])
+        floating = floating or self._floating.last_seen(balancer["vip_port_id"])
         if floating is not None:
             self._floating.release(who, floating, keep=lenient(service, config).keep_floating_ip)
         self._octavia.delete(balancer, cascade=config.cascade_delete)
