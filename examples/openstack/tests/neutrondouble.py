@@ -28,10 +28,16 @@ _MISSING = {
 
 def _networks() -> dict[str, dict[str, Record]]:
     """What is there before anybody asks: as it was in the recording."""
-    things = {
+    things: dict[str, list[Record]] = {
         "networks": answer("networks")["networks"], "ports": [], "floatingips": [], "security-group-rules": [],
         "subnets": [one("subnet"), one("external subnets")], "routers": [one("router")], "security-groups": [],
     }  # fmt: skip
+    router, inside = things["routers"][0], things["subnets"][0]
+    gateway = {"subnet_id": inside["id"], "ip_address": inside["gateway_ip"]}
+    port = one("router's ports")
+    things["ports"].append(
+        {**port, "id": new_id(), "device_id": router["id"], "network_id": inside["network_id"], "fixed_ips": [gateway]}
+    )
     return {kind: {thing["id"]: thing for thing in listed} for kind, listed in things.items()}
 
 

@@ -214,6 +214,7 @@ def _routes(on: Walk) -> None:
     routes = [{"destination": f"10.244.{n}.0/24", "nexthop": f"10.24.3.{n}"} for n in (1, 2)]
     on.step("router", "GET", "neutron", path)
     on.step("no router", "GET", "neutron", f"/v2.0/routers/{_NOWHERE}")
+    on.step("router's ports", "GET", "neutron", f"/v2.0/ports?device_id={on.cloud.router}")
     on.step("routes added", "PUT", "neutron", f"{path}/add_extraroutes", {"router": {"routes": routes}})
     on.step("routes added twice", "PUT", "neutron", f"{path}/add_extraroutes", {"router": {"routes": routes}})
     away = [{"destination": "10.244.9.0/24", "nexthop": "192.168.77.1"}]
