@@ -33,7 +33,7 @@ from openstack_provider.rest import ask
 from openstackdouble import Double, served
 
 from cloudprovider import CloudConfig, CloudProviderError, InvalidService, Pending, QuotaExceeded, RetryError
-from cloudprovider.helpers import node_name
+from cloudprovider.helpers import internal_ips, node_name
 from cloudprovider.testing.conformance.lab import new_node, new_service
 from tests.lab.openstack.cloud import OpenStack
 
@@ -161,8 +161,7 @@ def a_node(name: str, server: str, address: str) -> V1Node:
 
 
 def address_of(node: V1Node) -> str:
-    assert node.status is not None
-    return str(node.status.addresses[0].address)
+    return internal_ips(node)[0]
 
 
 @pytest.fixture(scope="module")
@@ -479,7 +478,11 @@ def test_floating_ips_given_kept_chosen_and_none(bench: Bench) -> None:
     given.spec.load_balancer_ip = None
     assert given.metadata is not None
     given.metadata.annotations = {"service.beta.kubernetes.io/openstack-internal-load-balancer": "true"}
-    assert bench.ensure(manager, given)[0].startswith("10.24.")
+    [own] = bench.ensure(manager, given)
+    assert own.startswith("10.24.")
+    given.spec.load_balancer_ip = "10.24.9.9"
+    with pytest.raises(InvalidService, match=f"has the address {own}"):
+        bench.ensure(manager, given)
     bench.delete(manager, given)
     [left] = bench.neutron(f"floatingips?floating_ip_address={address}")
     bench.neutron(f"floatingips/{left['id']}", "DELETE")
