@@ -112,10 +112,14 @@ def connection(config: Config, region: str = "") -> Connection:
 def clouds_file(config: Config) -> str:
     """The clouds.yaml that the login comes from; "" where it comes from elsewhere, or from no
     file."""
-    if not (config.use_clouds or (not config.auth_url and os.environ.get("OS_CLOUD"))):
+    if not (_by_file(config) or (not config.auth_url and os.environ.get("OS_CLOUD"))):
         return ""
     found = OpenStackConfig(**_files(config)).config_filename
     return str(found or "")
+
+
+def _by_file(config: Config) -> bool:
+    return config.use_clouds or bool(config.cloud)
 
 
 def _files(config: Config) -> dict[str, Any]:
@@ -123,7 +127,7 @@ def _files(config: Config) -> dict[str, Any]:
 
 
 def _login(config: Config, region: str, http: requests.Session) -> CloudRegion:
-    by_file = config.use_clouds or bool(config.cloud)
+    by_file = _by_file(config)
     by_environment = not by_file and not config.auth_url
     if by_environment and not (os.environ.get("OS_CLOUD") or os.environ.get("OS_AUTH_URL")):
         raise InvalidConfig(
@@ -155,7 +159,8 @@ def _login(config: Config, region: str, http: requests.Session) -> CloudRegion:
     options |= {name: path for name, path in files.items() if path}
     if config.tls_insecure:
         options["verify"] = False
-    return loader.get_one(cloud=config.cloud or os.environ.get("OS_CLOUD") if not config.auth_url else None, **options)
+    entry = config.cloud or os.environ.get("OS_CLOUD") if by_file or by_environment else None
+    return loader.get_one(cloud=entry, **options)  # what [Global] gives counts more than the entry
 
 
 def _auth_type(config: Config) -> str:

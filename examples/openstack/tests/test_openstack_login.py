@@ -75,6 +75,13 @@ def test_clouds_yaml_and_the_environment(cloud: Double, tmp_path: Path, monkeypa
     assert len(cloud.requests) == since + 1  # not tried again here, whatever clouds.yaml says
     cloud.answers.clear()
 
+    file.write_text(clouds_yaml(cloud, "another-password"))
+    with pytest.raises(OpenStackError, match="401"):
+        asks(f"[Global]\nclouds-file={file}\ncloud=lab\n")
+    own = f'auth-url={cloud.auth_url}\nusername={cloud.user}\npassword="{cloud.password}"\n'
+    asks(f"[Global]\nuse-clouds=true\nclouds-file={file}\ncloud=lab\n{own}")  # what stands here counts more
+    file.write_text(clouds_yaml(cloud))
+
     odd = tmp_path / "odd.yaml"
     for text in ("clouds: {lab: {cache: {s3cret: 1}}}", "clouds: [s3cret", "s3cret: 1"):
         odd.write_text(text)
