@@ -20,8 +20,8 @@ from attrs import frozen
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_IP
-from openstack_provider.cloud import Item
 from openstack_provider.config import Networking
+from openstack_provider.rest import JSON
 
 INTERNAL, EXTERNAL = NODE_ADDRESS_INTERNAL_IP, NODE_ADDRESS_EXTERNAL_IP
 
@@ -31,11 +31,11 @@ class Interfaces:
     """What Neutron knows of a server: its ports, and the addresses of their trunks' subports as
     (network name, IP address)."""
 
-    ports: Sequence[Item] = ()
+    ports: Sequence[JSON] = ()
     subports: Sequence[tuple[str, str]] = ()
 
 
-def addresses(server: Item, interfaces: Interfaces, config: Networking) -> list[V1NodeAddress]:
+def addresses(server: JSON, interfaces: Interfaces, config: Networking) -> list[V1NodeAddress]:
     """The node's addresses, the most preferred first."""
     networks: dict[str, list[tuple[str, str]]] = {
         name: [(str(one["addr"]), str(one.get("OS-EXT-IPS:type", "fixed"))) for one in listed]
@@ -61,7 +61,7 @@ def addresses(server: Item, interfaces: Interfaces, config: Networking) -> list[
     return [V1NodeAddress(type=kind, address=text) for kind, text in (*_sorted(ips, config.address_sort_order), *names)]
 
 
-def _fixed(server: Item, ports: Iterable[Item]) -> list[str]:
+def _fixed(server: JSON, ports: Iterable[JSON]) -> list[str]:
     """The addresses of the ports that are in use, in the order of the server's interfaces."""
     macs: Mapping[str, None] = dict.fromkeys(
         str(one.get("OS-EXT-IPS-MAC:mac_addr", "")) for listed in server.get("addresses", {}).values() for one in listed

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import version
 from typing import Any, cast
@@ -23,8 +23,7 @@ from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from openstack.config import OpenStackConfig
 from openstack.config.cloud_region import CloudRegion
 from openstack.connection import Connection
-from openstack.exceptions import SDKException, raise_from_response
-from openstack.proxy import Proxy
+from openstack.exceptions import SDKException
 from typing_extensions import override
 
 from cloudprovider import CloudConfig
@@ -34,9 +33,6 @@ from openstack_provider.config import Config
 
 _APP = "openstack-controller-manager"
 _CONNECTIONS = 50
-Item = Mapping[str, Any]
-"""An object as the service writes it in JSON."""
-
 _NO_RETRIES = {"connect_retries": 0, "status_code_retries": 0}
 
 
@@ -76,23 +72,6 @@ class Cloud:
             self._config, self._sdk = config, sdk
 
 
-def listed(service: Proxy, path: str, query: Mapping[str, object], microversion: str | None = None) -> Iterator[Item]:
-    """All of "/servers/detail" or "/ports", page by page. openstacksdk's own lists ask for one more
-    page at the end, and make an object of each item, which is slow for a thousand. Raises what
-    openstacksdk raises, in the midst of it too."""
-    kind = path.split("/")[1]
-    more: Mapping[str, object] = query
-    while True:
-        answer = service.get(path, params=dict(more), microversion=microversion)
-        raise_from_response(answer)
-        page: Mapping[str, Any] = answer.json()
-        items: list[Item] = page[kind]
-        yield from items
-        if not items or not any(link.get("rel") == "next" for link in page.get(f"{kind}_links", ())):
-            return
-        more = {**query, "marker": items[-1]["id"]}
-
-
 class _InTime(TCPKeepAliveAdapter):
     """Gives each request the time that is left of the provider call under way; one that could no
     longer end in time is not sent."""
@@ -103,7 +82,9 @@ class _InTime(TCPKeepAliveAdapter):
 
     @override
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        return super().send(request, *args, **{**options, "timeout": time_limits(most=self._most)})
+        within = {**options, "timeout": time_limits(most=self._most)}
+        # pyright does not know the base class of keystoneauth's adapter
+        return super().send(request, *args, **within)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def connection(config: Config, region: str = "") -> Connection:

@@ -60,10 +60,8 @@ def answered() -> Generator[None, None, None]:
     try:
         yield
     except HttpException as error:
-        headers = error.response.headers if error.response is not None else {}
-        raise _refused(
-            error.status_code or 0, error, str(error.details or error.message), headers.get("Retry-After", "")
-        ) from error
+        retry_after = error.response.headers.get("Retry-After", "") if error.response is not None else ""
+        raise _refused(error.status_code or 0, error, str(error.details or error.message), retry_after) from error
     except HttpError as error:  # keystoneauth's: Keystone, and discovery
         details = str(error.details or error.message)
         raise _refused(error.http_status, error, details, str(error.retry_after or "")) from error

@@ -36,20 +36,33 @@ class FloatingIPs:
         self._cloud = cloud
         self._lock = threading.Lock()
         self._external = ("", 0.0)
+        self._seen: dict[str, JSON | None] = {}
+        """What was last seen on each port."""
 
     def at(self, port: str) -> JSON | None:
         """The one on a port."""
         found = listed(self._cloud.sdk.network, "/floatingips", "floatingips", [("port_id", port)])
-        return found[0] if found else None
+        self._seen[port] = found[0] if found else None
+        return self._seen[port]
+
+    def last_seen(self, port: str) -> JSON | None:
+        """The one on a port that is about to go: as it was last seen, else asked for. By its
+        revision `release` finds out whether it has changed since, and then it is asked for."""
+        if port not in self._seen:
+            self.at(port)
+        return self._seen.pop(port)
 
     def ensure(self, plan: Plan, port: str, there: JSON | None, *, is_owner: bool) -> str:
         """Have the port's floating IP as planned. Returns its address, "" where there is to be
         none. `there` is the one on the port."""
+        if there is None:
+            self._seen.pop(port, None)  # there may be one from now on
         if not is_owner:
             # An address from outside for somebody else's load balancer could expose his Services.
             return address_of(there)
         if plan.is_internal:
             if there is not None:
+                self._seen.pop(port, None)
                 self.release(plan.who, there, keep=plan.annotations.keep_floating_ip)
             return ""
         if there is not None and plan.address in ("", there["floating_ip_address"]):
@@ -89,6 +102,7 @@ class FloatingIPs:
         if found and found[0].get("port_id"):
             raise InvalidService(f"spec.loadBalancerIP: the floating IP {plan.address} is in use elsewhere")
         if there is not None:
+            self._seen.pop(port, None)
             self.release(plan.who, there, keep=plan.annotations.keep_floating_ip)
         if not found:
             return self._made(plan, port)

@@ -22,8 +22,8 @@ from cloudprovider import (
 )
 from cloudprovider.helpers import label_value, node_name, provider_id_of
 from openstack_provider.addresses import Interfaces, addresses
-from openstack_provider.cloud import Item
 from openstack_provider.errors import answered
+from openstack_provider.rest import JSON
 from openstack_provider.servers import PROVIDER, Located, Servers
 
 T = TypeVar("T")
@@ -108,12 +108,12 @@ class OpenStackInstances(InstancesV2, InstancesBatch):
         )
 
 
-def state(server: Item) -> InstanceState:
+def state(server: JSON) -> InstanceState:
     """What its status means for the node."""
     return _STATES.get(server["status"], InstanceState.RUNNING)
 
 
-def _flavor(server: Item) -> str:
+def _flavor(server: JSON) -> str:
     """The flavour's name, or its ID where Nova is older than Pike."""
     flavor = server.get("flavor", {})
     return str(flavor.get("original_name") or flavor.get("id") or "")

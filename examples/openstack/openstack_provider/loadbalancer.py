@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from cloudprovider import (
     CloudProviderError,
+    InvalidService,
     LoadBalancer,
     OwnedLoadBalancer,
     OwnedLoadBalancers,
@@ -166,7 +167,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if not config.cascade_delete:
             self._octavia.do(balancer, leaving(who, self._octavia.parts(balancer)), more=True)
         self._close(who, balancer)
-        floating = floating or self._floating.at(balancer["vip_port_id"])
+        floating = floating or self._floating.last_seen(balancer["vip_port_id"])
         if floating is not None:
             self._floating.release(who, floating, keep=lenient(service, config).keep_floating_ip)
         self._octavia.delete(balancer, cascade=config.cascade_delete)
@@ -207,6 +208,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     def _keep(self, wanted: Plan, service: V1Service, chosen: Sequence[Target], balancer: JSON) -> list[str]:
         """Bring what is there in line. Returns its addresses. Raises `Pending` before it is."""
         who, managed = wanted.who, self._config.manage_security_groups
+        _refuse_another_address(wanted, balancer)
         if balancer["provisioning_status"] == "ERROR":
             self._rebuild(who, service, balancer)
         self._octavia.usable(balancer)
@@ -292,6 +294,15 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         adopted = ADOPTED_TAG in tags or not is_marked(balancer)
         if adopted or OPENED_TAG in tags or self._config.manage_security_groups:
             self._groups.remove(who, adopted=adopted)
+
+
+def _refuse_another_address(wanted: Plan, balancer: JSON) -> None:
+    there, is_floating = balancer["vip_address"], not wanted.is_internal and wanted.families[0] == IPV4
+    if wanted.address not in ("", there) and not is_floating:
+        raise InvalidService(
+            f"spec.loadBalancerIP: the load balancer has the address {there}, which cannot be changed: name that one, or "
+            "make the Service again"
+        )
 
 
 def _member_subnet(where: Networks, balancer: JSON) -> str:

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import requests
 from kubernetes.client.models.v1_node_address import V1NodeAddress
@@ -110,6 +110,7 @@ def _of_folder(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, str]]:
 
 
 def _checked(about: Any) -> Mapping[str, Any]:
-    if not isinstance(about, dict) or not about.get("uuid"):
+    known: Mapping[str, Any] = cast("Mapping[str, Any]", about) if isinstance(about, dict) else {}
+    if not known.get("uuid"):
         raise ValueError("meta_data.json names no server: it has no uuid")
-    return about
+    return known

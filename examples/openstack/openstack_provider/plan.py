@@ -182,7 +182,9 @@ def targets(nodes: Sequence[V1Node], selector: Mapping[str, str], family: str) -
             continue
         address = address_of(node, family)
         if address or provider_id:
-            found.setdefault(address or node_name(node), Target(node_name(node), address, provider_id[-36:]))
+            found.setdefault(
+                address or node_name(node), Target(node_name(node), address, provider_id.rpartition("/")[2])
+            )
     return list(found.values())
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
+from keystoneauth1.identity.base import BaseIdentityPlugin
 from openstack.exceptions import NotFoundException
 
 from cloudprovider import CloudProviderError
@@ -49,9 +50,9 @@ def problems(cloud: Cloud, *, home: bool) -> list[str]:
 
 def _catalog(cloud: Cloud, home: bool) -> Iterator[str]:
     session = cloud.sdk.config.get_session()
-    access = session.auth.get_access(session)  # type: ignore[union-attr]
+    login = cast("BaseIdentityPlugin", session.auth)  # each kind of login that config.py takes is one
+    catalog = login.get_access(session).service_catalog
     interface = cloud.config.os_endpoint_type
-    catalog = access.service_catalog
     regions = {str(one["region_id"]) for service in catalog.catalog for one in service["endpoints"]}
     if cloud.region and cloud.region not in regions:
         yield f"there is no region {cloud.region}; this login's catalog has: {', '.join(sorted(regions)) or 'none'}"

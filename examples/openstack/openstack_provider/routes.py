@@ -17,21 +17,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from attrs import frozen
 from kubernetes.client.models.v1_node_address import V1NodeAddress
-from openstack.exceptions import raise_from_response
 from typing_extensions import override
 
 from cloudprovider import CloudProviderError, Listers, QuotaExceeded, Route, Routes
 from cloudprovider.helpers import provider_id_of
 from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
-from openstack_provider.cloud import Cloud, Item, listed
+from openstack_provider.cloud import Cloud
 from openstack_provider.errors import OpenStackError, answered
 from openstack_provider.gathering import Gathering
+from openstack_provider.rest import JSON, ask, listed
 from openstack_provider.servers import Servers, parse
 
 _IN_URL = 100
-_PORT = (
-    "id", "device_id", "device_owner", "fixed_ips", "allowed_address_pairs", "port_security_enabled", "revision_number",
-)  # fmt: skip
+_PORT = [
+    ("fields", name)
+    for name in (
+        "id", "device_id", "device_owner", "fixed_ips", "allowed_address_pairs", "port_security_enabled",
+        "revision_number",
+    )
+]  # fmt: skip
 
 Pair = tuple[str, str]
 """Destination and next hop: a router has each such pair once."""
@@ -110,9 +114,8 @@ class OpenStackRoutes(Routes):
             self._changes.do(_Change(cluster_name, route.target_node, cidr, self._ours[cidr, hop], hop))
 
     def _pairs(self) -> list[Pair]:
-        answer = self._cloud.sdk.network.get(f"/routers/{self._cloud.config.route.router_id}")
-        raise_from_response(answer)
-        return [(one["destination"], one["nexthop"]) for one in answer.json()["router"]["routes"]]
+        router = ask(self._cloud.sdk.network, "GET", f"/routers/{self._cloud.config.route.router_id}")["router"]
+        return [(one["destination"], one["nexthop"]) for one in router["routes"]]
 
     def _nodes(self) -> Set[str] | None:
         """The IDs of the nodes' servers; None where no cache of nodes is there."""
@@ -138,8 +141,7 @@ class OpenStackRoutes(Routes):
         behind = {hop: server for hop, server in self._behind.items() if hop in hops} | dict.fromkeys(ask, "")
         for start in range(0, len(ask), _IN_URL):
             some = ask[start : start + _IN_URL]
-            query = {"fixed_ips": [f"ip_address={hop}" for hop in some], "fields": _PORT}
-            for port in listed(self._cloud.sdk.network, "/ports", query):
+            for port in self._with_addresses(some):
                 for ip in port["fixed_ips"] if port["device_owner"].startswith("compute:") else ():
                     if ip["ip_address"] in some and behind[ip["ip_address"]] not in (nodes or ()):
                         # of two networks with the same addresses, the one that has the node
@@ -229,23 +231,26 @@ class OpenStackRoutes(Routes):
             return {**self._added(pairs[:half]), **self._added(pairs[half:])}
         return {}
 
-    def _ports(self, servers: Set[str]) -> Mapping[str, list[Item]]:
+    def _ports(self, servers: Set[str]) -> Mapping[str, list[JSON]]:
         """The ports of these servers and of the router, by server or router."""
-        found: dict[str, list[Item]] = defaultdict(list)
+        found: dict[str, list[JSON]] = defaultdict(list)
         devices = [self._cloud.config.route.router_id, *sorted(servers)]
         for start in range(0, len(devices), _IN_URL):
-            query = {"device_id": devices[start : start + _IN_URL], "fields": _PORT}
-            for port in listed(self._cloud.sdk.network, "/ports", query):
+            query = [*_PORT, *(("device_id", one) for one in devices[start : start + _IN_URL])]
+            for port in listed(self._cloud.sdk.network, "/ports", "ports", query):
                 found[port["device_id"]].append(port)
         return found
+
+    def _with_addresses(self, ips: Iterable[str]) -> list[JSON]:
+        query = [*_PORT, *(("fixed_ips", f"ip_address={ip}") for ip in ips)]
+        return listed(self._cloud.sdk.network, "/ports", "ports", query)
 
     def _in_the_way(self, cidr: str, hop: str, present: Sequence[Pair]) -> list[Pair]:
         """Routes to the same destination by other hops, which have to go first. Raises for one that
         leads to a machine that is not this cluster's: half of the packets would go there."""
         others = [pair for pair in present if pair[0] == cidr and pair[1] != hop]
         for pair in others:
-            query = {"fixed_ips": [f"ip_address={pair[1]}"], "fields": _PORT}
-            if pair not in self._ours and list(listed(self._cloud.sdk.network, "/ports", query)):
+            if pair not in self._ours and self._with_addresses([pair[1]]):
                 raise CloudProviderError(
                     f"the route to {cidr} leads to {pair[1]}, which is no node of this cluster, and not to {hop}: "
                     "give the clusters that share this router ranges of their own"
@@ -255,10 +260,8 @@ class OpenStackRoutes(Routes):
     def _update(self, how: str, pairs: Sequence[Pair]) -> None:
         if pairs:
             routes = [{"destination": cidr, "nexthop": hop} for cidr, hop in pairs]
-            answer = self._cloud.sdk.network.put(
-                f"/routers/{self._cloud.config.route.router_id}/{how}", json={"router": {"routes": routes}}
-            )
-            raise_from_response(answer)
+            path = f"/routers/{self._cloud.config.route.router_id}/{how}"
+            ask(self._cloud.sdk.network, "PUT", path, body={"router": {"routes": routes}})
 
 
 class _Allowed:
@@ -266,10 +269,10 @@ class _Allowed:
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self._ports: dict[str, tuple[Item, list[Item]]] = {}
+        self._ports: dict[str, tuple[JSON, list[JSON]]] = {}
         self._changes: dict[str, list[_Change]] = defaultdict(list)
 
-    def also(self, port: Item, change: _Change) -> None:
+    def also(self, port: JSON, change: _Change) -> None:
         """Let packets from and to these addresses pass at this port."""
         # Without port security, or the extension, Neutron lets all pass and takes no pairs.
         if port.get("allowed_address_pairs") is None or not port.get("port_security_enabled", True):
@@ -279,7 +282,7 @@ class _Allowed:
             pairs.append({"ip_address": change.cidr})
         self._changes[port["id"]].append(change)
 
-    def without(self, port: Item, change: _Change) -> None:
+    def without(self, port: JSON, change: _Change) -> None:
         """No longer."""
         _, pairs = self._ports.setdefault(port["id"], (port, list(port.get("allowed_address_pairs") or ())))
         pairs[:] = [pair for pair in pairs if pair["ip_address"] != change.cidr]
@@ -294,24 +297,22 @@ class _Allowed:
                 continue
             try:
                 with answered():
-                    answer = self._cloud.sdk.network.put(
-                        f"/ports/{port['id']}",
-                        json={"port": {"allowed_address_pairs": pairs}},
-                        headers={"If-Match": f"revision_number={port['revision_number']}"},
-                    )
-                    raise_from_response(answer)
+                    ask(
+                        self._cloud.sdk.network, "PUT", f"/ports/{port['id']}",
+                        body={"port": {"allowed_address_pairs": pairs}}, revision=port["revision_number"],
+                    )  # fmt: skip
             except CloudProviderError as error:
                 failed |= dict.fromkeys(self._changes[port["id"]], error)
         return failed
 
 
-def _subnets(ports: Iterable[Item]) -> Set[str]:
+def _subnets(ports: Iterable[JSON]) -> Set[str]:
     """Those of the router's interfaces, but for the one to the outside."""
     inside = [port for port in ports if port["device_owner"] != "network:router_gateway"]
     return {str(ip["subnet_id"]) for port in inside for ip in port["fixed_ips"]}
 
 
-def _next_hop(change: _Change, ports: Sequence[Item], subnets: Set[str]) -> tuple[Item, str]:
+def _next_hop(change: _Change, ports: Sequence[JSON], subnets: Set[str]) -> tuple[JSON, str]:
     """The port and the address by which the router reaches the node: the first of the node's that
     is of the destination's family, else of the server's."""
     version6 = ":" in change.cidr

@@ -14,21 +14,22 @@ from __future__ import annotations
 import os.path
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from attrs import frozen
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_spec import V1NodeSpec
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
-from openstack.exceptions import raise_from_response
+from openstack.exceptions import NotFoundException
 from openstack.utils import maximum_supported_microversion
 
 from cloudprovider import CloudProviderError, InstanceNotFound
 from cloudprovider.helpers import node_name, provider_id_of
 from openstack_provider.addresses import Interfaces
-from openstack_provider.cloud import Cloud, Item, listed
+from openstack_provider.cloud import Cloud
 from openstack_provider.errors import answered
+from openstack_provider.rest import JSON, ask, listed
 
 PROVIDER = "openstack"
 """Before "://" in provider IDs: must never change."""
@@ -37,7 +38,10 @@ _PAGE = 250  # Nova may take half a minute for 1,000 servers at once
 _MICROVERSION = "2.90"  # from 2.47 on a server has its flavour's name
 _FEW = 3
 _IDS = 100  # server or port IDs in one URL
-_PORT = ("id", "device_id", "network_id", "mac_address", "status", "fixed_ips", "trunk_details")
+_PORT = [
+    ("fields", name)
+    for name in ("id", "device_id", "network_id", "mac_address", "status", "fixed_ips", "trunk_details")
+]
 _REGION_AND_ID = re.compile(rf"(?:{PROVIDER}://(?P<region>[^/]*)/)?(?P<id>[0-9a-fA-F-]+)")
 
 
@@ -58,7 +62,7 @@ class Located:
     """A server, and the region where it is."""
 
     cloud: Cloud
-    server: Item
+    server: JSON
 
 
 @frozen
@@ -128,7 +132,7 @@ class Servers:
             ids: list[str] = [one.server["id"] for one in located if one.cloud is cloud]
             ports = _ports(cloud, ids)
             subports = _subports(cloud, ports)
-            of_server: dict[str, list[Item]] = defaultdict(list)
+            of_server: dict[str, list[JSON]] = defaultdict(list)
             for port in ports:
                 of_server[port["device_id"]].append(port)
             for server in ids:
@@ -194,31 +198,35 @@ def _beginning(cloud: Cloud, names: Sequence[str]) -> list[Located]:
     return [Located(cloud, one) for one in _named(cloud, f"^{re.escape(common)}" if common else "")]
 
 
-def _named(cloud: Cloud, pattern: str) -> Iterator[Item]:
+def _named(cloud: Cloud, pattern: str) -> list[JSON]:
     compute = cloud.sdk.compute
-    query: Item = {"limit": _PAGE, **({"name": pattern} if pattern else {})}
-    return listed(compute, "/servers/detail", query, maximum_supported_microversion(compute, _MICROVERSION))
+    query = [("limit", str(_PAGE)), *([("name", pattern)] if pattern else ())]
+    newest = maximum_supported_microversion(compute, _MICROVERSION)
+    return listed(compute, "/servers/detail", "servers", query, microversion=newest)
 
 
-def _by_id(cloud: Cloud, server: str) -> list[Item]:
+def _by_id(cloud: Cloud, server: str) -> list[JSON]:
     compute = cloud.sdk.compute
-    answer = compute.get(f"/servers/{server}", microversion=maximum_supported_microversion(compute, _MICROVERSION))
-    if answer.status_code == 404:
+    newest = maximum_supported_microversion(compute, _MICROVERSION)
+    try:
+        found: JSON = ask(compute, "GET", f"/servers/{server}", microversion=newest)["server"]
+    except NotFoundException:
         return []
-    raise_from_response(answer)
-    return [answer.json()["server"]]
+    return [found]
 
 
-def _ports(cloud: Cloud, servers: Sequence[str]) -> list[Item]:
+def _ports(cloud: Cloud, servers: Sequence[str]) -> list[JSON]:
     """The ports of these servers. Of many servers: those of the project, in one listing."""
     if not servers:
         return []
+    if len(servers) <= _IDS:
+        return listed(cloud.sdk.network, "/ports", "ports", [*_PORT, *(("device_id", one) for one in servers)])
     # An administrator would be shown the ports of all projects.
-    of: Item = {"device_id": servers} if len(servers) <= _IDS else {"project_id": cloud.sdk.session.get_project_id()}
-    return list(listed(cloud.sdk.network, "/ports", {"limit": 1000, "fields": _PORT, **of}))
+    project = str(cloud.sdk.session.get_project_id())
+    return listed(cloud.sdk.network, "/ports", "ports", [*_PORT, ("limit", "1000"), ("project_id", project)])
 
 
-def _subports(cloud: Cloud, ports: Sequence[Item]) -> Mapping[str, Sequence[tuple[str, str]]]:
+def _subports(cloud: Cloud, ports: Sequence[JSON]) -> Mapping[str, Sequence[tuple[str, str]]]:
     """(network name, IP address) of the subports of trunks, by the ID of the trunk's port."""
     trunks: dict[str, list[str]] = {
         port["id"]: [one["port_id"] for one in port["trunk_details"]["sub_ports"]]
@@ -229,13 +237,14 @@ def _subports(cloud: Cloud, ports: Sequence[Item]) -> Mapping[str, Sequence[tupl
     if not wanted:
         return {}
     network = cloud.sdk.network
-    known: dict[str, Item] = {port["id"]: port for port in ports if port["id"] in wanted}
+    known: dict[str, JSON] = {port["id"]: port for port in ports if port["id"] in wanted}
     missing = sorted(wanted - known.keys())
     for start in range(0, len(missing), _IDS):
-        asked = {"id": missing[start : start + _IDS], "fields": _PORT}
-        known |= {port["id"]: port for port in listed(network, "/ports", asked)}
+        asked = [*_PORT, *(("id", one) for one in missing[start : start + _IDS])]
+        known |= {port["id"]: port for port in listed(network, "/ports", "ports", asked)}
     networks = sorted({port["network_id"] for port in known.values()})
-    names = {one["id"]: one["name"] for one in listed(network, "/networks", {"id": networks, "fields": ["id", "name"]})}
+    found = listed(network, "/networks", "networks", [("id", one) for one in networks])
+    names = {one["id"]: one["name"] for one in found}
     return {
         trunk: [
             (names.get(known[one]["network_id"], ""), ip["ip_address"])
@@ -248,7 +257,4 @@ def _subports(cloud: Cloud, ports: Sequence[Item]) -> Mapping[str, Sequence[tupl
 
 
 def _is_uuid(text: str) -> bool:
-    try:
-        return bool(text) and UUID(text) is not None
-    except ValueError:
-        return False
+    return re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text.lower()) is not None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from kubernetes.client.models.v1_node_status import V1NodeStatus
 from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
 from openstack_provider import ownership
+from openstack_provider.annotations import Annotations, Internal
 from openstack_provider.config import ClassConfig, LoadBalancerConfig
 from openstack_provider.names import Identity, identity, service_of, subnet_matches
 from openstack_provider.plan import Plan, Target, plan, targets
@@ -402,3 +405,11 @@ def test_only_the_status_proves_that_an_unmarked_one_is_the_services() -> None:
     assert not ownership.shows(service, ["203.0.113.8"], "nip.io")
     service.status = V1ServiceStatus(load_balancer=V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="")]))
     assert not ownership.shows(service, [], "nip.io")
+
+
+def test_the_page_has_every_annotation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "openstack-load-balancers.md").read_text()
+    rows = page.partition("<!-- checked: annotations -->")[2].partition("\n\n")[0]
+    told = set(re.findall(r"`([^`]+)`", "\n".join(line.split("|")[1] for line in rows.strip().splitlines())))
+    names = {one.name.removeprefix(PREFIX) for one in (*Annotations.declared.values(), *Internal.declared.values())}
+    assert told - {"annotation"} == names

@@ -60,8 +60,6 @@ def test_a_device_is_mounted_for_the_moment(
         if command[0] == "mount":
             assert command[1:4] == ["-o", "ro", str(device)]
             config_drive(Path(command[4]), SERVER, "db-1")
-        else:
-            monkeypatch.setattr("tempfile.TemporaryDirectory.cleanup", lambda self: None)
 
     monkeypatch.setattr("openstack_provider.machine.subprocess.run", run)
     assert machine(service, device).local_node_name("x") == "db-1"
@@ -72,7 +70,7 @@ def test_a_device_is_mounted_for_the_moment(
 def test_what_names_no_server_is_an_error_and_not_gone(service: MetadataService, tmp_path: Path, page: str) -> None:
     service.pages["/openstack/latest/meta_data.json"] = page
     with pytest.raises(
-        CloudProviderError, match="nothing says which server this is: there is no config drive at .*; m"
+        CloudProviderError, match=r"nothing says which server this is: there is no config drive at .*; m"
     ):
         machine(service, tmp_path / "none").local_metadata()
     service.pages.clear()

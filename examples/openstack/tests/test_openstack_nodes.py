@@ -11,8 +11,8 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 from openstack_provider.addresses import Interfaces, addresses
-from openstack_provider.cloud import Item
 from openstack_provider.config import Networking
+from openstack_provider.rest import JSON
 from openstack_provider.servers import parse
 from openstackdouble import Double, served
 from osbench import node, provider
@@ -168,7 +168,7 @@ def test_zone_and_type_are_label_values(cloud: Double) -> None:
 
 # ---- addresses
 
-SERVER: Item = {
+SERVER: JSON = {
     "addresses": {
         "private": [
             {"addr": "10.0.0.5", "OS-EXT-IPS:type": "fixed", "OS-EXT-IPS-MAC:mac_addr": "b"},
@@ -183,14 +183,14 @@ SERVER: Item = {
 }
 
 
-def port(key: str, mac: str, *ips: str, status: str = "ACTIVE") -> Item:
+def port(key: str, mac: str, *ips: str, status: str = "ACTIVE") -> JSON:
     return {"id": key, "mac_address": mac, "status": status, "fixed_ips": [{"ip_address": ip} for ip in ips]}
 
 
 PORTS = Interfaces([port("1", "a", "192.0.2.5"), port("2", "b", "10.0.0.5", "fd00::5")])
 
 
-def shown(networking: Networking, interfaces: Interfaces = PORTS, server: Item = SERVER) -> list[str]:
+def shown(networking: Networking, interfaces: Interfaces = PORTS, server: JSON = SERVER) -> list[str]:
     """As "Internal 10.0.0.5"."""
     return [f"{one.type.removesuffix('IP')} {one.address}" for one in addresses(server, interfaces, networking)]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from attrs import define
 from openstack_provider.gathering import Gathering
+from openstack_provider.routes import OpenStackRoutes
 from openstackdouble import Double, served
 from osbench import Nodes, node, provider
 
@@ -22,7 +23,6 @@ from cloudprovider import (
     QuotaExceeded,
     RetryError,
     Route,
-    Routes,
     call_scope,
 )
 
@@ -37,12 +37,14 @@ class Bench:
     servers: Mapping[str, str]
     cache: Nodes
 
-    def manager(self) -> Routes:
-        """The provider's routes, as after a restart."""
+    def manager(self) -> OpenStackRoutes:
+        """The provider's routes, as after a restart; with time for all threads of a slow machine to
+        join a batch."""
         made = provider(self.cloud, f"[Route]\nrouter-id = {self.cloud.router}\n")
         made.set_informers(self.cache)
         routes = made.routes()
-        assert routes is not None
+        assert isinstance(routes, OpenStackRoutes)
+        routes._changes._linger = 0.5
         return routes
 
     def route(self, name: str, cidr: str) -> Route:
@@ -98,7 +100,7 @@ def together(calls: Sequence[Callable[[], object]]) -> list[object]:
         return list(pool.map(run, calls))
 
 
-def create(routes: Routes, route: Route) -> Callable[[], None]:
+def create(routes: OpenStackRoutes, route: Route) -> Callable[[], None]:
     return lambda: routes.create_route(CLUSTER, "hint", route)
 
 
