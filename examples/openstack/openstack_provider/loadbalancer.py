@@ -300,8 +300,8 @@ def _refuse_another_address(wanted: Plan, balancer: JSON) -> None:
     there, is_floating = balancer["vip_address"], not wanted.is_internal and wanted.families[0] == IPV4
     if wanted.address not in ("", there) and not is_floating:
         raise InvalidService(
-            f"spec.loadBalancerIP: the load balancer has the address {there}, which cannot be changed: name that one, or "
-            "make the Service again"
+            f"spec.loadBalancerIP: the load balancer has the address {there}, which cannot be changed: name that one, "
+            "or make the Service again"
         )
 
 
