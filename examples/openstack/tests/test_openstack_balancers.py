@@ -389,6 +389,23 @@ def test_the_go_managers_load_balancer_is_taken_over_without_a_change(bench: Ben
     assert not bench.balancers(service)
 
 
+def test_two_of_one_name_are_an_error(bench: Bench) -> None:
+    """Of a time before there were tags, say: which one is the Service's nobody can know."""
+    manager = bench.manager()
+    service = bench.service(manager)
+    assert service.metadata is not None
+    body = {"name": f"kube_service_{CLUSTER}_default_{service.metadata.name}", "vip_subnet_id": bench.cloud.subnet}
+    made = [bench.octavia("loadbalancers", "POST", {"loadbalancer": body})["loadbalancer"]["id"] for _ in range(2)]
+    with pytest.raises(CloudProviderError, match="2 load balancers have the name"):
+        bench.ensure(manager, service)
+    bench.delete(manager, service)
+    for one in made:
+        bench.settled(one)
+        bench.octavia(f"loadbalancers/{one}", "DELETE")
+    while bench.balancers(service):
+        bench.pause(1.0)
+
+
 def test_fault_2_a_node_without_an_address_is_waited_for(bench: Bench) -> None:
     manager, nodes = bench.manager(), bench.nodes
     service = bench.service(manager)
