@@ -82,10 +82,9 @@ class _InTime(TCPKeepAliveAdapter):
 
     @override
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        answer: requests.Response = super().send(  # pyright: ignore[reportUnknownMemberType]  # keystoneauth's base
-            request, *args, **{**options, "timeout": time_limits(most=self._most)}
-        )
-        return answer
+        within = {**options, "timeout": time_limits(most=self._most)}
+        # pyright does not know the base class of keystoneauth's adapter
+        return super().send(request, *args, **within)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def connection(config: Config, region: str = "") -> Connection:

@@ -13,10 +13,12 @@ from openstackdouble import Double
 from cloudprovider import CloudConfig
 from cloudprovider.helpers import node_name
 from cloudprovider.testing.conformance.lab import new_node
+from tests.lab.openstack import cloud as services
 
 
-def login(cloud: Double, more: str = "") -> CloudConfig:
-    """A cloud.conf for the double; `more`: what else stands in [Global], and further sections."""
+def login(cloud: Double | services.OpenStack, more: str = "") -> CloudConfig:
+    """A cloud.conf for the double or the services; `more`: what else stands in [Global], and
+    further sections."""
     text = (
         f'[Global]\nauth-url = {cloud.auth_url}\nusername = {cloud.user}\npassword = "{cloud.password}"\n'
         f"tenant-name = {cloud.project}\ndomain-id = default\nregion = {cloud.region}\n{more}"
