@@ -49,7 +49,15 @@ if TYPE_CHECKING:
         Throttled,
         UnknownProvider,
     )
-    from cloudprovider.host import ClientBuilder, InformerUser, Lister, Listers, StopSignal
+    from cloudprovider.host import (
+        ClientBuilder,
+        EndpointSliceLister,
+        InformerUser,
+        Lister,
+        Listers,
+        LookAgain,
+        StopSignal,
+    )
     from cloudprovider.instances import (
         InstanceMetadata,
         Instances,
@@ -91,7 +99,9 @@ else:
                 "ProviderFactoryError ProviderLoadError ProviderTypeError QuotaExceeded RegistryError "
                 "RetryError Throttled UnknownProvider"
             ),
-            "cloudprovider.host": "ClientBuilder InformerUser Lister Listers StopSignal",
+            "cloudprovider.host": (
+                "ClientBuilder EndpointSliceLister InformerUser Lister Listers LookAgain StopSignal"
+            ),
             "cloudprovider.instances": "InstanceMetadata Instances InstancesBatch InstanceState InstancesV2",
             "cloudprovider.interface": "Clusters Interface",
             "cloudprovider.loadbalancer": "LoadBalancer OwnedLoadBalancer OwnedLoadBalancers",
@@ -137,6 +147,8 @@ __all__ = [
     "StopSignal",
     "Lister",
     "Listers",
+    "EndpointSliceLister",
+    "LookAgain",
     "InformerUser",
     "Call",
     "call_scope",

@@ -26,6 +26,8 @@ from cloudprovider.errors import CallCancelled, CallDeadlineExceeded
 from cloudprovider.internal.fields import documented
 
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_service import V1Service
+
     from cloudprovider.host import StopSignal
 
 __all__ = ["Call", "call_scope", "current_call"]
@@ -55,6 +57,13 @@ class Call:
 
     monotonic: Callable[[], float] = field(default=time.monotonic, repr=False, eq=False)
     """The clock that `deadline` is measured by."""
+
+    former: V1Service | None = field(default=None, repr=False, kw_only=True)
+    """In `ensure_load_balancer`, `check_service` before it, and `ensure_load_balancer_deleted`: the
+    Service as its load balancer was last built, to clean up what a change leaves behind. Its spec
+    and annotations are those of then, its labels and status those of now. Read-only. None where
+    this process does not know: the first time, in a new process whose Service has changed since,
+    and in every other call."""
 
     def remaining(self) -> float | None:
         """Seconds until the deadline, 0.0 when it has passed, None without one."""

@@ -13,11 +13,20 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 if TYPE_CHECKING:
     from kubernetes.client.api_client import ApiClient
     from kubernetes.client.configuration import Configuration
+    from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
 
-__all__ = ["ClientBuilder", "InformerUser", "Lister", "Listers", "StopSignal"]
+__all__ = [
+    "ClientBuilder",
+    "EndpointSliceLister",
+    "InformerUser",
+    "Lister",
+    "Listers",
+    "LookAgain",
+    "StopSignal",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -79,6 +88,33 @@ class ClientBuilder(Protocol):
         ...
 
 
+@runtime_checkable
+class LookAgain(Protocol):
+    """Implemented by the `ClientBuilder` that `initialize` gets: the provider asks the host to look
+    at an object again.
+
+    A host of an older version lacks it, and so may a test: ask
+    `isinstance(client_builder, LookAgain)`.
+    """
+
+    def look_again(self, kind: str, namespace: str, name: str) -> None:
+        """Have the host look at this object again, because something of yours has changed: a
+        certificate that it names, a quota, an operation that ended.
+
+        "Service": its load balancer is ensured, although the Service is the same, and although it
+        failed a moment ago. "Node", with the namespace "": its instance's metadata is read.
+
+        Any thread, as often as you like; returns at once. Calls for one object are gathered: it is
+        looked at once more after the last call. A Service that is named again and again is looked
+        at ever more seldom, up to once in 30 seconds. What users and nodes wait for goes first. An
+        object that is not there, or has nothing of this provider, is ignored, and so is every call
+        in a process that does not lead.
+
+        Raises ValueError for another kind or for what is no name, TypeError for what is no text.
+        """
+        ...
+
+
 class Lister(Protocol[T_co]):
     """A view of the host's cache of one kind of object. Thread-safe, answers from memory.
 
@@ -91,6 +127,15 @@ class Lister(Protocol[T_co]):
 
     def list(self) -> Sequence[T_co]:
         """All objects, in no particular order."""
+        ...
+
+
+class EndpointSliceLister(Lister["V1EndpointSlice"], Protocol):
+    """EndpointSlices by "namespace/name", and those of a Service. Without what tells which pod an
+    endpoint is (`target_ref`, `hostname`) and without hints."""
+
+    def of_service(self, namespace: str, name: str) -> Sequence[V1EndpointSlice]:
+        """The EndpointSlices with this Service's name in their label kubernetes.io/service-name."""
         ...
 
 
@@ -110,6 +155,17 @@ class Listers(Protocol):
     @property
     def persistent_volumes(self) -> Lister[V1PersistentVolume]:
         """Persistent volumes, by name."""
+        ...
+
+    @property
+    def endpoint_slices(self) -> EndpointSliceLister:
+        """EndpointSlices. Ask for it in `set_informers`, and only where you need it: the host then
+        lists and watches them all, and needs the permission for it (list and watch on
+        endpointslices of discovery.k8s.io).
+
+        What `LoadBalancer.depends_on` reads here may change its answer: it is asked again when
+        slices of a Service have changed, and never before the cache is filled.
+        """
         ...
 
     def has_synced(self) -> bool:

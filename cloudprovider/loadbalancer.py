@@ -29,7 +29,10 @@ __all__ = ["LoadBalancer", "OwnedLoadBalancer", "OwnedLoadBalancers"]
 
 
 class LoadBalancer(ABC):
-    """Load balancers for Services of type LoadBalancer without a loadBalancerClass.
+    """Load balancers for Services of type LoadBalancer, of the classes that the manager serves
+    (`--load-balancer-classes`). By default those are Services without a loadBalancerClass.
+
+    Managers of one cluster that serve different classes may share account and cluster name.
 
     A provider may leave the building of some Services' load balancers to a controller of its own:
     it then raises `ImplementedElsewhere` from `ensure_load_balancer` and `update_load_balancer`,
@@ -87,7 +90,9 @@ class LoadBalancer(ABC):
         ensures the load balancer again.
 
         The host looks at the ports, the other fields of the spec that concern load balancers, and
-        all annotations. Say here what you read besides: labels that become tags, the selector.
+        all annotations. Say here what you read besides: labels that become tags, the selector, the
+        nodes with ready endpoints (`Listers.endpoint_slices`). What changes again and again, with
+        the Service as it is, is acted upon ever more seldom, up to once in 30 seconds.
         Asked each time a Service is worked on. Pure, without questions to the cloud. Any length;
         the host remembers a digest. Default: "".
         """
@@ -126,6 +131,9 @@ class LoadBalancer(ABC):
         it has no address on the Service yet, return it also if not every node is a target: better
         with those than none.
 
+        `current_call().former` is the Service as it was last built, where this process knows it: to
+        clean up what a change leaves behind.
+
         With the PROXY protocol, or where only the load balancer's own way may be taken, give the
         ingress `ip_mode="Proxy"`: otherwise pods reach the address without the load balancer.
         """
@@ -151,7 +159,8 @@ class LoadBalancer(ABC):
         Its type and annotations may have changed since it was built. The host asks for the Service
         as it is, and, where its annotations were others, as it was last built too. A process that
         did not build it knows of those only the ones that the name depends on. For a load balancer
-        under a former name the Service has the status of then, or none.
+        under a former name the Service has the status of then, or none. `current_call().former` is
+        the Service as it was last built, where this process knows it.
 
         Returning normally means that the cloud confirmed: the host then drops its finalizer and the
         host does not look again. So check for leftovers even when the main part is gone, and never

@@ -5,6 +5,7 @@ longer catalog to `main`, and more webhooks as its `webhooks`."""
 
 from __future__ import annotations
 
+from controllers.kubeletcsr import registration as kubeletcsr
 from controllers.node import registration as node
 from controllers.nodeipam import registration as nodeipam
 from controllers.nodelifecycle import registration as nodelifecycle
@@ -23,6 +24,7 @@ CATALOG: tuple[ControllerEntry, ...] = (
     sshkeys.ENTRY,
     volumelabels.ENTRY,
     nodeipam.ENTRY,
+    kubeletcsr.ENTRY,
 )
 
 WEBHOOKS: tuple[WebhookEntry, ...] = (volumelabels.WEBHOOK,)

@@ -50,6 +50,7 @@ def check(
     provider_id: str = "",
     kubeconfig: str = "",
     services: str = "",
+    classes: Sequence[str] = ("",),
     offline: bool = False,
     timeout: float = 10.0,
 ) -> Report:
@@ -58,7 +59,8 @@ def check(
 
     `node` names a Node whose machine runs: what would be written on it is checked and shown too. It
     is a new one, with this `provider_id` or none, or with `kubeconfig` the one in that cluster.
-    `services` is a file of Services: those that the provider would refuse are problems.
+    `services` is a file of Services: those of these `classes` that the provider would refuse are
+    problems; "" stands for no class.
     `timeout`: seconds for each call. Raises nothing for what is wrong with the provider: it is in
     the report.
     """
@@ -75,7 +77,7 @@ def check(
     try:
         provider = _start(report, plugin, factory, config, timeout)
         if provider is not None:
-            about = _About(node, provider_id, kubeconfig, services)
+            about = _About(node, provider_id, kubeconfig, services, classes)
             _Checked(report, provider, plugin, config, timeout, stop, about).run(offline=offline)
     finally:
         stop.set()
@@ -166,6 +168,7 @@ class _About:
     provider_id: str
     kubeconfig: str
     services: str
+    classes: Sequence[str]
 
 
 @define
@@ -285,7 +288,7 @@ class _Checked:
             self.report.skipped("services", "the provider has no load balancers")
             return
         try:
-            services = read_services(self.about.services)
+            services = read_services(self.about.services, self.about.classes)
         except Unreadable as error:
             self.report.problem("services", Problem(str(error), "give a file of manifests, as kubectl prints them"))
             return

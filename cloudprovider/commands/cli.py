@@ -28,6 +28,7 @@ from cloudprovider.commands.newdiff import NOTE, changes, read_note
 from cloudprovider.commands.providers import Listed, list_providers
 from cloudprovider.commands.report import Report, Step
 from cloudprovider.internal.output import results_only
+from cloudprovider.kinds import ListOf
 from cloudprovider.loading.plugins import wrong_groups
 from cloudprovider.loading.registry import Registry
 
@@ -114,6 +115,13 @@ def parser() -> argparse.ArgumentParser:
         default="",
         metavar="FILE",
         help="Services, as `kubectl get services -A -o yaml` prints them: say which of them would be refused, and why",
+    )
+    checking.add_argument(
+        "--load-balancer-classes",
+        type=lambda text: tuple(ListOf.parts(text)) or ("",),
+        default=("",),
+        metavar="CLASS,...",
+        help='with --services: those of these classes, as for the manager (default "": Services without a class)',
     )
     checking.add_argument("--offline", action="store_true", help="neither call initialize nor ask the cloud")
     checking.add_argument(
@@ -237,6 +245,7 @@ def _check(given: argparse.Namespace) -> int:
             provider_id=given.provider_id,
             kubeconfig=given.kubeconfig,
             services=given.services,
+            classes=given.load_balancer_classes,
             offline=given.offline,
             timeout=given.timeout,
         )

@@ -1,11 +1,13 @@
 """What a provider would refuse of Services: the last part of `check --services`.
 
 A file of manifests comes in, as `kubectl get services -A -o yaml` prints them; each Service of type
-LoadBalancer goes to the provider's `check_service`. The cloud is not asked.
+LoadBalancer, of the manager's classes, goes to the provider's `check_service`. The cloud is not
+asked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +27,9 @@ class Unreadable(Exception):
     """The file is none of manifests; the text says why."""
 
 
-def read_services(path: str) -> list[V1Service]:
-    """The Services in a file of YAML or JSON, lists of them too, that want a load balancer without
-    a class. Raises `Unreadable`."""
+def read_services(path: str, classes: Container[str] = ("",)) -> list[V1Service]:
+    """The Services in a file of YAML or JSON, lists of them too, that want a load balancer of one
+    of these classes; "" stands for no class. Raises `Unreadable`."""
     try:
         documents = list(yaml.safe_load_all(Path(path).read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
@@ -35,7 +37,7 @@ def read_services(path: str) -> list[V1Service]:
     except yaml.YAMLError as error:
         raise Unreadable(f"{path} is no YAML: {' '.join(str(error).split())}") from error
     found = [service for document in documents for service in _services(document, path)]
-    return [service for service in found if wants_load_balancer(service)]
+    return [service for service in found if wants_load_balancer(service, classes)]
 
 
 def refusal(balancers: LoadBalancer, service: V1Service) -> str:

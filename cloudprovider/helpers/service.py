@@ -8,7 +8,7 @@ Follows: k8s.io/cloud-provider service/helpers/helper.go and controllers/service
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.objects import annotations_of, uid_of
@@ -21,6 +21,7 @@ from cloudprovider.wellknown import (
 )
 
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
     from kubernetes.client.models.v1_service import V1Service
 
@@ -32,6 +33,7 @@ __all__ = [
     "load_balancer_source_ranges",
     "load_balancer_status_equal",
     "needs_health_check",
+    "nodes_with_ready_endpoints",
     "requests_only_local_traffic",
     "wants_load_balancer",
 ]
@@ -55,12 +57,15 @@ def default_load_balancer_name(service: V1Service) -> str:
     return f"a{uid}".replace("-", "")[:_DEFAULT_NAME_LENGTH]
 
 
-def wants_load_balancer(service: V1Service) -> bool:
-    """Whether the service controller should keep a load balancer: type LoadBalancer, and no
-    loadBalancerClass, which would ask for another controller. Says nothing about a Service under
-    deletion."""
+def wants_load_balancer(service: V1Service, classes: Container[str] = ("",)) -> bool:
+    """Whether a service controller that serves these `classes` should keep a load balancer: type
+    LoadBalancer, and a loadBalancerClass among them; "" stands for none. Another class asks for
+    another controller. Says nothing about a Service under deletion."""
     spec = service.spec
-    return spec is not None and spec.type == SERVICE_TYPE_LOAD_BALANCER and spec.load_balancer_class is None
+    if spec is None or spec.type != SERVICE_TYPE_LOAD_BALANCER:
+        return False
+    wanted = spec.load_balancer_class
+    return "" in classes if wanted is None else bool(wanted) and wanted in classes
 
 
 def has_load_balancer_finalizer(service: V1Service) -> bool:
@@ -131,6 +136,22 @@ def allows_everyone(ranges: Iterable[IPNetwork]) -> bool:
 def _everyone(service: V1Service) -> list[str]:
     families = (service.spec.ip_families if service.spec is not None else None) or ["IPv4"]
     return ["::/0" if family == "IPv6" else "0.0.0.0/0" for family in families]
+
+
+def nodes_with_ready_endpoints(slices: Iterable[V1EndpointSlice]) -> frozenset[str]:
+    """The names of the nodes on which a ready endpoint runs, by a Service's EndpointSlices. With
+    externalTrafficPolicy Local no other node passes its traffic on.
+
+    As for kube-proxy, an endpoint that does not say whether it is ready is ready. Where it does not
+    say on which node it runs, it counts for none. Each node once, whatever the number of slices and
+    IP families.
+    """
+    return frozenset(
+        endpoint.node_name
+        for one in slices
+        for endpoint in one.endpoints or ()
+        if endpoint.node_name and (endpoint.conditions is None or endpoint.conditions.ready is not False)
+    )
 
 
 def load_balancer_status_equal(left: V1LoadBalancerStatus | None, right: V1LoadBalancerStatus | None) -> bool:

@@ -23,6 +23,7 @@ from controllers.manager import migration
 from controllers.manager.permissions import (
     NAMESPACE,
     PROVIDER_ACCOUNTS,
+    SLICES,
     accounts_of,
     common_rules,
     of_caches,
@@ -37,9 +38,10 @@ from controllers.webhooks.rbac_rules import SECRET, WEBHOOK_RULES, policy_for
 ACCOUNT = PROGRAM
 ROLE = f"system:{PROGRAM}"
 MANAGER = "the manager"
+PROVIDER = "the provider"
 _GROUP = "rbac.authorization.k8s.io"
 _ELECTION_FLAGS = ("leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace")
-_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
+_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "approve")
 
 COMMON_RULES = common_rules()
 """What the manager itself uses with the default flags, whichever controllers run."""
@@ -75,10 +77,14 @@ class Need:
         return self.namespace, self.group, self.resource, self.names
 
 
-def needs(entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON_RULES) -> list[Need]:
-    """Every verb that these controllers and the manager need; sorted. Pure."""
+def needs(
+    entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON_RULES, provider: tuple[Rule, ...] = ()
+) -> list[Need]:
+    """Every verb that these controllers and the manager need, and the caches that the provider asks
+    for; sorted. Pure."""
     wanted: dict[tuple[str, str, str, tuple[str, ...], str], list[str]] = {}
-    for who, rules in [(MANAGER, common), *((entry.name, entry.rules) for entry in entries)]:
+    own = [(entry.name, entry.rules) for entry in entries]
+    for who, rules in [(MANAGER, common), (PROVIDER, provider), *own]:
         for rule in rules:
             for verb in rule.verbs:
                 place = (rule.namespace, rule.group, rule.resource, rule.named(verb), verb)
@@ -92,9 +98,12 @@ def needs(entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON_
     return found
 
 
-def grants(entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON_RULES) -> list[Grant]:
-    """The rules of these controllers and of the manager itself, merged. Pure."""
-    every = needs(entries, common)
+def grants(
+    entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON_RULES, provider: tuple[Rule, ...] = ()
+) -> list[Grant]:
+    """The rules of these controllers, of the manager itself and of the provider's caches, merged.
+    Pure."""
+    every = needs(entries, common, provider)
     merged: dict[tuple[str, str, str, tuple[str, ...]], list[Need]] = {}
     for need in every:
         if not need.unless:
@@ -117,15 +126,16 @@ def grants(entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON
 
 
 def _ordered(who: Iterable[str], entries: Sequence[ControllerEntry]) -> tuple[str, ...]:
-    """These, each once: the manager, then the controllers in their order."""
+    """These, each once: the manager, the provider, then the controllers in their order."""
     chosen = set(who)
-    return tuple(name for name in (MANAGER, *(entry.name for entry in entries)) if name in chosen)
+    return tuple(name for name in (MANAGER, PROVIDER, *(entry.name for entry in entries)) if name in chosen)
 
 
 def manifest(
     entries: Sequence[ControllerEntry],
     provider_accounts: Sequence[str] | None = None,
     common: tuple[Rule, ...] = COMMON_RULES,
+    provider: tuple[Rule, ...] = (),
 ) -> str:
     """The YAML documents: the service account, its roles, and their bindings. Pure.
 
@@ -134,11 +144,11 @@ def manifest(
     and the provider's accounts have none.
     """
     if provider_accounts is None:
-        documents = _documents(ACCOUNT, grants(entries, common))
+        documents = _documents(ACCOUNT, grants(entries, common, provider))
     else:
         accounts = accounts_of(entries)
         tokens = token_rule(list(dict.fromkeys([*accounts, *provider_accounts])))
-        documents = _documents(ACCOUNT, grants([of_caches(entry) for entry in entries], (*common, tokens)))
+        documents = _documents(ACCOUNT, grants([of_caches(entry) for entry in entries], (*common, tokens), provider))
         for name in tokens.names:
             documents += _documents(name, grants(accounts.get(name, []), ()))
     names = ", ".join(entry.name for entry in entries)
@@ -162,7 +172,8 @@ def chart_permissions(entries: Sequence[ControllerEntry]) -> str:
         lines.append(f"  - {{name: {entry.name}, aliases: [{', '.join(entry.aliases)}], onByDefault: {on}}}")
     lines.append("# A verb is granted if one of `neededBy` runs, and none of `unless`, which have it by a wider rule.")
     lines.append("rules:")
-    for (namespace, group, resource, names), own in itertools.groupby(needs(entries), key=lambda need: need.where):
+    every = needs(entries, provider=(SLICES,))
+    for (namespace, group, resource, names), own in itertools.groupby(every, key=lambda need: need.where):
         lines.append(f'  - namespace: "{namespace}"')
         lines.append(f'    group: "{group}"')
         lines.append(f"    resource: {resource}")
@@ -233,6 +244,7 @@ def main(argv: Sequence[str] | None = None, catalog: Sequence[ControllerEntry] =
                 metavar=flag.kind.metavar,
                 help=f"as for the manager (default {flag.kind.show(flag.default)})",
             )
+    parser.add_argument("--endpoint-slices", action="store_true", help="the provider reads EndpointSlices")
     parser.add_argument("--webhooks", action="store_true", help="webhooks are served with a self-signed certificate")
     parser.add_argument("--enable-leader-migration", action="store_true", help="as for the manager")
     parser.add_argument("--leader-migration-config", default="", metavar="PATH", help="as for the manager")
@@ -260,7 +272,7 @@ def main(argv: Sequence[str] | None = None, catalog: Sequence[ControllerEntry] =
     )
     accounts = of_provider if given.use_service_account_credentials else None
     common = common_rules(election, migration_lease) + (WEBHOOK_RULES if given.webhooks else ())
-    print(manifest(chosen, accounts, common), end="")
+    print(manifest(chosen, accounts, common, (SLICES,) if given.endpoint_slices else ()), end="")
     if given.webhooks:
         print("---\n".join(["", SECRET, policy_for(f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}")]), end="")
     return 0

@@ -79,6 +79,8 @@ class CloudCall(Generic[R]):
     slow: Callable[[str, str], object] | None = field(kw_only=True, default=None)
     """Called once, with the key and words for people, when the call has more time than usual and
     needs it. In the timer's thread: it must not block."""
+    former: Any = field(kw_only=True, default=None)
+    """What the provider finds in `current_call().former`."""
 
     # ----
     future: Future[R] | None = field(init=False, factory=Future)
@@ -130,7 +132,8 @@ def run(call: CloudCall[R], clock: Clock, guard: Callable[[str], object] | None)
         except Exception as refusal:  # noqa: BLE001 - handed to the caller, who called nothing
             return Outcome(REFUSED, error=refusal)
     try:
-        with call_scope(Call(call.started + call.timeout, call.cancelled, clock.monotonic)):
+        deadline, former = call.started + call.timeout, _handed_out(call.former)
+        with call_scope(Call(deadline, call.cancelled, clock.monotonic, former=former)):
             answer = call.check(call.fn(*map(_handed_out, call.args)))
     except BaseException as raised:  # noqa: BLE001 - the vendor boundary: nothing gets past it
         # No local name for the error: its cause's traceback holds this frame, and both would stay.

@@ -29,6 +29,7 @@ from controllers.cloudcalls.capabilities import (
     SSHKeyCalls,
 )
 from controllers.cloudcalls.errors import InvalidAnswer, failed
+from controllers.cloudcalls.lookagain import LookAgain
 from controllers.cloudcalls.metrics import CallHealth, CallMetrics, OverdueCall
 from controllers.cloudcalls.nodes import Deliver, Fetch, NodeQuery
 from controllers.cloudcalls.options import CloudCallOptions
@@ -70,7 +71,10 @@ class CloudCalls:
         self.options = options or CloudCallOptions()
         self.provider_name = judge(answers.text, "provider_name", provider.provider_name())
         self._provider = provider
-        self._metrics = CallMetrics(self.provider_name, metrics or Metrics(), clock)
+        metrics = metrics or Metrics()
+        self._metrics = CallMetrics(self.provider_name, metrics, clock)
+        self.again = LookAgain(metrics, guard)
+        """What the provider asks the controllers to look at again."""
         self._pool = CallPool(self.provider_name, self.options, clock, self._metrics.ended, guard)
         self._metrics.watch(self._pool)
         self.provider = ProviderCalls(self._pool, provider)

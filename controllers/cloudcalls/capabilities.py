@@ -66,11 +66,12 @@ class _Calls:
         priority: int = PRIORITY_NORMAL,
         fn: Callable[..., Any] | None = None,
         counted: bool = True,
+        former: object = None,
     ) -> R:
         fn = fn or getattr(self._capability, method)
         judged = partial(judge, check, method)
         return self._pool.call(
-            CloudCall(method, fn, args, key, judged, mutating, priority, counted=counted, slow=self.slow)
+            CloudCall(method, fn, args, key, judged, mutating, priority, counted=counted, slow=self.slow, former=former)
         )
 
 
@@ -168,17 +169,18 @@ class LoadBalancerCalls(_Calls):
         *,
         priority: int = PRIORITY_NORMAL,
         began: float | None = None,
+        former: V1Service | None = None,
     ) -> V1LoadBalancerStatus:
         """Create or repair it, unless the provider's `check_service` refuses the Service. Use
         PRIORITY_NEW where there is none: it is logged as built then. `began`: when it was first
-        called for the same (`clock.monotonic`), here and below."""
-        key, check = _service_key(service), answers.load_balancer_status
+        called for the same (`clock.monotonic`), and `former`: as it was last built, as far as is
+        known; both here and below."""
+        key, check, method = _service_key(service), answers.load_balancer_status, "ensure_load_balancer"
         began = self._pool.clock.monotonic() if began is None else began
         names: list[str] = []
         fn = self._and_name(self._checked, names)
-        status = self._call(
-            "ensure_load_balancer", check, key, cluster_name, service, nodes, mutating=True, priority=priority, fn=fn
-        )
+        given = cluster_name, service, nodes
+        status = self._call(method, check, key, *given, mutating=True, priority=priority, fn=fn, former=former)
         before = service.status.load_balancer if service.status is not None else None
         same = load_balancer_status_equal(before, status)
         if priority != PRIORITY_SWEEP or not same:  # a check that found all well is not worth a line
@@ -207,7 +209,9 @@ class LoadBalancerCalls(_Calls):
         self._call("update_load_balancer", check, key, cluster_name, service, nodes, mutating=True)
         self._tell("changed", service, began, f"targets for {len(nodes)} nodes")
 
-    def ensure_deleted(self, cluster_name: str, service: V1Service, *, began: float | None = None) -> None:
+    def ensure_deleted(
+        self, cluster_name: str, service: V1Service, *, began: float | None = None, former: V1Service | None = None
+    ) -> None:
         """Delete it. Returning means that the cloud confirmed; LoadBalancerKept, that it stays."""
         key, check = _service_key(service), answers.nothing
         began = self._pool.clock.monotonic() if began is None else began
@@ -215,7 +219,8 @@ class LoadBalancerCalls(_Calls):
         names: list[str] = []
         try:
             fn = self._and_name(self._capability.ensure_load_balancer_deleted, names)
-            self._call(method, check, key, cluster_name, service, mutating=True, priority=PRIORITY_DELETE, fn=fn)
+            given = cluster_name, service
+            self._call(method, check, key, *given, mutating=True, priority=PRIORITY_DELETE, fn=fn, former=former)
         except (InvalidService, QuotaExceeded) as error:  # a deletion never waits for the Service's owner
             raise CallFailed(f"the provider's {method} failed: {error}") from error
         except LoadBalancerKept as kept:

@@ -29,7 +29,12 @@ from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.assembly import LOG_SECONDS, Assembly
 from controllers.manager.leadership import LISTEN, Leadership, lease_lost
 from controllers.manager.migration import MigrationLease
-from controllers.manager.permissions import election_rules, migration_rules, required_permissions
+from controllers.manager.permissions import (
+    election_rules,
+    migration_rules,
+    provider_rules,
+    required_permissions,
+)
 from controllers.manager.provider_host import ManagerError, warn_of_installed
 from controllers.manager.shutdown import Stoppable
 from controllers.registration.entry import Context, ControllerEntry, Rule, enabled
@@ -166,7 +171,7 @@ class Manager:
             return False
         built = parts.construct(context)
         # Of those alone that have something to do: a right that nobody uses is not missing.
-        rules = self._rules([entry for entry, _ in built])
+        rules = self._rules([entry for entry, _ in built], informers)
         # Permissions are asked about when the caches are full: the questions would slow that down.
         # Where they do not fill soon, a permission may be missing.
         if not parts.filled(informers, ending, late=lambda: access.ask_about(rules)):
@@ -305,7 +310,7 @@ class Manager:
                 continue
             if not stands_by:
                 stands_by = True
-                access.ask_about(self._rules(self._parts.entries))
+                access.ask_about(self._rules(self._parts.entries, informers))
                 for entry in self._parts.entries:
                     if entry.module:
                         # A takeover should not have to wait for that.
@@ -317,12 +322,12 @@ class Manager:
                 self._parts.log_unsynced(logged - began)
         return True
 
-    def _rules(self, entries: Sequence[ControllerEntry]) -> list[Rule]:
+    def _rules(self, entries: Sequence[ControllerEntry], informers: InformerFactory) -> list[Rule]:
         given = self._options.manager
         own = election_rules(given.leader_election)
         if self._parts.migration is not None and self._parts.shares.migrated:
             own = (*own, *migration_rules(given.leader_election, self._parts.migration.lease))
-        own = (*own, *self._webhook_rules)
+        own = (*own, *self._webhook_rules, *provider_rules(informers))
         if given.use_service_account_credentials:
             return [*own, *required_permissions(entries)]
         return [*own, *(rule for entry in entries for rule in entry.rules)]

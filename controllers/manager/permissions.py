@@ -14,6 +14,7 @@ from attrs import evolve
 from controllers.endpoints.reviews import SERVING_RULES
 from controllers.registration.entry import ControllerEntry, Rule
 from controllers.registration.options import LeaderElectionOptions
+from controllers.runtime.cache import ENDPOINT_SLICES, InformerFactory
 
 NAMESPACE: Final = "kube-system"
 PROVIDER_ACCOUNTS: Final = ("cloud-provider",)
@@ -26,6 +27,13 @@ _CLUSTER_IDENTITY = Rule(
     names=("kube-system",),
     consequence="providers cannot tell clusters with the same name apart",
 )
+SLICES = Rule(
+    group="discovery.k8s.io",
+    resource="endpointslices",
+    verbs=("list", "watch"),
+    consequence="no controller starts, as the provider reads EndpointSlices",
+)
+"""Where the provider asks for `Listers.endpoint_slices`."""
 _UNSERVED = Rule(
     resource="services",
     verbs=("list",),
@@ -48,6 +56,12 @@ def common_rules(election: LeaderElectionOptions | None = None, migration_lease:
         return rules
     second = evolve(election, resource_name=migration_lease)
     return (*rules, *migration_rules(election, migration_lease), _lease(second, ("watch",), late))
+
+
+def provider_rules(informers: InformerFactory) -> tuple[Rule, ...]:
+    """What the caches need that only a provider asks for, if it did."""
+    asked = informers.find(ENDPOINT_SLICES.prefix, ENDPOINT_SLICES.plural) is not None
+    return (SLICES,) if asked else ()
 
 
 def migration_rules(election: LeaderElectionOptions, lease: str) -> tuple[Rule, ...]:

@@ -27,11 +27,15 @@ from controllers.runtime.cache import InformerFactory, Resource, T
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
 
 if TYPE_CHECKING:
+    from kubernetes.client.api_client import ApiClient
+    from kubernetes.client.configuration import Configuration
+    from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
 
     from cloudprovider.host import Lister
+    from controllers.cloudcalls.lookagain import LookAgain
 
 log = logging.getLogger(__name__)
 
@@ -210,9 +214,38 @@ class ProviderHost:
                     "--allow-untagged-cloud."
                 )
             log.warning("provider %s has no cluster ID; going on because of --allow-untagged-cloud", name)
-        provider.initialize(clients, self._stop)
+        provider.initialize(ProviderClients(clients, self.cloud.again), self._stop)
         refuse(name, capability_problems(self._provider))
         provider.set_informers(InformerListers(informers))
+
+
+class ProviderClients:
+    """What a provider gets in `initialize`: implements `cloudprovider.host.ClientBuilder` and
+    `LookAgain`. Thread-safe."""
+
+    def __init__(self, clients: ClientBuilder, again: LookAgain) -> None:
+        self._clients = clients
+        self._again = again
+
+    def config(self, name: str) -> Configuration:
+        """A configuration of the official client."""
+        return self._clients.config(name)
+
+    def client(self, name: str) -> ApiClient:
+        """An API client of the official library."""
+        return self._clients.client(name)
+
+    def cluster_name(self) -> str:
+        """The name that load balancers and routes are asked for by."""
+        return self._clients.cluster_name()
+
+    def cluster_identity(self) -> str | None:
+        """The UID of the namespace kube-system; None when it may not be read."""
+        return self._clients.cluster_identity()
+
+    def look_again(self, kind: str, namespace: str, name: str) -> None:
+        """Have the host look at this object again."""
+        self._again.look_again(kind, namespace, name)
 
 
 class InformerListers:
@@ -240,14 +273,33 @@ class InformerListers:
         """Persistent volumes, by name."""
         return self._lister(cache.PERSISTENT_VOLUMES)
 
+    @property
+    def endpoint_slices(self) -> SliceLister:
+        """EndpointSlices, by "namespace/name", and those of a Service."""
+        return SliceLister(self._lister(cache.ENDPOINT_SLICES))
+
     def has_synced(self) -> bool:
         """Whether every cache that was asked for holds a complete first listing."""
         return self._informers.has_synced()
 
-    def _lister(self, resource: Resource[T]) -> Lister[T]:
+    def _lister(self, resource: Resource[T]) -> cache.Lister[T]:
         informer = self._informers.informer(resource)
         # A provider keeps this object, and may ask for a kind when the others run already: then it
         # is started here.
         with suppress(RuntimeError):  # at the end of the process; the cache stays readable
             informer.start()
         return informer.lister
+
+
+class SliceLister:
+    """EndpointSlices as a provider sees them: implements `cloudprovider.host.EndpointSliceLister`.
+    Thread-safe."""
+
+    def __init__(self, lister: cache.Lister[V1EndpointSlice]) -> None:
+        self._lister = lister
+        self.get = lister.get
+        self.list = lister.list
+
+    def of_service(self, namespace: str, name: str) -> Sequence[V1EndpointSlice]:
+        """Those of this Service, by their label."""
+        return self._lister.indexed(f"{namespace}/{name}")

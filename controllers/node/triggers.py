@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 NEW_NODE = 10
 """Priority of a node that nothing can be scheduled on yet, above one that is only kept right."""
+AGAIN = -10
+"""Priority of an initialised node that only the provider asks for."""
 
 
 class NodeTriggers:
@@ -44,7 +46,10 @@ class NodeTriggers:
         clock: Clock,
         on_foreign: Callable[[V1Node], None],
         on_shared: Callable[[V1Node, Sequence[str]], None],
+        again_after: float = 5.0,
     ) -> None:
+        """`again_after`: seconds for which the provider's wishes to look at a node again are
+        gathered. What the cloud answered before is forgotten then."""
         self._nodes = nodes
         self._refreshes = refreshes
         self._lister = lister
@@ -53,6 +58,7 @@ class NodeTriggers:
         self._clock = clock
         self._on_foreign = on_foreign
         self._on_shared = on_shared
+        self._again_after = again_after
 
     def on_add(self, node: V1Node, initial: bool) -> None:
         self._look_at(node)
@@ -90,6 +96,18 @@ class NodeTriggers:
         for name in due:
             self._refreshes.add(name)
         return len(due)
+
+    def look_again(self, name: str) -> bool:
+        """The provider asks for another look at this node; False where there is none. From any
+        thread."""
+        node = self._lister.get(name)
+        if node is None:
+            return False
+        if needs_initialization(node):
+            self._nodes.add_after(name, self._again_after, NEW_NODE)
+        else:
+            self._refreshes.add_after(name, self._again_after, AGAIN)
+        return True
 
     def owned(self, node: V1Node) -> bool:
         """Whether the node is this provider's: its provider ID is ours, or still to be given."""

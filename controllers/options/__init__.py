@@ -19,6 +19,7 @@ from controllers.options.declare import (
 )
 from controllers.options.kinds import (
     ADDRESS,
+    CLASSES,
     DURATION,
     FLOAT,
     INT,
@@ -42,6 +43,7 @@ __all__ = [
     # kinds of values
     "ADDRESS",
     "BOOL",
+    "CLASSES",
     "DURATION",
     "FLOAT",
     "INT",

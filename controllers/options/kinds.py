@@ -116,6 +116,20 @@ class _Switches(Kind[Mapping[str, bool]]):
         return ",".join(f"{name}={BOOL.show(on)}" for name, on in value.items())
 
 
+@attrs.frozen
+class _Class(Word):
+    """A `loadBalancerClass`; the empty text stands for none."""
+
+    def show(self, value: str) -> str:
+        return value or '""'
+
+
+class _Classes(ListOf[str]):
+    def parse(self, text: str) -> tuple[str, ...]:
+        # A shell makes nothing of the two quotes.
+        return super().parse(text) or ("",)
+
+
 STRING: Final[Kind[str]] = Word("TEXT")
 NAME: Final[Kind[str]] = Word("NAME")
 PATH: Final[Kind[str]] = Word("PATH")
@@ -126,6 +140,7 @@ INT: Final[Kind[int]] = _Int()
 FLOAT: Final[Kind[float]] = _Float()
 DURATION: Final[Kind[float]] = Duration()
 LIST: Final[Kind[tuple[str, ...]]] = ListOf(NAME, least=0)
+CLASSES: Final[Kind[tuple[str, ...]]] = _Classes(_Class("CLASS"), least=0)
 INTEGERS: Final[Kind[tuple[int, ...]]] = ListOf(INT, least=0)
 IP: Final[Kind[str]] = _IP()
 SWITCHES: Final[Kind[Mapping[str, bool]]] = _Switches()

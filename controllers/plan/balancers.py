@@ -86,6 +86,7 @@ class PlannedLoadBalancers(LoadBalancerCalls):
         *,
         priority: int = PRIORITY_NORMAL,
         began: float | None = None,
+        former: V1Service | None = None,
     ) -> V1LoadBalancerStatus:
         """Plan to create or repair it. Raises `InvalidService` where the provider's
         `check_service` refuses it, which is a row."""
@@ -117,7 +118,9 @@ class PlannedLoadBalancers(LoadBalancerCalls):
             action = self._actions.setdefault(key_of(service), "retarget load balancer")
         self._retarget(action, service, nodes, "", self._recorded(service))
 
-    def ensure_deleted(self, cluster_name: str, service: V1Service, *, began: float | None = None) -> None:
+    def ensure_deleted(
+        self, cluster_name: str, service: V1Service, *, began: float | None = None, former: V1Service | None = None
+    ) -> None:
         """Plan to delete it."""
         note = "the cloud shows none" if self._present(cluster_name, service) is None else ""
         with self._lock:

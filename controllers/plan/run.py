@@ -19,6 +19,7 @@ from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.catalog import CATALOG
 from controllers.manager.assembly import Assembly
 from controllers.manager.earlylists import IDENTITY
+from controllers.manager.permissions import provider_rules
 from controllers.manager.provider_host import ManagerError, warn_of_installed
 from controllers.manager.runner import StopEvent
 from controllers.plan.clients import NotSent, PlannedClients
@@ -145,7 +146,8 @@ class PlanRun:
         if context is None:
             return None
         built = parts.construct(context)
-        access.ask_about([rule for entry, _ in built for rule in entry.rules])
+        rules = [rule for entry, _ in built for rule in entry.rules]
+        access.ask_about([*rules, *provider_rules(informers)])
         if not parts.filled(informers, ending):
             return None
         # All caches are complete, and show what there was before any controller began.

@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import field, frozen
@@ -21,9 +20,8 @@ from cloudprovider.helpers import (
     annotations_of,
     has_load_balancer_finalizer,
     load_balancer_status_equal,
-    wants_load_balancer,
 )
-from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER, SERVICE_TYPE_LOAD_BALANCER
+from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER
 from controllers.runtime.api import STRATEGIC_PATCH
 from controllers.runtime.cache import uid_of
 from controllers.runtime.write import Patch, changed, combined, finalizer_added, finalizer_removed, to_json
@@ -35,14 +33,15 @@ if TYPE_CHECKING:
 APPLIED: Final = "kubernetes-cloud-provider/applied-load-balancer"
 """Annotation on Services: what was applied to the load balancer. Must never change."""
 
-_SPEC: Final = (
+SPEC: Final = (
     "ports", "session_affinity", "session_affinity_config", "load_balancer_ip", "load_balancer_source_ranges",
     "external_ips", "external_traffic_policy", "health_check_node_port", "ip_families",
     "allocate_load_balancer_node_ports",
 )  # fmt: skip
 """The fields of the spec that load balancers depend on: those of Go's needsUpdate."""
 _NOTE: Final = re.compile(
-    r"v2 uid=([!-~]{1,100}) spec=([0-9a-f]{16}|none) nodes=([0-9a-f]{16}|none)(?: annotations=(\[.*\]))?"
+    r"v2 uid=([!-~]{1,100}) spec=([0-9a-f]{16}|none) nodes=([0-9a-f]{16}|none)"
+    r"(?: class=([!-~]{1,400}))?(?: annotations=(\[.*\]))?"
 )
 _NOTHING: Final = "none"
 _MOST_NOTED: Final = 8000  # characters, of all annotations together; with more, none is noted
@@ -50,15 +49,6 @@ _OF_NO_PROVIDER: Final = frozenset({APPLIED, "kubectl.kubernetes.io/last-applied
 
 NotedAnnotations: TypeAlias = "tuple[Mapping[str, str], ...]"
 """Annotations that tell load balancers of one Service apart, by load balancer."""
-
-
-class Ownership(Enum):
-    """What a Service, by all that it shows, asks of us."""
-
-    KEEP = "a load balancer of ours is to be there"
-    REMOVE = "one that is ours is to go"
-    ASK = "one is to go if the cloud has it; the Service shows no proof that it is ours"
-    NONE = "nothing: it has none of ours"
 
 
 @frozen
@@ -89,38 +79,18 @@ class Note:
     annotations: NotedAnnotations = field(default=(), converter=_short_enough)
     """With which annotations the cloud may have built one, the present ones last; none where the
     load balancer's name does not depend on them. Empty: it never did, or an older note."""
+    lb_class: str = ""
+    """Class of the Service that it was written for; "" without one."""
 
     def __str__(self) -> str:
+        lb_class = f" class={self.lb_class}" if self.lb_class else ""
         annotations = f" annotations={_compact(self.annotations)}" if self.annotations else ""
-        return f"v2 uid={self.uid} spec={self.spec} nodes={self.nodes}{annotations}"
+        return f"v2 uid={self.uid} spec={self.spec} nodes={self.nodes}{lb_class}{annotations}"
 
 
-def wants_load_balancer_from_us(service: V1Service) -> bool:
-    """Whether a load balancer is to be there: wanted, and the Service is not being deleted."""
-    metadata = service.metadata
-    return wants_load_balancer(service) and metadata is not None and metadata.deletion_timestamp is None
-
-
-def ownership(service: V1Service) -> Ownership:
-    """What a Service asks of us. What this process did for it is not known here."""
-    metadata = service.metadata
-    if wants_load_balancer_from_us(service):
-        return Ownership.KEEP
-    if metadata is None or not has_load_balancer_finalizer(service):
-        return Ownership.NONE
-    # The finalizer's name is well known, so it proves nothing. Our note does, with the Service's
-    # own UID in it: one that was copied or restored names another Service.
-    if wants_load_balancer(service) or own_note(service) is not None:
-        return Ownership.REMOVE
-    # The controller of that class has the same finalizer, and may be deleting its load balancer
-    # behind it.
-    return Ownership.NONE if has_class(service) else Ownership.ASK
-
-
-def has_class(service: V1Service) -> bool:
-    """Whether another controller's load balancer is wanted, by a `loadBalancerClass`."""
-    spec = service.spec
-    return spec is not None and spec.type == SERVICE_TYPE_LOAD_BALANCER and not wants_load_balancer(service)
+def class_of(service: V1Service) -> str:
+    """The class of a Service; "" without one."""
+    return (service.spec.load_balancer_class if service.spec is not None else None) or ""
 
 
 def fingerprint(service: V1Service, scope: Scope, depends_on: str = "") -> str:
@@ -130,38 +100,21 @@ def fingerprint(service: V1Service, scope: Scope, depends_on: str = "") -> str:
     content: dict[str, Any] = {
         "uid": uid_of(service),
         "scope": [scope.cluster_name, scope.kube_system_uid, scope.revision],
-        "spec": {name: _plain(getattr(spec, name)) for name in _SPEC},
+        "spec": {name: _plain(getattr(spec, name)) for name in SPEC},
         "annotations": {key: value for key, value in annotations_of(service).items() if key != APPLIED},
     }
     if depends_on:
         content["provider"] = depends_on
+    if lb_class := class_of(service):  # what has none keeps the digest of earlier versions
+        content["class"] = lb_class
     return hashlib.sha256(_compact(content).encode()).hexdigest()[:16]
-
-
-def relevant(service: V1Service, *, whole: bool = False) -> tuple[object, ...]:
-    """Everything of the Service that may mean work; versions alike in it bring no work.
-    `whole`: the provider may depend on all that its users write."""
-    metadata, spec = service.metadata, service.spec
-    wanted = wants_load_balancer(service)
-    return (
-        uid_of(service),
-        wanted,
-        metadata is not None and metadata.deletion_timestamp is not None,
-        has_load_balancer_finalizer(service),
-        ownership(service),
-        *((getattr(spec, name) for name in _SPEC) if wanted else ()),
-        metadata.annotations if metadata is not None and wanted else None,
-        (spec, metadata.labels) if whole and metadata is not None and wanted else None,
-        # Another program may fill in a status, but it must not be missing.
-        bool(ingress(status_of(service))) if wanted else None,
-    )
 
 
 def note_of(service: V1Service) -> Note | None:
     """What the annotation says was applied; None without one, and for one that cannot be read."""
     found = _NOTE.fullmatch(annotations_of(service).get(APPLIED, ""))
     try:
-        return None if found is None else Note(found[1], found[2], found[3], _parsed(found[4]))
+        return None if found is None else Note(found[1], found[2], found[3], _parsed(found[5]), found[4] or "")
     except (ValueError, RecursionError):  # brackets nest as deep as its owner likes
         return None
 
@@ -247,7 +200,8 @@ def claim_patch(service: V1Service, annotations: NotedAnnotations = (), *, keep_
     whatever comes of it, it says that the load balancer is ours, and no longer what was applied."""
     metadata = service.metadata
     present = metadata.finalizers if metadata is not None else None
-    note = Patch() if keep_note else _annotation(service, Note(uid_of(service), annotations=annotations))
+    claim = Note(uid_of(service), annotations=annotations, lb_class=class_of(service))
+    note = Patch() if keep_note else _annotation(service, claim)
     return combined(finalizer_added(present, LOAD_BALANCER_CLEANUP_FINALIZER), note)
 
 
@@ -259,14 +213,14 @@ def status_patch(service: V1Service, status: V1LoadBalancerStatus | None, note: 
     return Patch(body, STRATEGIC_PATCH, "status")
 
 
-def release_patch(service: V1Service) -> Patch:
+def release_patch(service: V1Service, *, wanted: bool) -> Patch:
     """After the cloud confirmed the deletion: status, note and finalizer go in one write to
     /status.
 
-    Not the status of a Service with a class: the API server took ours off when the type changed,
-    and what is there now is the other controller's."""
+    Not the status of a Service that wants none of ours (`wanted`): the API server took ours off
+    when the type changed, and what is there now is another controller's."""
     gone: dict[str, Any] = {}
-    if ingress(status_of(service)) and wants_load_balancer(service):
+    if ingress(status_of(service)) and wanted:
         gone = {"status": {"loadBalancer": {"ingress": None}}}
     patch = combined(finalizer_removed_patch(service), _annotation(service, None), Patch(gone, STRATEGIC_PATCH))
     return Patch(patch.body, STRATEGIC_PATCH, "status")

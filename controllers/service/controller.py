@@ -6,17 +6,20 @@ Wires the stages: informers (2) -> triggers -> queue (3) -> reconcile (4) -> clo
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
 from controllers.options.declare import DEFAULT_CLUSTER_NAME
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES, SERVICES, InformerFactory
+from controllers.runtime.cache import ENDPOINT_SLICES, NODES, SERVICES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling, FairQueue
 from controllers.service.changes import Scope
+from controllers.service.classes import Classes, named
 from controllers.service.cloud import NodeTraits, ServiceCloud
+from controllers.service.conditions import Conditions
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import AddressWatch, ServiceMetrics, watch_targets
@@ -25,7 +28,14 @@ from controllers.service.orphans import CONFIRM_AFTER, KUBE_SYSTEM, Orphans
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records, Schedule
 from controllers.service.targets import TargetSet
-from controllers.service.triggers import DELETED, Gathering, NodeSync, NodeTriggers, ServiceTriggers
+from controllers.service.triggers import (
+    DELETED,
+    Gathering,
+    NodeSync,
+    NodeTriggers,
+    ServiceTriggers,
+    SliceTriggers,
+)
 
 if TYPE_CHECKING:
     from cloudprovider.host import StopSignal
@@ -71,6 +81,7 @@ class ServiceController(ControllerBase):
         super().__init__(clients, options, metrics, clock)
         services, nodes = informers.informer(SERVICES), informers.informer(NODES)
         self._lister = services.lister
+        self._classes = classes = Classes(options.classes)
         syncs = options.concurrent_service_syncs
         # Workers are the queue before the gateway's: one namespace must not have all of them.
         waiting: FairQueue[Any] = FairQueue(_namespace, max(1, syncs - syncs // 4))
@@ -93,23 +104,46 @@ class ServiceController(ControllerBase):
         )
         watch_targets(self._metrics, records, targets.latest, clock)
         self._watch(nodes, NodeTriggers(targets, sync))
-        self._watch(services, ServiceTriggers(queue, records, whole=balancers.has_hook("depends_on")))
-        self._watch(services, AddressWatch(self._metrics, services.lister, clock))
+        hooked = balancers.has_hook("depends_on")
+        triggers = ServiceTriggers(queue, records, classes, whole=hooked)
+        self._watch(services, triggers)
+        # Only a provider asks for these, in `set_informers`. Nobody else reads them.
+        slices = informers.find(ENDPOINT_SLICES.prefix, ENDPOINT_SLICES.plural)
+        if slices is not None and hooked:
+            self._watch(slices, SliceTriggers(queue, records))
+
+        def look_again(key: str) -> bool:
+            service = services.lister.get(key)
+            unknown = service is None and services.has_synced() and key not in records
+            return not unknown and triggers.look_again(key, service)
+
+        cloud.again.serve("Service", look_again)
+        self._watch(services, AddressWatch(self._metrics, services.lister, clock, classes))
         api = ServiceAPI(self._rest, options.ready_nodes_only, clock)
         service_cloud = ServiceCloud(balancers, records, self._recorder, options.cluster_name, clock)
         confirm_after = min(options.orphan_check_period, CONFIRM_AFTER)
-        self._orphans = Orphans(again, self._lister, api, service_cloud, own_metrics, clock, confirm_after)
+        self._orphans = Orphans(again, self._lister, api, service_cloud, own_metrics, clock, confirm_after, classes)
         self._identity = KubeSystemUID(clients.cluster_identity, clock)
         schedule = Schedule(options.drift_check_period, options.ensure_period)
         reconciler = ServiceReconciler(
             services.lister,
             records,
-            Executor(api, service_cloud, sync.current, self._orphans.deleted, own_metrics, schedule, clock),
+            Executor(
+                api,
+                service_cloud,
+                sync.current,
+                self._orphans.deleted,
+                own_metrics,
+                schedule,
+                clock,
+                Conditions(clock) if options.conditions else None,
+            ),
             sync,
             lambda: Scope(options.cluster_name, self._identity.get(), balancers.revision()),
             service_cloud.depends_on,
             schedule,
             clock,
+            classes,
         )
         failures: FailureHandling[str] = FailureHandling(
             on_wait=lambda key, error, long: service_cloud.waiting(key, self._lister.get(key), error, long),
@@ -136,6 +170,7 @@ class ServiceController(ControllerBase):
 
     def _begin(self) -> None:
         self._orphans.begin()
+        self._tell_handed_over()
         if self._options.cluster_name != DEFAULT_CLUSTER_NAME:
             return
         message = (
@@ -145,6 +180,18 @@ class ServiceController(ControllerBase):
         )
         log.warning("%s", message)
         self._recorder.event(KUBE_SYSTEM, "Warning", "DefaultClusterName", message)
+
+    def _tell_handed_over(self) -> None:
+        """A class that was taken off the flag leaves load balancers behind: nothing tears them
+        down, and their Services cannot go before a manager serves them."""
+        found = map(self._classes.handed_over, self._lister.list())
+        counts = Counter(one for one in found if one is not None)
+        for lb_class, count in sorted(counts.items()):
+            log.info(
+                "%d Services have a load balancer that a manager of %s built. They are left to that manager: this one "
+                "serves %s (--load-balancer-classes)",
+                count, named([lb_class]), self._classes,
+            )  # fmt: skip
 
     def _finish(self) -> None:
         # No finalizer keeps them for the next process: it was removed by hand, or the API server

@@ -25,6 +25,8 @@ any other, none     (with our note, or a load balancer there)     DELETE, then i
 ------------------  --------------------------------------------  --------------------------------
 `Wanted`
 any                 the UID of kube-system is not known           IDENTIFY
+none                the note is of a manager of another class,    REST
+                    for less than `records.LOOKING`
 none                a note that may hold                          LOOK: WRITTEN if the cloud agrees
 none                the same, and looks have failed for less      REST
                     than `records.LOOKING`
@@ -37,8 +39,8 @@ RETARGETING         names, and the present one has its address
 CONFIRMED           the cache shows our last write                WRITE, then it is WRITTEN
 UNSURE,             the same, it was built, and its address is    WRITE the address alone
 RETARGETING         not written yet
-any                 the cloud has none, or another spec is        ENSURE
-                    wanted and its turn has come
+any                 the cloud has none, another spec is wanted    ENSURE
+                    and its turn has come, or the provider asks
 UNSURE              that failed, another process may have built   LOOK: built if the cloud shows it
                     it, and the cloud was not asked
 all but UNSURE,     the time for a look has come                  LOOK; done if as expected
@@ -72,9 +74,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from attrs import evolve, frozen
 
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal
-from controllers.runtime.cache import is_newer, uid_of, version_of
+from controllers.runtime.cache import uid_of
 from controllers.service import changes
-from controllers.service.changes import Note, Ownership, Scope
+from controllers.service.changes import Note, Scope
+from controllers.service.classes import WITHOUT_CLASS, Classes, Ownership
 from controllers.service.records import LAZY, LOOKING, Record, State
 
 if TYPE_CHECKING:
@@ -166,6 +169,10 @@ class ServiceView:
     """The steps that this run has taken, those that failed too."""
     over: bool = False
     """What the run was for is done."""
+    classes: Classes = WITHOUT_CLASS
+    """Those that this manager serves."""
+    again: bool = False
+    """Whether the provider asked for another look: it is ensured although it is the same."""
     resting: float = 0.0
     """Seconds until the turn of what failed in the run before; see `NodeSync.resting`."""
 
@@ -195,9 +202,9 @@ def _decide(view: ServiceView, targets: Targets | None, schedule: Schedule, now:
         return _rest(view, now)
     if record is not None and (service is None or uid_of(service) != record.uid):
         return Step(action=Action.FORGET if record.state.deleted else Action.DELETE)
-    if service is None or (record is not None and _is_behind_release(service, record)):
+    if service is None or (record is not None and record.is_behind_release(service)):
         return Step(action=Action.REST)
-    if not changes.wants_load_balancer_from_us(service):
+    if not view.classes.keeps(service):
         return _remove(view, service)
     if view.scope is None:
         return Step(action=Action.IDENTIFY)
@@ -208,13 +215,13 @@ def _remove(view: ServiceView, service: V1Service) -> Step:
     record = view.record
     if record is not None and record.state is State.GONE:
         return Step(action=Action.RELEASE)
-    if record is None or record.state is State.RELEASED or (record.is_untouched and changes.has_class(service)):
+    if record is None or record.state is State.RELEASED or (record.is_untouched and view.classes.is_others(service)):
         # Where ours is off already, what holds the Service is another's, and goes at its deletion
         # only, as in Go.
         deleted = service.metadata is not None and service.metadata.deletion_timestamp is not None
-        ours = changes.ownership(service)
+        ours = view.classes.ownership(service)
         if record is not None and record.state is State.RELEASED:
-            held = has_load_balancer_finalizer(service) and not changes.has_class(service)
+            held = ours is not Ownership.NONE and not view.classes.is_others(service)
             ours = Ownership.ASK if deleted and held else Ownership.NONE
         if ours is Ownership.NONE:
             return Step(action=Action.REST)
@@ -232,6 +239,11 @@ def _remove(view: ServiceView, service: V1Service) -> Step:
 def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedule: Schedule, now: float) -> Step:
     found, record, fingerprint = view.found, view.record, wanted(view)
     if record is None or record.looking is not None:
+        if view.classes.waits_for_others(service):
+            record = record or evolve(Record.inherited(service), looking=now)
+            left = LOOKING - (now - (record.looking or 0.0))
+            if left > 0:
+                return Step(action=Action.REST, record=record, after=left)
         note = changes.trusted_note(service, fingerprint)
         if note is not None and found is ObservedLoadBalancer.NOT_LOOKED:
             record = record or evolve(Record.inherited(service), looking=now)
@@ -242,17 +254,19 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
         record = Record.blank(service)
     record = _taken_over(record, found)
     view = evolve(view, record=record)
-    waits = _waits(record, fingerprint, now)
-    if waits and not record.warned:
+    pause = record.pause(service, view.scope, fingerprint)
+    waits = pause.left(now)
+    if waits and pause is record.changes and not record.warned:
         return Step(action=Action.WARN, record=evolve(record, warned=True))
     if record.others and Action.DELETE_OTHERS not in view.tried and _stands(record, fingerprint, schedule):
         return Step(action=Action.DELETE_OTHERS, record=record)
-    if Action.WRITE not in view.tried and _is_unwritten(record) and _shows_our_write(view):
+    if Action.WRITE not in view.tried and _is_unwritten(record) and record.shows_our_write(service):
         return Step(action=Action.WRITE, record=record)
     certain = record.state not in (State.UNSURE, State.ABSENT)
     ensure: Step | None = None
-    if fingerprint and (found is ObservedLoadBalancer.NONE or (record.spec != fingerprint and not waits)):
-        ensure = Step(action=Action.ENSURE, record=record)
+    changed = found is ObservedLoadBalancer.NONE or (record.spec != fingerprint and not waits)
+    if fingerprint and (changed or view.again):
+        ensure = Step(action=Action.ENSURE, record=record, sweep=not changed)
     elif certain and not waits and min(record.due, record.ensure_due) <= now:
         looks = record.state is not State.ELSEWHERE
         if looks and found is ObservedLoadBalancer.NOT_LOOKED and Action.LOOK not in view.tried:
@@ -276,7 +290,7 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
         if action not in view.tried:
             return Step(action=action, record=record, sweep=action is Action.ENSURE)
     # Whatever the cloud said when it was asked to build, something may be there.
-    if (record.built or record.asked) and record.state in _PUT_BACK and _shows_our_write(view):
+    if (record.built or record.asked) and record.state in _PUT_BACK and record.shows_our_write(service):
         return _put_back(view, service, record, now)
     return _rest(view, now)
 
@@ -301,11 +315,6 @@ def _stands(record: Record, fingerprint: str, schedule: Schedule) -> bool:
     return certain and record.spec == fingerprint and not schedule.is_unfinished(record.empty)
 
 
-def _shows_our_write(view: ServiceView) -> bool:
-    """Whether the cache shows our last write, so that what differs was changed by someone else."""
-    return is_newer(view.known.version, version_of(view.present)) is not True
-
-
 def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Schedule, now: float) -> Record:
     """What a former process applied, if its note and the cloud agree about it; else nothing."""
     blank = Record.inherited(service)
@@ -323,6 +332,7 @@ def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Sch
         nodes=note.nodes,
         status=found,
         built=service,
+        former=service,
         due=schedule.next_look(now),
         ensure_due=schedule.next_ensure(now),
     )
@@ -369,7 +379,8 @@ def _rest(view: ServiceView, now: float) -> Step:
     service, record = view.service, view.record
     if record is None or service is None or record.state.deleted:
         return Step(action=Action.REST)
-    lefts = [_waits(record, wanted(view), now)] if record.changes.left(now) > 0 else []
+    pauses = record.changes.left(now) > 0 or record.told.left(now) > 0
+    lefts = [record.pause(service, view.scope, wanted(view)).left(now)] if pauses else []
     if record.state in _PUT_BACK and _stripped(service, record):
         lefts.append(record.restores.left(now))
     if record.spec:
@@ -386,14 +397,3 @@ def wanted(view: ServiceView) -> str:
     if view.depends_on is None:
         return view.record.tried if view.record is not None else ""
     return changes.fingerprint(view.service, view.scope, view.depends_on)
-
-
-def _waits(record: Record, fingerprint: str, now: float) -> float:
-    """Seconds until its change is acted upon: 0.0, unless it changes again and again."""
-    return 0.0 if record.tried in ("", fingerprint) else record.changes.left(now)
-
-
-def _is_behind_release(service: V1Service, record: Record) -> bool:
-    """Whether the cache does not show yet that our finalizer is off: nothing would hold it."""
-    behind = is_newer(version_of(service), record.version) is not True
-    return record.state is State.RELEASED and behind and has_load_balancer_finalizer(service)

@@ -20,15 +20,18 @@ from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
 from controllers.runtime.cache import version_of
 from controllers.service import changes
 from controllers.service.changes import as_built
+from controllers.service.changes import fingerprint as fingerprint_of
 from controllers.service.cloud import CLOUD_ERRORS, SAYS_LATER, ServiceCloud, TooEarly
+from controllers.service.conditions import Conditions, built
 from controllers.service.decide import Action, ObservedLoadBalancer, OwnedField, ServiceView, Step, wanted
-from controllers.service.records import CHANGES, RESTORED, Record, State
+from controllers.service.records import CHANGES, RESTORED, TOLD, Record, State
 from controllers.service.remove import Remover
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.runtime.clock import Clock
+    from controllers.runtime.write import Patch
     from controllers.service.kube import ServiceAPI
     from controllers.service.metrics import ServiceMetrics
     from controllers.service.records import Schedule
@@ -43,7 +46,7 @@ class Executor:
     """Carries steps out. Thread-safe: the work queue keeps two threads off one key.
 
     `targets` gives what load balancers get now; `deleted` is called with each that the cloud
-    deleted.
+    deleted. `conditions` None: none are written.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Executor:
         metrics: ServiceMetrics,
         schedule: Schedule,
         clock: Clock,
+        conditions: Conditions | None = None,
     ) -> None:
         self._api = api
         self._cloud = cloud
@@ -64,7 +68,10 @@ class Executor:
         self._metrics = metrics
         self._schedule = schedule
         self._clock = clock
-        remover = Remover(api, cloud, deleted)
+        self._conditions = conditions
+        self.tells = conditions is not None
+        """Whether Services get a condition."""
+        remover = Remover(api, cloud, deleted, conditions)
         self._steps: dict[Action, Callable[[str, ServiceView, Step], ServiceView]] = {
             Action.FORGET: remover.forget,
             Action.LOOK: self._look,
@@ -84,6 +91,16 @@ class Executor:
         """Carry the step out and return what is known then. Raises what the cloud or the API server
         answered, CacheBehind, ServiceGone, or TooEarly."""
         return self._steps[step.action](key, view, step)
+
+    def tell(self, key: str, view: ServiceView, error: Exception | None) -> float:
+        """At the end of a run that failed with this error: write the condition, should the Service
+        show another one. Returns the seconds until it may be written. Raises as `carry_out`."""
+        assert self._conditions is not None, "it tells"
+        patch, left = self._conditions.closing(view, error)
+        if patch:
+            view = self._conditions.told(view, self._api.write(key, view.present, patch))
+            self._records.put(key, view.known)
+        return left
 
     # ---- a load balancer that is to be there
 
@@ -116,35 +133,39 @@ class Executor:
         if missing and former.status is not None:
             log.warning("the load balancer of Service %s is missing in the cloud; rebuilding it", key)
         fingerprint = wanted(view)  # once for each version of the Service: a third of a poll's CPU
-        self._cloud.not_too_early(former, "ensure", fingerprint, view.resting)
+        if not view.again:  # the provider's latest word counts, not the one before it
+            self._cloud.not_too_early(former, "ensure", fingerprint, view.resting)
         new = missing or not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
         keep_note = step.sweep and former.nodes == targets.digest
+        asks_new = self.tells and self._asks_new(former, service, fingerprint, missing=missing)
         former = self._named(former, service, fingerprint)
-        claim = changes.claim_patch(service, former.annotations, keep_note=keep_note)
+        claim = self._claim(service, former, keep_note, asks_new)
         with self._cloud.reporting(service, "failed to add load balancer cleanup finalizer"):
             if not (claim or former.version):
                 # A former process said so: no answer to a write shows if our cache is behind.
                 service = self._api.newest(key, service)
-                claim = changes.claim_patch(service, former.annotations, keep_note=keep_note)
+                claim = self._claim(service, former, keep_note, asks_new)
             service = self._api.write(key, service, claim)
             if service is not view.service:
                 before, view = fingerprint, evolve(view, service=service)
                 fingerprint = wanted(view)
-                if fingerprint != before and changes.wants_load_balancer_from_us(service):
+                if fingerprint != before and view.classes.keeps(service):
                     # Its owner changed it meanwhile; the claim must name what is built.
                     former = self._named(former, service, fingerprint)
-                    claim = changes.claim_patch(service, former.annotations, keep_note=keep_note)
+                    claim = self._claim(service, former, keep_note, asks_new)
                     service = self._api.write(key, service, claim)
                     view = evolve(view, service=service)
                     fingerprint = wanted(view)
-        if not changes.wants_load_balancer_from_us(service):
+        if not view.classes.keeps(service):
             # Changed on the server meanwhile. Until its event comes, what we wrote counts.
             return evolve(view, record=self._records.put(key, former.after(service)), over=True)
         if missing:
             former = evolve(former, built=None)
         # Remembered before the call: whatever comes of it, the cloud may have begun to build.
-        record = self._records.put(key, self._begun(service, former, fingerprint, targets.digest))
+        record = self._records.put(key, self._begun(view, former, fingerprint, targets.digest))
+        if view.again:
+            self._records.looked_again(key)  # what the provider asks for while the call runs is another look
         if not (step.sweep or former.asks_again("ensure", fingerprint)):
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if not targets.nodes:
@@ -159,6 +180,7 @@ class Executor:
                     targets.nodes,
                     priority=priority,
                     began=record.asked["ensure"].since,
+                    former=record.former_of(service),
                 )
         except ImplementedElsewhere:
             return self._elsewhere(key, view, evolve(record, spec=record.tried, nodes=targets.digest))
@@ -176,6 +198,7 @@ class Executor:
             nodes=targets.digest,
             status=status,
             built=service,
+            former=service,
             found=None,
             new_status=record.new_status or not same or not changes.ingress(changes.status_of(service)),
             seen=step.seen,
@@ -189,6 +212,19 @@ class Executor:
         return self._note(
             key, evolve(view, gathering=True), record
         )  # it set the targets, so what comes now is gathered
+
+    def _asks_new(self, former: Record, service: V1Service, fingerprint: str, *, missing: bool) -> bool:
+        """Whether the Service is to show that the cloud is asked to build: not when the same is
+        tried again, nor for what a former process may have built."""
+        if former.tried == fingerprint:
+            return missing and not former.asks_again("ensure", fingerprint)
+        return bool(former.tried) or not changes.ingress(changes.status_of(service))
+
+    def _claim(self, service: V1Service, record: Record, keep_note: bool, asks_new: bool) -> Patch:
+        claim = changes.claim_patch(service, record.annotations, keep_note=keep_note)
+        if self._conditions is None or not asks_new:
+            return claim
+        return self._conditions.building(service, claim)
 
     def _named(self, former: Record, service: V1Service, fingerprint: str) -> Record:
         """Before another Service than the last one is built: should its load balancer have another
@@ -206,15 +242,21 @@ class Executor:
         annotations = *map(self._cloud.naming_annotations, others.values()), self._cloud.naming_annotations(service)
         return evolve(former, others=tuple(others.values()), annotations=annotations)
 
-    def _begun(self, service: V1Service, former: Record, fingerprint: str, targets: str) -> Record:
+    def _begun(self, view: ServiceView, former: Record, fingerprint: str, targets: str) -> Record:
         """Before the cloud is called: nothing is certain any more, as it may begin to build."""
+        service, own, now = view.present, fingerprint, self._clock.monotonic()
+        if view.depends_on != "":
+            own = former.own if view.depends_on is None or view.scope is None else fingerprint_of(service, view.scope)
         changed = former.tried not in ("", fingerprint)
-        now = self._clock.monotonic()
+        told = changed and own == former.own  # by the provider: the owner has changed nothing
+        changed = changed and not told
         return evolve(
             Record.blank(service),
-            nodes=former.nodes if former.nodes == targets else "",  # the same targets make no difference
+            # The same targets make no difference, unless the provider chooses among them.
+            nodes=former.nodes if former.nodes == targets and not told else "",
             status=former.status,
             built=former.built,
+            former=former.former,
             others=former.others,
             annotations=former.annotations,
             found=former.found,
@@ -224,9 +266,12 @@ class Executor:
             written=service,
             asked=former.asking("ensure", now, fingerprint),
             tried=fingerprint,
+            own=own,
+            told=TOLD.next(former.told, now) if told or view.again else former.told,
             changes=CHANGES.next(former.changes, now) if changed else former.changes,
             warned=former.warned and not changed,
             restores=former.restores,
+            condition_writes=former.condition_writes,
         )
 
     def _update(self, key: str, view: ServiceView, step: Step) -> ServiceView:
@@ -313,8 +358,11 @@ class Executor:
         service, state = view.present, record.state
         status = record.status if record.new_status else None
         note = record.note if state is State.CONFIRMED and not record.others else None
+        patch = changes.status_patch(service, status, note)
+        if self._conditions is not None and state is State.CONFIRMED and record.spec == wanted(view):
+            patch = self._conditions.added(service, patch, built(record.status))
         with self._cloud.reporting(service, "failed to write its status"):
-            service = self._api.write(key, service, changes.status_patch(service, status, note))
+            service = self._api.write(key, service, patch)
         state = State.WRITTEN if note is not None else state
         record = evolve(record.after(service), state=state, new_status=False, restore_at=0.0)
         return evolve(view, service=service, record=self._records.put(key, record))

@@ -21,7 +21,6 @@ from controllers.runtime.cache import (
 )
 from controllers.runtime.clock import Clock, wait_for
 from controllers.runtime.write import ObjectReplaced, Patch, patch
-from controllers.service.changes import wants_load_balancer_from_us
 from controllers.service.cloud import TooEarly
 from controllers.service.targets import Targets, targets
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
 
+    from controllers.service.classes import Classes
 
 log = logging.getLogger(__name__)
 
@@ -80,12 +80,12 @@ class ServiceAPI:
             if raw.get("metadata", {}).get("uid") == uid:
                 raise CacheBehind(f"Service {key} is not in our cache, but the API server has it, with UID {uid}")
 
-    def prove_unwanted(self, key: str, service: V1Service) -> None:
+    def prove_unwanted(self, key: str, service: V1Service, classes: Classes) -> None:
         """Return when the Service is being deleted, or the API server too shows that no load
         balancer of ours is wanted; else CacheBehind. Raises ServiceGone, and MalformedObject."""
         if service.metadata is not None and service.metadata.deletion_timestamp is not None:
             return
-        if wants_load_balancer_from_us(self.newest(key, service)):
+        if classes.keeps(self.newest(key, service)):
             raise CacheBehind(f"Service {key} wants a load balancer again, but our cache does not show it yet")
 
     def confirmed(self, present: Targets, *, may_be_empty: bool) -> Targets:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from controllers.runtime.cache import Lister, uid_of
 from controllers.runtime.metrics import FINE_BUCKETS, Metrics, watch_waiting
 from controllers.service import changes
+from controllers.service.classes import WITHOUT_CLASS, Classes
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
@@ -79,7 +80,10 @@ class AddressWatch:
     """Services on their way to an address, as the cache shows them: who waits, and how long it
     took. Thread-safe."""
 
-    def __init__(self, metrics: Metrics, lister: Lister[V1Service], clock: Clock) -> None:
+    def __init__(
+        self, metrics: Metrics, lister: Lister[V1Service], clock: Clock, classes: Classes = WITHOUT_CLASS
+    ) -> None:
+        self._classes = classes
         self._clock = clock
         self._began: dict[str, float] = {}
         """By UID, when a Service that was there already began to wait."""
@@ -96,19 +100,19 @@ class AddressWatch:
                 "Seconds that the first of them has waited; 0 without one.",
             ),
             lister.list,
-            _waits,
+            self._waits,
             clock,
         )
 
     def on_update(self, old: V1Service, new: V1Service) -> None:
         """A Service changed: does it begin to wait, or has it its first address?"""
         uid = uid_of(new)
-        if _waits(new):
-            if not _waits(old):
+        if self._waits(new):
+            if not self._waits(old):
                 self._began[uid] = self._clock.monotonic()
             return
         began = self._began.pop(uid, None)
-        if not _waits(old) or not changes.wants_load_balancer_from_us(new):
+        if not self._waits(old) or not self._classes.keeps(new):
             return
         created = new.metadata.creation_timestamp if new.metadata is not None else None
         if began is not None:
@@ -120,6 +124,5 @@ class AddressWatch:
         """A Service is gone."""
         self._began.pop(uid_of(service), None)
 
-
-def _waits(service: V1Service) -> bool:
-    return changes.wants_load_balancer_from_us(service) and not changes.ingress(changes.status_of(service))
+    def _waits(self, service: V1Service) -> bool:
+        return self._classes.keeps(service) and not changes.ingress(changes.status_of(service))

@@ -16,14 +16,15 @@ from controllers.runtime.api import ApiError, Forbidden
 from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import SERVICES, MalformedObject, key_of, uid_of
 from controllers.runtime.metrics import Metrics
-from controllers.service.changes import Ownership, ingress, note_of, ownership, status_of
+from controllers.service.changes import ingress, own_note, status_of
+from controllers.service.classes import Classes, Ownership
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.base import HasDrainTimeout
     from controllers.runtime.clock import Clock
+    from controllers.service.options import ServiceOptions
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +59,12 @@ class ServicesOff(ControllerBase):
     EVENT_SOURCE = "service-controller"
 
     def __init__(
-        self, clients: ClientBuilder, options: HasDrainTimeout, metrics: Metrics | None, clock: Clock, *, why: str
+        self, clients: ClientBuilder, options: ServiceOptions, metrics: Metrics | None, clock: Clock, *, why: str
     ) -> None:
         """`why`: why the service controller is off, for people."""
         super().__init__(clients, options, metrics, clock)
         self._why = why
+        self._classes = Classes(options.classes)
         self._gauges = UnservedMetrics(self._metrics)
         self._since: dict[str, float] = {}  # by UID: when it was first seen to be deleted
         self._told: dict[str, float] = {}
@@ -90,7 +92,7 @@ class ServicesOff(ControllerBase):
             log.debug("%s: Services could not be listed: %s", self.NAME, error)
             return None
         now = self._clock.monotonic()
-        held = [key_of(one) for one in services if _has_ours(one)]
+        held = [key_of(one) for one in services if self._has_ours(one)]
         self._gauges.services.set(len(held))
         if len(held) > self._counted:
             log.warning(
@@ -99,7 +101,7 @@ class ServicesOff(ControllerBase):
                 len(held), LOAD_BALANCER_CLEANUP_FINALIZER, self._why, _few(held),
             )  # fmt: skip
         self._counted = len(held)
-        deleted = {uid_of(one): one for one in services if _waits(one)}
+        deleted = {uid_of(one): one for one in services if self._waits(one)}
         self._since = {uid: self._since.get(uid, now) for uid in deleted}
         self._told = {uid: self._told[uid] for uid in deleted if uid in self._told}
         stuck = {uid: one for uid, one in deleted.items() if now - self._since[uid] >= REPORT_AFTER}
@@ -134,15 +136,13 @@ class ServicesOff(ControllerBase):
                 log.debug("%s: %s", self.NAME, error)
         return services
 
+    def _has_ours(self, service: V1Service) -> bool:
+        note = own_note(service)
+        return has_load_balancer_finalizer(service) and note is not None and note.lb_class in self._classes.served
 
-def _has_ours(service: V1Service) -> bool:
-    note = note_of(service)
-    return has_load_balancer_finalizer(service) and note is not None and note.uid == uid_of(service)
-
-
-def _waits(service: V1Service) -> bool:
-    deleted = service.metadata is not None and service.metadata.deletion_timestamp is not None
-    return deleted and ownership(service) is Ownership.REMOVE
+    def _waits(self, service: V1Service) -> bool:
+        deleted = service.metadata is not None and service.metadata.deletion_timestamp is not None
+        return deleted and self._classes.ownership(service) is Ownership.REMOVE
 
 
 def _few(names: list[str]) -> str:

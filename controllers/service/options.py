@@ -8,6 +8,7 @@ from attrs import frozen
 
 from controllers.options import (
     BOOL,
+    CLASSES,
     DURATION,
     INT,
     between,
@@ -20,11 +21,33 @@ from controllers.options import (
 _SECTION: Final = "service-lb-controller"
 
 
+def _class_problems(classes: tuple[str, ...]) -> str | None:
+    if not classes:
+        return 'must have a class; "" stands for Services without one'
+    given = list(filter(None, classes))
+    if not given:
+        return None
+    from cloudprovider.helpers import label_key_problems  # imports the client's models: not for --help
+
+    # As the API server checks the field: a qualified name, which is what a label's key is.
+    return "; ".join(problem for one in given for problem in label_key_problems(one)) or None
+
+
 @frozen(kw_only=True)
 class ServiceOptions:
     """How the controller works. Frozen; raises ValueError on values that make no sense."""
 
     cluster_name: str = cluster_name_option()
+    classes: tuple[str, ...] = option(
+        ("",),
+        CLASSES,
+        "load-balancer-classes",
+        _SECTION,
+        'Values of spec.loadBalancerClass that this manager serves; "" stands for Services without a class, as in '
+        'acme.example/lb,"". Services of other classes are left alone, also if they were served before. Two managers '
+        "in one cluster need different classes and different Leases (--leader-elect-resource-name).",
+        check=_class_problems,
+    )
     concurrent_service_syncs: int = option(
         64,
         INT,
@@ -88,5 +111,13 @@ class ServiceOptions:
         _SECTION,
         "Leave nodes that are not ready out of load balancers, unless no node is ready. Without this flag the health "
         "checks of the load balancers decide.",
+    )
+    conditions: bool = option(
+        False,
+        BOOL,
+        "load-balancer-conditions",
+        _SECTION,
+        "Keep a condition LoadBalancerReady in the status of Services, with reason and message, so that "
+        "kubectl wait --for=condition=LoadBalancerReady works. Without this flag such conditions are left as they are.",
     )
     drain_timeout: float = drain_timeout_option()

@@ -19,7 +19,7 @@ from controllers.cloudcalls import CallsClosed
 from controllers.runtime.cache import Lister, key_of, uid_of
 from controllers.runtime.queue import DONE, Parked, Result
 from controllers.runtime.write import Reference
-from controllers.service.changes import Ownership, ownership, wants_load_balancer_from_us
+from controllers.service.classes import WITHOUT_CLASS, Classes, Ownership
 from controllers.service.cloud import CLOUD_ERRORS, ServiceCloud
 from controllers.service.decide import ObservedLoadBalancer
 from controllers.service.kube import CacheBehind, ServiceAPI
@@ -59,6 +59,7 @@ class Orphans:
         metrics: ServiceMetrics,
         clock: Clock,
         confirm_after: float = CONFIRM_AFTER,
+        classes: Classes = WITHOUT_CLASS,
     ) -> None:
         self._queue = queue
         self._lister = lister
@@ -67,6 +68,7 @@ class Orphans:
         self._metrics = metrics
         self._clock = clock
         self._confirm_after = confirm_after
+        self._classes = classes
         self._lock = threading.Lock()
         self._until = -math.inf
         self._deleted: dict[str, V1Service] = {}
@@ -129,7 +131,7 @@ class Orphans:
         """
         try:
             owned = self._cloud.balancers.owned(self._cloud.cluster)
-            found = frozenset(orphans(owned, self._lister.list(), self._names))
+            found = frozenset(orphans(owned, self._lister.list(), self._names, self._classes))
         except CLOUD_ERRORS as error:
             self._metrics.orphan_errors.inc()
             log.warning("searching for load balancers without a Service failed: %s: %s", type(error).__name__, error)
@@ -182,12 +184,20 @@ def orphans(
     owned: Sequence[OwnedLoadBalancer],
     services: Sequence[V1Service],
     names: Callable[[V1Service], Container[str] | None],
+    classes: Classes = WITHOUT_CLASS,
 ) -> list[OwnedLoadBalancer]:
     """Those for which no Service asks, nor holds our finalizer, and that were not kept on purpose.
     By UID, else by name.
 
     Where a Service that asks for one has several, those that are not among its `names`, too."""
-    holders = [one for one in services if wants_load_balancer(one) or ownership(one) is not Ownership.NONE]
+    holders = [
+        one
+        for one in services
+        # Those of other managers of this cluster count: their load balancers may be listed too.
+        if wants_load_balancer(one)
+        or classes.ownership(one) is not Ownership.NONE
+        or classes.handed_over(one) is not None
+    ]
     by_uid = {uid_of(service): service for service in holders}
     by_key = {key_of(service): service for service in holders}
     held: dict[str, list[OwnedLoadBalancer]] = {}
@@ -204,7 +214,7 @@ def orphans(
             held.setdefault(key_of(holder), []).append(balancer)
     for key, balancers in held.items():
         # A single one may still serve under its former name; this process may not know it yet.
-        if len(balancers) > 1 and wants_load_balancer_from_us(by_key[key]):
+        if len(balancers) > 1 and classes.keeps(by_key[key]):
             present = names(by_key[key])
             if present is not None:
                 found += [balancer for balancer in balancers if balancer.name not in present]

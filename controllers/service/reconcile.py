@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
 from controllers.cloudcalls import CallsClosed
 from controllers.runtime.api import ApiError
 from controllers.runtime.queue import DONE, Parked, Result, retry_after_of
-from controllers.service.changes import wants_load_balancer_from_us
+from controllers.service.classes import WITHOUT_CLASS, Classes
 from controllers.service.cloud import CLOUD_ERRORS, TooEarly
 from controllers.service.decide import Action, ServiceView, decide
 from controllers.service.kube import CacheBehind, ServiceGone
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from controllers.service.triggers import NodeSync
 
 log = logging.getLogger(__name__)
+
+_LEAST: Final = 1.0
+"""Seconds at least until a run that comes back for what the provider asked for."""
 
 
 class ServiceReconciler:
@@ -53,6 +56,7 @@ class ServiceReconciler:
         depends_on: Callable[[V1Service], str],
         schedule: Schedule,
         clock: Clock,
+        classes: Classes = WITHOUT_CLASS,
     ) -> None:
         self._services = lister
         self._records = records
@@ -62,6 +66,7 @@ class ServiceReconciler:
         self._depends_on = depends_on
         self._schedule = schedule
         self._clock = clock
+        self._classes = classes
         self._scope: Scope | None = None
 
     def reconcile(self, key: str) -> Result:
@@ -84,17 +89,30 @@ class ServiceReconciler:
         """Take steps until there is none; returns the seconds until something is due again, inf if
         nothing is. A step that fails does not keep away the others; then its error is raised."""
         gathering, resting = not self._sync.is_due(key), self._sync.resting(key)
-        self._records.begin(key)
+        again = self._records.begin(key, self._clock.monotonic())
         service, record = self._newest(key, self._services.get(key))
-        view = ServiceView(service=service, record=record, scope=self._scope, gathering=gathering, resting=resting)
+        view = ServiceView(
+            service=service,
+            record=record,
+            scope=self._scope,
+            gathering=gathering,
+            again=again,
+            classes=self._classes,
+            resting=resting,
+        )
         failures: list[Exception] = []
-        if service is not None and wants_load_balancer_from_us(service):
+        blamed: Exception | None = None
+        if service is None or not self._classes.keeps(service):
+            if again:  # it gets none, or it goes
+                self._records.looked_again(key)
+        else:
             try:
                 view = evolve(view, depends_on=self._depends_on(service))
             except (Parked, CallsClosed):
                 raise
             except CLOUD_ERRORS as error:
                 failures.append(error)
+                blamed = error
                 view = evolve(view, depends_on=None)
         lasting = len(failures)
         while True:
@@ -105,15 +123,19 @@ class ServiceReconciler:
             if step.record is not None and step.record is not view.record:
                 view = evolve(view, record=self._records.put(key, step.record))
             if step.action is Action.REST:
+                after = min(step.after, max(_LEAST, self._records.again_due(key, self._clock.monotonic())))
+                if self._executor.tells:
+                    after = self._tell(key, view, after, blamed)
                 if failures:
                     record = view.record
                     if record is None or record.built is None or (targets and targets.cover(record.nodes)):
                         self._sync.finished(key)  # what fails is not that it lacks nodes
                     try:
-                        raise _soonest(key, failures, step.after)
+                        raise _soonest(key, failures, after)
                     finally:
                         failures.clear()  # the traceback holds this frame
-                return step.after
+                        blamed = None
+                return after
             view = evolve(view, tried=view.tried | {step.action})
             if step.action is Action.IDENTIFY:
                 self._scope = self._identify()
@@ -125,6 +147,8 @@ class ServiceReconciler:
                 raise  # no second call beside one that has not ended; none at all
             except (TooEarly, CacheBehind, ApiError, *CLOUD_ERRORS) as error:
                 failures.append(error)
+                # What fails beside it is of less interest than what keeps it from being built.
+                blamed = error if blamed is None or step.action is Action.ENSURE else blamed
                 service, record = self._newest(key, view.service)
                 # An update that fails is followed by ensure in the same run, without back-off.
                 resting = 0.0 if step.action is Action.UPDATE else view.resting
@@ -132,6 +156,18 @@ class ServiceReconciler:
             else:
                 if step.action is Action.ENSURE:
                     del failures[lasting:]  # it repairs whatever failed before it
+                    blamed = failures[0] if failures else None
+
+    def _tell(self, key: str, view: ServiceView, after: float, error: Exception | None) -> float:
+        """Tell the Service's owner how the run ended; returns the seconds until something is due
+        then. Where the run failed anyway, its own error counts."""
+        try:
+            return min(after, self._executor.tell(key, view, error))
+        except ApiError as refused:
+            if error is None:
+                raise
+            log.debug("Service %s: its condition was not written: %s", key, refused)
+            return after
 
     def _newest(self, key: str, service: V1Service | None) -> tuple[V1Service | None, Record | None]:
         """The Service, and what is remembered of it; the answer to our last write goes when the

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
 
+from cloudprovider.helpers import has_load_balancer_finalizer
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.runtime.cache import is_newer, uid_of, version_of
 from controllers.service import changes
-from controllers.service.changes import Note
+from controllers.service.changes import Note, Scope
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 # upon immediately, as a person's are; then each waits longer than the one before.
 CHANGES: Final = Backoff(base=5.0, cap=300.0, at_once=5, quiet=600.0)
 """Ensuring a load balancer because its Service changed."""
+TOLD: Final = Backoff(base=2.0, cap=30.0, at_once=1, quiet=120.0)
+"""Ensuring a load balancer because the provider says that something else changed: its `look_again`,
+or its `depends_on`. An endpoint that flaps must not cost the cloud a call each time."""
 RESTORED: Final = Backoff(base=60.0, cap=3600.0, quiet=7200.0)
 """Putting back our finalizer or the address, which another program removes."""
 LAZY: Final = 60.0
@@ -94,6 +98,9 @@ class Record:
     built: V1Service | None = None
     """The Service as the cloud last built it, while its load balancer is there: what targets are
     set for while a change of it waits or fails. None: it was never built, or is missing."""
+    former: V1Service | None = None
+    """The Service as this process knows that the cloud last built it, whatever became of it since:
+    what the provider finds in `current_call().former`. Unlike `built` never a guess."""
     others: tuple[V1Service, ...] = ()
     """With which annotations, besides the present ones, the cloud was asked to build another load
     balancer that is still to go; each with spec and status of then."""
@@ -122,8 +129,15 @@ class Record:
     """Fingerprint that the cloud was last asked to build, whatever came of it."""
     changes: Attempts = NO_ATTEMPTS
     """How often that became another one recently."""
+    own: str = ""
+    """Fingerprint of what was the owner's of `tried`, without the provider's `depends_on`; "" where
+    that is not known."""
+    told: Attempts = NO_ATTEMPTS
+    """How often it was asked to build recently because the provider told of a change."""
     warned: bool = False
     """Whether the owner knows that the latest change waits."""
+    condition_writes: Attempts = NO_ATTEMPTS
+    """How often the condition LoadBalancerReady was written by itself recently."""
     restores: Attempts = NO_ATTEMPTS
     """How often our finalizer or the address was put back recently."""
     restore_at: float = 0.0
@@ -154,7 +168,7 @@ class Record:
     @property
     def note(self) -> Note:
         """The note of what the cloud confirmed."""
-        return Note(self.uid, self.spec, self.nodes, self.annotations)
+        return Note(self.uid, self.spec, self.nodes, self.annotations, changes.class_of(self.service))
 
     @property
     def last_built(self) -> V1Service | None:
@@ -162,6 +176,10 @@ class Record:
         if self.built is None or self.status is None:
             return self.built
         return changes.with_status(self.built, self.status)
+
+    def former_of(self, service: V1Service) -> V1Service | None:
+        """The present Service as it was last built; None where this process does not know."""
+        return None if self.former is None else changes.as_built(service, self.former)
 
     @property
     def last_asked(self) -> V1Service | None:
@@ -184,10 +202,28 @@ class Record:
         behind = is_newer(self.version, version_of(cached)) and uid_of(cached) == self.uid
         return self.written if behind and self.written is not None else cached
 
+    def shows_our_write(self, service: V1Service) -> bool:
+        """Whether the cache shows our last write, so that what differs was changed by someone
+        else."""
+        return is_newer(self.version, version_of(service)) is not True
+
+    def is_behind_release(self, service: V1Service) -> bool:
+        """Whether the cache does not show yet that our finalizer is off: nothing would hold it."""
+        behind = is_newer(version_of(service), self.version) is not True
+        return self.state is State.RELEASED and behind and has_load_balancer_finalizer(service)
+
     @property
     def needs_no_targets(self) -> bool:
         """Whether a change of the nodes changes nothing for it."""
         return self.removing or self.state is State.ELSEWHERE or self.state.deleted
+
+    def pause(self, service: V1Service, scope: Scope | None, fingerprint: str) -> Attempts:
+        """What a change of the Service to this fingerprint waits for. Nothing without one; and two
+        owners that disagree are something else than what the provider tells of."""
+        if self.tried in ("", fingerprint):
+            return NO_ATTEMPTS
+        told = scope is not None and changes.fingerprint(service, scope) == self.own
+        return self.told if told else self.changes
 
     def asks_again(self, way: str, what: str = "") -> bool:
         """Whether the cloud was asked for the same before, and it is not done."""
@@ -234,6 +270,7 @@ class Records:
         self._lock = threading.Lock()
         self._records: dict[str, Record] = {}
         self._rewound: set[str] = set()
+        self._again: set[str] = set()
         self._lagging: dict[str, tuple[str, float]] = {}
         """By key: the digest of the targets that it had, and since when it lacks others."""
 
@@ -260,9 +297,10 @@ class Records:
             if key in self._records:
                 self._rewound.add(key)
 
-    def begin(self, key: str) -> None:
-        """A run of the key begins. One under way meanwhile would have put its own record over what
-        was rewound."""
+    def begin(self, key: str, now: float) -> bool:
+        """A run of the key begins; returns whether it is to be built or repaired because the
+        provider asked for it. A run under way meanwhile would have put its own record over what was
+        rewound."""
         with self._lock:
             record = self._records.get(key)
             if key in self._rewound and record is not None:
@@ -270,11 +308,36 @@ class Records:
                 record = evolve(record, state=state, version="", written=None)
                 self._records[key] = evolve(record, new_status=True, restore_at=0.0)
             self._rewound.discard(key)
+            return key in self._again and not self._told_left(key, now)
+
+    def look_again(self, key: str, now: float) -> float:
+        """The provider asks for another look at it: seconds until it is to be built or repaired,
+        whatever is remembered of it."""
+        with self._lock:
+            self._again.add(key)
+            return self._told_left(key, now)
+
+    def again_due(self, key: str, now: float) -> float:
+        """Seconds until it is to be built or repaired because the provider asked for it; inf
+        without that."""
+        with self._lock:
+            return self._told_left(key, now) if key in self._again else math.inf
+
+    def looked_again(self, key: str) -> None:
+        """It is about to be; or it needs no load balancer. What the provider asks for from now on
+        counts again."""
+        with self._lock:
+            self._again.discard(key)
+
+    def _told_left(self, key: str, now: float) -> float:
+        record = self._records.get(key)
+        return 0.0 if record is None else record.told.left(now)
 
     def drop(self, key: str) -> None:
         """Forget it; does nothing where there is none."""
         with self._lock:
             self._records.pop(key, None)
+            self._again.discard(key)
 
     def outdated(self, targets: Targets, resting: Callable[[str], float]) -> list[str]:
         """The keys of all load balancers whose targets are others than these. What is not built yet

@@ -16,6 +16,7 @@ from cloudprovider import ImplementedElsewhere, LoadBalancerKept
 from controllers.cloudcalls import CallsClosed
 from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import Parked
+from controllers.runtime.write import Patch
 from controllers.service import changes
 from controllers.service.changes import as_built
 from controllers.service.cloud import CLOUD_ERRORS, SAYS_LATER, ServiceCloud
@@ -26,6 +27,7 @@ from controllers.service.records import Record, State
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
+    from controllers.service.conditions import Conditions
     from controllers.service.kube import ServiceAPI
 
 log = logging.getLogger(__name__)
@@ -34,10 +36,17 @@ log = logging.getLogger(__name__)
 class Remover:
     """Carries such steps out, as `Executor` does the others. Thread-safe as it is."""
 
-    def __init__(self, api: ServiceAPI, cloud: ServiceCloud, deleted: Callable[[V1Service], None]) -> None:
+    def __init__(
+        self,
+        api: ServiceAPI,
+        cloud: ServiceCloud,
+        deleted: Callable[[V1Service], None],
+        conditions: Conditions | None = None,
+    ) -> None:
         self._api = api
         self._cloud = cloud
         self._deleted = deleted
+        self._conditions = conditions
         self._records = cloud.records
         self._recorder = cloud.recorder
 
@@ -63,7 +72,8 @@ class Remover:
             try:
                 with self._cloud.delays(key, record, "delete others"):
                     began = record.asked["delete others"].since
-                    self._cloud.balancers.ensure_deleted(cluster, other, began=began)
+                    former = record.former_of(other)
+                    self._cloud.balancers.ensure_deleted(cluster, other, began=began, former=former)
             except ImplementedElsewhere:
                 log.debug("Service %s: load balancer %s is another controller's", key, name)
             except LoadBalancerKept as kept:
@@ -98,7 +108,7 @@ class Remover:
             self._api.prove_gone(key, record.uid)
             failure = "DeleteLoadBalancerFailed", "Error deleting load balancer"
         else:
-            self._api.prove_unwanted(key, view.service)
+            self._api.prove_unwanted(key, view.service, view.classes)
             service = view.service
         if record.status is not None and not changes.ingress(changes.status_of(service)):
             # The API server took it off with the type, and some providers find it by its address.
@@ -129,7 +139,9 @@ class Remover:
                 continue  # its owner wrote last that it stays, which the Service as built may lack
             try:
                 with self._cloud.delays(key, record, "delete"):
-                    self._cloud.balancers.ensure_deleted(self._cloud.cluster, one, began=asked.since)
+                    self._cloud.balancers.ensure_deleted(
+                        self._cloud.cluster, one, began=asked.since, former=record.former_of(service)
+                    )
             except ImplementedElsewhere:
                 log.debug("Service %s: its load balancer is another controller's", key)
             except LoadBalancerKept as word:
@@ -176,9 +188,16 @@ class Remover:
 
     def remove_finalizer(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         service, record = view.present, view.record
-        made = changes.release_patch if step.action is Action.RELEASE else changes.finalizer_removed_patch
+        if step.action is not Action.RELEASE:
+            patch = changes.finalizer_removed_patch(service)
+        elif view.classes.handed_over(service) is not None:
+            patch = Patch()  # a manager of another class has it now: note and finalizer are its own
+        else:
+            patch = changes.release_patch(service, wanted=view.classes.wants(service))
+            if self._conditions is not None:
+                patch = self._conditions.removed(service, patch)
         with self._cloud.reporting(service, "failed to remove load balancer cleanup finalizer"):
-            service = self._api.write(key, service, made(service))
+            service = self._api.write(key, service, patch)
         if step.action is Action.RELEASE:
             record = evolve(view.known.after(service), state=State.RELEASED)
             self._records.put(key, record)

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from cloudprovider.helpers import wants_load_balancer
-from controllers.runtime.cache import is_newer, key_of, uid_of, version_of
+from controllers.runtime.cache import is_newer, key_of, service_of, uid_of, version_of
 from controllers.runtime.queue import DONE, Result, WorkQueue
-from controllers.service.changes import Ownership, ingress, ownership, relevant, status_of
+from controllers.service.changes import ingress, status_of
+from controllers.service.classes import WITHOUT_CLASS, Classes, Ownership
 from controllers.service.records import Record, Records
 from controllers.service.targets import TargetSet, is_leaving
 
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
     from prometheus_client import Histogram
@@ -36,6 +37,9 @@ CHANGED: Final = 10
 DRIFT: Final = -10
 """Priority of load balancers that are compared with the cloud because it is time."""
 
+
+_AGAIN: Final = 1.0
+"""Seconds for which the provider's wishes to look at a load balancer again are gathered."""
 
 ALL_NODES: Final = "*"
 REFRESH: Final = 0
@@ -60,42 +64,86 @@ class ServiceTriggers:
     """The handler of Services. Called from the informer's thread, so the provider is not asked
     here: with `whole`, every change that its `depends_on` may read is looked at."""
 
-    def __init__(self, queue: WorkQueue[str], records: Records, *, whole: bool = False) -> None:
+    def __init__(
+        self, queue: WorkQueue[str], records: Records, classes: Classes = WITHOUT_CLASS, *, whole: bool = False
+    ) -> None:
         self._queue = queue
         self._records = records
+        self._classes = classes
         self._whole = whole
 
     def on_add(self, service: V1Service, initial: bool) -> None:
         key = key_of(service)
-        if ownership(service) is not Ownership.NONE or key in self._records:
-            self._queue.add(key, urgency(service))
+        ownership = self._classes.ownership(service)
+        if ownership is not Ownership.NONE or key in self._records:
+            self._queue.add(key, urgency(service, ownership))
 
     def on_update(self, old: V1Service, new: V1Service) -> None:
         key = key_of(new)
         restored = is_newer(version_of(old), version_of(new)) is True  # the API server, from a backup
         if restored:
             self._records.rewind(key)
+        relevant = self._classes.relevant
         if not restored and relevant(old, whole=self._whole) == relevant(new, whole=self._whole):
             return
-        if not wants_load_balancer(new) or uid_of(new) != uid_of(old):
+        if not self._classes.wants(new) or uid_of(new) != uid_of(old):
             self._leaves(old)  # the new one may show nothing of what the old one had
-        if ownership(new) is not Ownership.NONE or key in self._records:
-            self._queue.add(key, urgency(new))
+        ownership = self._classes.ownership(new)
+        if ownership is not Ownership.NONE or key in self._records:
+            self._queue.add(key, urgency(new, ownership))
 
     def on_delete(self, service: V1Service) -> None:
         self._leaves(service)
         if key_of(service) in self._records:
             self._queue.add(key_of(service), DELETED)
 
+    def look_again(self, key: str, service: V1Service | None) -> bool:
+        """The provider asks for another look; False where there is no load balancer of ours, nor to
+        be. `service` None: the cache does not show it. From any thread."""
+        if service is not None and self._classes.ownership(service) is Ownership.NONE and key not in self._records:
+            return False
+        left = self._records.look_again(key, self._queue.clock.monotonic())
+        # The lowest priority: a provider that asks for all of them holds up no user.
+        self._queue.add_after(key, max(_AGAIN, left), DRIFT)
+        return True
+
     def _leaves(self, service: V1Service) -> None:
         """A former process may have built for it, so it is remembered now."""
-        if wants_load_balancer(service) or ownership(service) is Ownership.REMOVE:
+        if self._classes.wants(service) or self._classes.ownership(service) is Ownership.REMOVE:
             self._records.put_if_absent(key_of(service), Record.inherited(service))
 
 
-def urgency(service: V1Service) -> int:
-    """The priority of an event about this Service."""
-    if ownership(service) is not Ownership.KEEP:
+class SliceTriggers:
+    """The handler of EndpointSlices, where the provider reads them: what it says that a load
+    balancer depends on may have changed. It is asked in the Service's run, whose nodes these are,
+    so with the priority of changes of nodes. Called from the informer's thread."""
+
+    def __init__(self, queue: WorkQueue[str], records: Records) -> None:
+        self._queue = queue
+        self._records = records
+
+    def on_add(self, found: V1EndpointSlice, initial: bool) -> None:
+        self._changed(service_of(found))
+
+    def on_update(self, old: V1EndpointSlice, new: V1EndpointSlice) -> None:
+        before, after = service_of(old), service_of(new)
+        if before != after:
+            self._changed(before)
+        if before != after or (old.endpoints, old.ports) != (new.endpoints, new.ports):
+            self._changed(after)
+
+    def on_delete(self, found: V1EndpointSlice) -> None:
+        self._changed(service_of(found))
+
+    def _changed(self, key: str) -> None:
+        # Only a Service that has been worked on was asked about. The others are still to be.
+        if key in self._records:
+            self._queue.add(key, REFRESH)
+
+
+def urgency(service: V1Service, ownership: Ownership) -> int:
+    """The priority of an event about this Service, which asks that of us."""
+    if ownership is not Ownership.KEEP:
         return DELETED
     return CHANGED if ingress(status_of(service)) else NEW
 

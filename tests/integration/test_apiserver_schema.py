@@ -16,6 +16,7 @@ pytestmark = pytest.mark.real
 DOCUMENTS = (
     "/openapi/v3/api/v1",
     "/openapi/v3/apis/coordination.k8s.io/v1",
+    "/openapi/v3/apis/certificates.k8s.io/v1",
     "/openapi/v3/apis/authentication.k8s.io/v1",
     "/openapi/v3/apis/authorization.k8s.io/v1",
 )

@@ -1,5 +1,5 @@
 """What is read as Protobuf from the real kube-apiserver is what it sends as JSON: objects of all
-four kinds, errors, a watch that has expired, bookmarks."""
+five kinds, errors, a watch that has expired, bookmarks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from controllers.runtime.api import ClientBuilder, ClientSettings, Gone, NotFoun
 from controllers.runtime.cache.decoding import Encoding
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.listing import is_too_large
-from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, Resource, WireObject
+from controllers.runtime.cache.resources import (
+    ENDPOINT_SLICES,
+    LEASES,
+    NODES,
+    PERSISTENT_VOLUMES,
+    SERVICES,
+    Resource,
+    WireObject,
+)
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.clock import SYSTEM_CLOCK
@@ -32,6 +40,7 @@ WAIT = 30.0
 ODD = 'ü \u2028 <&> \\ " \t 日本 \U0001f600 \u0001'
 NODE = "/api/v1/nodes"
 PV = "/api/v1/persistentvolumes"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 
 
 def objects() -> list[tuple[str, dict[str, Any]]]:
@@ -88,6 +97,21 @@ def objects() -> list[tuple[str, dict[str, Any]]]:
     def made(kind: str, name: str, spec: dict[str, Any], version: str = "v1") -> dict[str, Any]:
         return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
+    def slice_of(name: str) -> dict[str, Any]:
+        metadata = {"name": name, "labels": {"kubernetes.io/service-name": "rich"}}
+        return {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": metadata,
+            "addressType": "IPv4",
+        }
+
+    endpoint = {
+        "addresses": ["10.1.0.1"], "conditions": {"ready": False, "serving": True, "terminating": True},
+        "hostname": "web-0", "nodeName": "rich", "zone": "z1", "hints": {"forZones": [{"name": "z1"}]},
+        "targetRef": {"kind": "Pod", "namespace": "default", "name": "web-0", "uid": "u"},
+    }  # fmt: skip
+    slice_ports = [{"name": "a", "port": 80, "protocol": "TCP", "appProtocol": "example.com/x"}, {"name": ""}]
     leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
     services = "/api/v1/namespaces/default/services"
     external = {"type": "ExternalName", "externalName": "x.example"}
@@ -105,6 +129,8 @@ def objects() -> list[tuple[str, dict[str, Any]]]:
         (PV, made("PersistentVolume", "path", claim | {"hostPath": {"path": "/p", "type": ""}})),
         (leases, made("Lease", "rich", lease, "coordination.k8s.io/v1")),
         (leases, made("Lease", "bare", {}, "coordination.k8s.io/v1")),
+        (SLICES, {**slice_of("rich"), "endpoints": [endpoint, {"addresses": ["10.1.0.2"]}], "ports": slice_ports}),
+        (SLICES, {**slice_of("bare"), "endpoints": [], "ports": []}),
     ]  # fmt: skip
 
 
@@ -122,7 +148,7 @@ def both(api: Cluster) -> Iterator[dict[str, RestClient]]:
 
 
 def test_every_kind_is_the_same_by_list_and_by_watch(api: Cluster, both: dict[str, RestClient]) -> None:
-    for resource in (NODES, SERVICES, PERSISTENT_VOLUMES, LEASES):
+    for resource in ALL:
         assert is_protobuf(both[CONTENT_TYPE].request("GET", resource.path(), accept=ACCEPT).headers["content-type"])
     watching = {(wanted, one): started(rest, one) for wanted, rest in both.items() for one in ALL}
     try:
@@ -132,7 +158,7 @@ def test_every_kind_is_the_same_by_list_and_by_watch(api: Cluster, both: dict[st
         invalid_text(api, both[JSON])
         listing = {(wanted, one): started(rest, one) for wanted, rest in both.items() for one in ALL}
         try:
-            for one, at_least in zip(ALL, (3, 4, 4, 2), strict=True):
+            for one, at_least in zip(ALL, (3, 4, 4, 2, 2), strict=True):
                 eventually(partial(agree, one, watching, listing), WAIT)
                 found = [content(informers[wanted, one]) for informers in (watching, listing) for wanted in both]
                 assert len(found[0]) >= at_least
@@ -146,7 +172,7 @@ def test_every_kind_is_the_same_by_list_and_by_watch(api: Cluster, both: dict[st
             informer.stop()
 
 
-ALL: tuple[Resource[Any], ...] = (NODES, SERVICES, PERSISTENT_VOLUMES, LEASES)
+ALL: tuple[Resource[Any], ...] = (NODES, SERVICES, PERSISTENT_VOLUMES, LEASES, ENDPOINT_SLICES)
 
 
 def agree(one: Resource[Any], *informers: Mapping[tuple[str, Resource[Any]], Informer[Any]]) -> bool:

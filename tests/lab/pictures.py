@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
-BENCHMARKS = FOLDER.parent / "reports" / "benchmarks.md"
+REPORTS = FOLDER.parent / "reports"
 WIDTH = 640
 LINE = 19
 """From one line of words to the next."""
@@ -264,7 +264,7 @@ def cluster() -> str:
 
 def benchmarks() -> str:
     """The shares of the page's first table as bars, beside the Go manager's 1."""
-    table = BENCHMARKS.read_text().partition("## The result in short")[2].partition("\n## ")[0]
+    table = (REPORTS / "benchmarks.md").read_text().partition("## The result in short")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+) \| ([\d.]+)(?: to ([\d.]+))?(?: \([^|]*\))? \|$", table, re.M)
     rows = [row for row in rows if "." in row[1]]  # shares, not counts
     picture = Picture(
@@ -283,9 +283,59 @@ def benchmarks() -> str:
     return picture.svg()
 
 
+def scale() -> str:
+    """CPU per node of each phase, a bar for each size of cluster."""
+    text = (REPORTS / "scale.md").read_text()
+    table = text.partition("### Per node and per Service")[2].partition("<!-- end")[0]
+    head, *rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines() if "|" in line]
+    columns = {number: name.rpartition(", ")[2] for number, name in enumerate(head) if name.startswith("CPU ms per")}
+    shown = [(row[0], [(columns[number], float(row[number])) for number in columns]) for row in rows[1:]]
+    most = max(share for _, bars in shown for _, share in bars)
+    gap = 22 * len(columns) + 14
+    picture = Picture(
+        64 + gap * len(shown), "CPU per node", "Milliseconds of CPU for each node: bars of one length mean no growth."
+    )
+    for number, (phase, bars) in enumerate(shown):
+        top = 44 + gap * number
+        picture.words(20, top + 10, phase, "small left")
+        for place, (size, share) in enumerate(bars):
+            picture.words(430, top + 9 + 22 * place, size, "small")
+            picture.box(490, top + 22 * place, max(2, share / most * 90), 17, "", "ours")
+            picture.words(496 + share / most * 90, top + 9 + 22 * place, f"{share:g}", "small left")
+    picture.words(20, 22, "*ms of CPU for each node", "small left")
+    return picture.svg()
+
+
+def faults() -> str:
+    """Seconds until all is equal again after each fault, ours and Go's."""
+    text = (REPORTS / "faults.md").read_text()
+    rows = re.findall(r"^\| (F\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", text, re.M)
+    picture = Picture(
+        72 + 30 * len(rows),
+        "Until cluster and cloud are equal again after a fault",
+        "Seconds after the fault's end, ours and Go's; in red what went wrong.",
+    )
+    longest = 30.0  # bars of more seconds are cut; the figure beside each is true
+    start, width = 300, 85
+    picture.words(start, 24, "*ours, seconds", "small left")
+    picture.words(start + 150, 24, "*Go, seconds; red: wrong", "small left")
+    for number, (name, what, ours, go) in enumerate(rows):
+        y = 44 + 30 * number
+        picture.words(20, y + 10, f"{name} {what}", "small left")
+        for left, cell, kind in ((start, ours, "ours"), (start + 150, go, "box")):
+            time = re.match(r"([\d.]+) s", cell)
+            wrong = ";" in cell or "not equal" in cell
+            length = min(float(time[1]), longest) / longest * width if time else 0
+            if time:
+                picture.box(left, y, max(2, length), 20, "", "bad" if wrong else kind)
+            told = time[1] if time else "not equal in time" if "not equal" in cell else "not run"
+            picture.words(left + 6 + length, y + 10, told, "small left")
+    return picture.svg()
+
+
 PICTURES: dict[str, Callable[[], str]] = {
     "stages": stages, "node": node, "service": service, "takeover": takeover, "cluster": cluster,
-    "benchmarks": benchmarks,
+    "benchmarks": benchmarks, "scale": scale, "faults": faults,
 }  # fmt: skip
 
 

@@ -157,8 +157,8 @@ class API:
         return {one["metadata"]["name"]: one["metadata"]["resourceVersion"] for one in self.items(path)}
 
     def clear(self) -> None:
-        """Remove every node, event, volume, service and namespace of a test: a clean cluster for
-        the next one."""
+        """Remove every node, event, volume, certificate request, service and namespace of a test: a
+        clean cluster for the next one."""
         for collection in (NODES, "/api/v1/persistentvolumes"):
             for item in self.items(collection):
                 if item["metadata"].get("finalizers"):
@@ -169,6 +169,7 @@ class API:
             if obj is not None and obj["metadata"].get("finalizers"):
                 self.patch(path, {"metadata": {"finalizers": None}})
             self.delete(path)
+        self._empty("/apis/certificates.k8s.io/v1/certificatesigningrequests")
         self._empty("/api/v1/namespaces/default/events")
         self._empty("/api/v1/namespaces/kube-system/events")
         for namespace in self.items(NAMESPACES):

@@ -11,7 +11,11 @@ from controllers.runtime.cache.factory import InformerFactory
 from controllers.runtime.cache.informer import Registration
 from controllers.runtime.cache.listing import quorum_list
 from controllers.runtime.cache.resources import (
+    DECISIONS,
+    ENDPOINT_SLICES,
     EVENTS,
+    KUBELET_SERVING,
+    KUBELET_SERVING_REQUESTS,
     NODES,
     PERSISTENT_VOLUMES,
     SERVICES,
@@ -21,13 +25,18 @@ from controllers.runtime.cache.resources import (
     T,
     is_newer,
     list_meta,
+    service_of,
     split_key,
     version_of,
 )
 from controllers.runtime.cache.store import Derived, Lister
 
 __all__ = [
+    "ENDPOINT_SLICES",
+    "DECISIONS",
     "EVENTS",
+    "KUBELET_SERVING",
+    "KUBELET_SERVING_REQUESTS",
     "NODES",
     "PERSISTENT_VOLUMES",
     "SERVICES",
@@ -43,6 +52,7 @@ __all__ = [
     "key_of",
     "list_meta",
     "quorum_list",
+    "service_of",
     "split_key",
     "uid_of",
     "version_of",

@@ -68,7 +68,7 @@ def quorum_list(
     """
 
     def fetch(query: Mapping[str, str]) -> Callable[[], Response]:
-        return lambda: rest.request("GET", resource.path(), query=query)
+        return lambda: rest.request("GET", resource.path(), query={**resource.selection, **query})
 
     return fetch_list(fetch, resource.kind, read, page_size=page_size).items
 

@@ -312,7 +312,7 @@ class Lists(Generic[T]):
 
     def _fetch(self, query: Mapping[str, str]) -> Callable[[], Response]:
         rest, path, timeout = self._rest, self._resource.path(), self._options.list_timeout
-        accept = self._encoding.accept
+        accept, query = self._encoding.accept, {**self._resource.selection, **query}
         request = PageRequest(lambda: rest.request("GET", path, query=query, accept=accept, timeout=timeout)).begin()
 
         def wait() -> Response:

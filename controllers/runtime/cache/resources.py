@@ -15,6 +15,8 @@ from attrs import frozen
 
 if TYPE_CHECKING:
     from kubernetes.client.models.core_v1_event import CoreV1Event
+    from kubernetes.client.models.v1_certificate_signing_request import V1CertificateSigningRequest
+    from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
     from kubernetes.client.models.v1_lease import V1Lease
     from kubernetes.client.models.v1_namespace import V1Namespace
     from kubernetes.client.models.v1_node import V1Node
@@ -38,6 +40,11 @@ _NODE_LEFT_OUT: Final = {
     ),
     "spec": ("configSource",),
 }
+_ENDPOINT_LEFT_OUT: Final = ("hostname", "targetRef", "deprecatedTopology", "hints")
+_SLICE_OF: Final = "kubernetes.io/service-name"
+
+DECISIONS: Final = frozenset({"Approved", "Denied", "Failed"})
+"""Conditions of a CertificateSigningRequest after which nothing is left to decide."""
 
 Raw = dict[str, Any]
 """An object as the API sends it, parsed from JSON, or from Protobuf with `datetime` for times."""
@@ -90,6 +97,31 @@ def trim_node(raw: dict[str, Any]) -> None:
                 fields.pop(field, None)
 
 
+def trim_slice(raw: dict[str, Any]) -> None:
+    """Drop what tells which pod an endpoint is, and how kube-proxy is to choose, in place."""
+    trim_metadata(raw)
+    for endpoint in raw.get("endpoints") or ():
+        for field in _ENDPOINT_LEFT_OUT:
+            endpoint.pop(field, None)
+
+
+def service_of(found: V1EndpointSlice) -> str:
+    """The key of the Service that the slice is of; "" where it is of none."""
+    metadata = found.metadata
+    name = (metadata.labels or {}).get(_SLICE_OF) if metadata is not None else None
+    return f"{metadata.namespace}/{name}" if metadata is not None and name else ""
+
+
+def trim_certificate_request(raw: dict[str, Any]) -> None:
+    """Drop the certificate, and the request once nothing is left to decide, in place: they are
+    most of it."""
+    trim_metadata(raw)
+    status = raw.get("status") or {}
+    status.pop("certificate", None)
+    if any(condition["type"] in DECISIONS for condition in status.get("conditions") or ()):
+        raw["spec"]["request"] = ""
+
+
 class DecodeError(Exception):
     """Bytes that are no list, or no watch event. The message shows a short excerpt's shape."""
 
@@ -119,7 +151,8 @@ class Resource(Generic[T]):
 
     `prefix` is "/api/v1" or "/apis/<group>/<version>", `plural` the path's word ("nodes"). `trim`
     removes from a raw object, in place, what no controller reads; it may raise anything on a raw
-    object of the wrong shape. `in_protobuf`: `runtime/protobuf` has its message. `_home` says where
+    object of the wrong shape. `in_protobuf`: `runtime/protobuf` has its message. `fields` is a
+    field selector: objects that it leaves out are neither listed nor watched. `_home` says where
     the official client has the model ("v1_node.V1Node"): the models import in 40 ms, so each is
     imported with the first object.
     """
@@ -131,6 +164,15 @@ class Resource(Generic[T]):
     namespaced: bool
     trim: Callable[[Raw], None] = trim_metadata
     in_protobuf: bool = False
+    index: Callable[[Any], str] | None = None
+    """What objects are also found by (`Lister.indexed`), "" for nothing; None: by their key
+    alone."""
+    fields: str = ""
+
+    @property
+    def selection(self) -> dict[str, str]:
+        """What lists and watches of this kind have in their query."""
+        return {"fieldSelector": self.fields} if self.fields else {}
 
     @cached_property
     def api_version(self) -> str:
@@ -265,4 +307,27 @@ LEASES: Final[Resource[V1Lease]] = Resource(
 )
 NAMESPACES: Final[Resource[V1Namespace]] = Resource(
     _CORE, "namespaces", "Namespace", "v1_namespace.V1Namespace", namespaced=False
+)
+ENDPOINT_SLICES: Final[Resource[V1EndpointSlice]] = Resource(
+    "/apis/discovery.k8s.io/v1",
+    "endpointslices",
+    "EndpointSlice",
+    "v1_endpoint_slice.V1EndpointSlice",
+    namespaced=True,
+    trim=trim_slice,
+    in_protobuf=True,
+    index=service_of,
+)
+"""For a provider that asks for them: there are many, and no controller of ours reads any."""
+
+KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"
+"""The signer of kubelets' serving certificates."""
+KUBELET_SERVING_REQUESTS: Final[Resource[V1CertificateSigningRequest]] = Resource(
+    "/apis/certificates.k8s.io/v1",
+    "certificatesigningrequests",
+    "CertificateSigningRequest",
+    "v1_certificate_signing_request.V1CertificateSigningRequest",
+    namespaced=False,
+    trim=trim_certificate_request,
+    fields=f"spec.signerName={KUBELET_SERVING}",
 )

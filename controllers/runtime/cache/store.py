@@ -82,6 +82,10 @@ class Lister(Generic[T]):
         """All objects at one moment, in no particular order, in a list of the caller's own."""
         return self._cache.objects()
 
+    def indexed(self, value: str) -> Sequence[T]:
+        """The objects that the kind's index finds by this value, in no particular order."""
+        return self._cache.indexed(value)
+
     def keys(self) -> Sequence[str]:
         """The keys of all objects at one moment."""
         return self._cache.keys()
@@ -152,6 +156,9 @@ class Cache(Generic[T]):
         self.quarantine = Quarantine(resource.plural, metrics)
         self.resource = resource
         self._objects: dict[str, T] = {}
+        self._index = resource.index
+        self._indexed: dict[str, dict[str, T]] = {}
+        """By value of the index, then by key."""
         self._version = ""
         self._lock = threading.Lock()
         self._parser = Parser(resource)
@@ -168,6 +175,10 @@ class Cache(Generic[T]):
     def objects(self) -> list[T]:
         with self._lock:
             return list(self._objects.values())
+
+    def indexed(self, value: str) -> list[T]:
+        with self._lock:
+            return list(self._indexed.get(value, {}).values())
 
     def keys(self) -> list[str]:
         with self._lock:
@@ -239,8 +250,13 @@ class Cache(Generic[T]):
             objects[key] = new
             changes += _steps(key, old, new)
         self.quarantine.keep_only(latest.keys())
+        indexed: dict[str, dict[str, T]] = {}
+        if self._index is not None:
+            for key, obj in objects.items():
+                if value := self._index(obj):
+                    indexed.setdefault(value, {})[key] = obj
         with self._lock:
-            self._objects = objects
+            self._objects, self._indexed = objects, indexed
         self._version = version
         return changes
 
@@ -292,10 +308,22 @@ class Cache(Generic[T]):
 
     def _put(self, key: str, obj: T | None) -> None:
         with self._lock:
+            if self._index is not None:
+                self._reindex(self._index, key, self._objects.get(key), obj)
             if obj is None:
                 del self._objects[key]
             else:
                 self._objects[key] = obj
+
+    def _reindex(self, index: Callable[[T], str], key: str, old: T | None, new: T | None) -> None:
+        before = "" if old is None else index(old)
+        after = "" if new is None else index(new)
+        if before != after and before:
+            self._indexed[before].pop(key)
+            if not self._indexed[before]:
+                del self._indexed[before]
+        if new is not None and after:
+            self._indexed.setdefault(after, {})[key] = new
 
 
 def _steps(key: str, old: T | None, new: T) -> list[Change[T]]:

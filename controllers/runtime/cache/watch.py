@@ -170,6 +170,7 @@ class ListWatch(Generic[T]):
                 return
         low, high = self._options.watch_timeout
         query = {
+            **self._resource.selection,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._cache.version,

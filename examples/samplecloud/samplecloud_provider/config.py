@@ -52,6 +52,11 @@ class Config(ProviderConfig):
         default=60.0, gt=0, description="After how long load balancers close a quiet connection, if no annotation says."
     )
     build_seconds: Seconds = Field(default=0.0, ge=0, description="How long the cloud takes to build a load balancer.")
+    local_targets: bool = Field(
+        default=False,
+        description="Whether Services with externalTrafficPolicy Local get only nodes with a ready endpoint as "
+        "targets. Takes the permission to list and watch EndpointSlices.",
+    )
     instances: tuple[Machine, ...] = Field(default=(), description="What a new cloud starts with.")
     clusters: dict[str, str] = Field(
         default={}, description="The clusters of a new cloud: the address of the control plane, by name."

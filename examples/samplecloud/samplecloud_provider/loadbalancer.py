@@ -79,7 +79,7 @@ class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             internal=asked.internal,
             algorithm=asked.algorithm,
             idle_timeout=asked.idle_timeout,
-            targets=_targets(nodes),
+            targets=_ids(self.targets(service, nodes)),
             ready_at=self._now() + self._config.build_seconds,
         )
         with answered():
@@ -92,7 +92,12 @@ class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     @override
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
         with answered():
-            self._cloud.set_targets(self.get_load_balancer_name(cluster_name, service), _targets(nodes))
+            targets = _ids(self.targets(service, nodes))
+            self._cloud.set_targets(self.get_load_balancer_name(cluster_name, service), targets)
+
+    def targets(self, service: V1Service, nodes: Sequence[V1Node]) -> Sequence[V1Node]:
+        """Those of the nodes that are to be targets: all of them."""
+        return nodes
 
     @override
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
@@ -130,7 +135,7 @@ def _ports(service: V1Service) -> list[str]:
     return [f"{port.port}/{port.protocol}->{port.node_port}" for port in ports_of(service)]
 
 
-def _targets(nodes: Sequence[V1Node]) -> list[str]:
+def _ids(nodes: Sequence[V1Node]) -> list[str]:
     ids: set[str] = set()
     for node in nodes:
         with suppress(CloudProviderError):  # a node of another cloud, or with a forged ID, spoils nothing

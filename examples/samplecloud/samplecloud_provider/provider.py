@@ -15,6 +15,7 @@ from cloudprovider import (
     InstancesBatch,
     InstancesV2,
     Interface,
+    Listers,
     LoadBalancer,
     LocalInstance,
     PodCIDRs,
@@ -29,6 +30,7 @@ from samplecloud_provider.cloud import Cloud
 from samplecloud_provider.clusters import SampleClusters
 from samplecloud_provider.instances import PROVIDER, SampleInstances, answered
 from samplecloud_provider.loadbalancer import SampleLoadBalancers
+from samplecloud_provider.localtargets import LocalTargets
 from samplecloud_provider.machine import SampleMachine
 from samplecloud_provider.options import SampleCloudOptions
 from samplecloud_provider.podcidrs import SamplePodCIDRs
@@ -43,7 +45,8 @@ class SampleCloud(Interface):
         self.cloud = Cloud(config.machines(), config.state_file, config.clusters, config.volumes())
         self._instances = SampleInstances(self.cloud)
         self._batch = SampleBatch(self._instances)
-        self._load_balancers = SampleLoadBalancers(self.cloud, config)
+        self._local = LocalTargets(self.cloud, config) if config.local_targets else None
+        self._load_balancers = self._local or SampleLoadBalancers(self.cloud, config)
         self._routes = SampleRoutes(self.cloud)
         self._clusters = SampleClusters(self.cloud)
         self._machine = SampleMachine(self.cloud, config.machine)
@@ -64,6 +67,11 @@ class SampleCloud(Interface):
         """A cloud that cannot be read keeps the manager from starting."""
         with answered(), self.cloud.document():
             pass
+
+    def set_informers(self, informers: Listers) -> None:
+        """Asked for here, or the host reads no EndpointSlices."""
+        if self._local is not None:
+            self._local.slices = informers.endpoint_slices
 
     @override
     def instances_v2(self) -> InstancesV2:

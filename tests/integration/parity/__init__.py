@@ -5,6 +5,7 @@ grouped into scenarios by topic.
 from __future__ import annotations
 
 from tests.integration.parity import (
+    certificates,
     deletion,
     discovery,
     events,
@@ -28,6 +29,7 @@ MODULES = (
     services,
     events,
     leases,
+    certificates,
     deletion,
     lists,
     watches,

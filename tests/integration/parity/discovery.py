@@ -17,6 +17,7 @@ SCENARIOS = [
             get("/apis", compare="outcome", expect=200),
             get("/apis/coordination.k8s.io", expect=200, compare="outcome"),
             get("/apis/coordination.k8s.io/v1", compare="outcome", expect=200),
+            get("/apis/certificates.k8s.io/v1", compare="outcome", expect=200),
             get("/apis/authentication.k8s.io/v1", compare="outcome", expect=200),
             get("/apis/authorization.k8s.io/v1", compare="outcome", expect=200),
         ],

@@ -18,6 +18,17 @@ def service(name: str, *, metadata: dict[str, Any] | None = None, ports: Any = (
     return {"kind": "Service", "apiVersion": "v1", "metadata": {"name": name, **(metadata or {})}, "spec": spec}
 
 
+def condition(kind: str, status: str) -> dict[str, Any]:
+    """A condition, as it is in a status."""
+    return {
+        "type": kind,
+        "status": status,
+        "reason": "R",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
 def balancer(name: str, **more: Any) -> dict[str, Any]:
     """A Service of type LoadBalancer."""
     return service(name, type="LoadBalancer", **more)
@@ -94,6 +105,37 @@ SCENARIOS = [
             merge(f"{SERVICES}/sp-class", {"spec": {"type": "LoadBalancer"}}, expect=200),
         ],
         [f"{SERVICES}/sp-class"],
+    ),
+    Scenario(
+        "conditions of a Service are merged by type, and stay when its type changes",
+        [
+            post(SERVICES, balancer("sp-conditions")),
+            strategic(f"{SERVICES}/sp-conditions/status", {"status": {"conditions": [condition("A", "True")]}}),
+            strategic(
+                f"{SERVICES}/sp-conditions/status",
+                {
+                    "metadata": {"finalizers": ["a.b/c"], "annotations": {"a": "b"}},
+                    "status": {"conditions": [condition("B", "False")]},
+                },
+            ),
+            strategic(
+                f"{SERVICES}/sp-conditions/status",
+                {"status": {"conditions": [{"type": "B", "status": "Unknown", "observedGeneration": 3}]}},
+            ),
+            strategic(
+                f"{SERVICES}/sp-conditions/status",
+                {"status": {"conditions": [{"type": "B", "observedGeneration": None, "reason": "S"}]}},
+            ),
+            merge(f"{SERVICES}/sp-conditions", {"spec": {"type": "ClusterIP"}}, expect=200),
+            strategic(
+                f"{SERVICES}/sp-conditions/status", {"status": {"conditions": [{"$patch": "delete", "type": "B"}]}}
+            ),
+            strategic(
+                f"{SERVICES}/sp-conditions/status", {"status": {"conditions": [{"$patch": "delete", "type": "B"}]}}
+            ),
+            merge(f"{SERVICES}/sp-conditions", {"metadata": {"finalizers": None}}, expect=200),
+        ],
+        [f"{SERVICES}/sp-conditions"],
     ),
     Scenario(
         "a patch to status changes status, annotations, labels and finalizers in one write; spec is ignored",

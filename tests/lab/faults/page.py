@@ -103,7 +103,9 @@ def anew(text: str) -> str:
 def page(cells: Cells, when: str) -> str:
     """The whole page."""
     parts = [_HEAD.format(minutes=_MINUTES), *textwrap.wrap(f"Last measured on {when}", WIDTH), ""]
-    parts += ["## Recovery", "", *_table([FAULTS[0]], cells), "", *_about([FAULTS[0]])]
+    picture = "![Seconds until all is equal again after each fault, ours and Go's](../pictures/faults.svg)"
+    wrong = "Seconds after a fault's end; in red, what went wrong besides: the tables name it. Bars end at 30 s."
+    parts += ["## Recovery", "", picture, "", wrong, "", *_table([FAULTS[0]], cells), "", *_about([FAULTS[0]])]
     for title, numbers in GROUPS:
         rows = [BY_ID[f"F{number}"] for number in numbers]
         parts += [f"## {title}", "", *_table(rows, cells), "", *_about(rows)]

@@ -222,6 +222,7 @@ def test_what_is_asked_at_the_start_names_the_account_of_each_rule() -> None:
         "service-controller",
         "pvl-controller",
         "ssh-key-controller",
+        "kubelet-serving-csr",
     }
     for rule in asked:
         assert rule.account == "" or not {"list", "watch"} & set(rule.verbs)
@@ -281,3 +282,21 @@ def test_webhooks_take_one_secret_and_two_configurations_by_name(capsys: pytest.
     [binding] = [one for one in documents if one["kind"] == "ValidatingAdmissionPolicyBinding"]
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
     assert "system:serviceaccount:kube-system:cloud-controller-manager" in str(policy["spec"]["matchConditions"])
+
+
+def test_endpoint_slices_are_granted_only_to_a_provider_that_reads_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "endpointslices" not in capsys.readouterr().out
+    for more in ([], ["--use-service-account-credentials"]):
+        assert main(["--endpoint-slices", *more]) == 0
+        found = [
+            rule
+            for document in yaml.safe_load_all(capsys.readouterr().out)
+            if document["kind"] == "ClusterRole"
+            for rule in document["rules"]
+            if rule["resources"] == ["endpointslices"]
+        ]
+        # Once: the caches are the manager's, also where each controller has an account.
+        assert found == [
+            {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}
+        ]

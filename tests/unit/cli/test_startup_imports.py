@@ -48,6 +48,7 @@ NOT_FOR_A_NODE = (
     "kubernetes.client.models.v1_pod_spec",
     "kubernetes.client.models.v1_service",
     # what the flags, or the provider, leave off
+    "controllers.kubeletcsr.controller",
     "controllers.nodeipam.controller",
     "controllers.plan",
     "controllers.route.controller",

@@ -11,7 +11,8 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
 
-from cloudprovider import InvalidAnnotations, InvalidService, LoadBalancerKept, Route, SSHKeys
+from cloudprovider import InvalidAnnotations, InvalidService, LoadBalancerKept, Route, SSHKeys, current_call
+from cloudprovider.internal.readonly import ReadOnlyObject
 from controllers.cloudcalls import PRIORITY_SWEEP, CallFailed, CallOverdue, CloudCalls, InvalidAnswer
 from controllers.runtime.queue import retry_after_of
 from tests.support.there import there
@@ -345,3 +346,27 @@ def test_one_that_is_kept_is_not_said_to_be_deleted(caplog: pytest.LogCaptureFix
     assert [record.getMessage() for record in caplog.records] == [
         "kept the load balancer a1b2 of Service default/web in 0 s: a1b2 has deletion protection"
     ]
+
+
+def test_the_provider_finds_the_service_as_it_was_last_built() -> None:
+    found: list[Any] = []
+
+    def noted(*_: object) -> V1LoadBalancerStatus:
+        found.append(current_call().former)
+        return STATUS
+
+    lb = Capability(
+        get_load_balancer_name=lambda *_: "a1b2",
+        ensure_load_balancer=noted,
+        ensure_load_balancer_deleted=lambda *_: found.append(current_call().former),
+        get_load_balancer=noted,
+    )
+    former = service()
+    with world(Provider(load_balancer=lb)) as w:
+        w.balancers.ensure("c", service(), nodes(1))
+        w.balancers.ensure("c", service(), nodes(1), former=former)
+        w.balancers.ensure_deleted("c", service(), former=former)
+        w.balancers.get("c", service())
+    assert found == [None, former, former, None]
+    with pytest.raises(ReadOnlyObject):
+        found[1].spec.type = "ClusterIP"

@@ -67,6 +67,18 @@ def test_of_all_services_those_that_would_be_refused_are_told(
 
 
 @pytest.mark.parametrize(
+    ("given", "expected"), [("", 1), ('""', 1), ("example.com/x", 2), ('example.com/x,""', 3), ("example.com/y", 0)]
+)
+def test_those_of_the_managers_classes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str, expected: int
+) -> None:
+    classed = [_service(name, loadBalancerClass="example.com/x") for name in ("a", "b")]
+    (file := tmp_path / "services.yaml").write_text(yaml.safe_dump_all([_service("web"), *classed]))
+    _, _, said = run(file, capsys, f"--load-balancer-classes={given}")
+    assert said == [f"{expected} of {expected} Services with a load balancer would be built"]
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("{", "is no YAML"),

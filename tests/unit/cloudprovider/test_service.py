@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models import (
+    V1Endpoint,
+    V1EndpointConditions,
+    V1EndpointSlice,
     V1LoadBalancerIngress,
     V1LoadBalancerStatus,
     V1ObjectMeta,
@@ -27,6 +30,7 @@ from cloudprovider.helpers import (
     load_balancer_source_ranges,
     load_balancer_status_equal,
     needs_health_check,
+    nodes_with_ready_endpoints,
     requests_only_local_traffic,
     wants_load_balancer,
 )
@@ -263,3 +267,24 @@ def test_equal_statuses(left: V1LoadBalancerStatus | None, right: V1LoadBalancer
 def test_different_statuses(left: V1LoadBalancerStatus | None, right: V1LoadBalancerStatus | None) -> None:
     assert not load_balancer_status_equal(left, right)
     assert not load_balancer_status_equal(right, left)
+
+
+def _slice(*endpoints: tuple[str | None, bool | None]) -> V1EndpointSlice:
+    return V1EndpointSlice(
+        address_type="IPv4",
+        endpoints=[
+            V1Endpoint(addresses=["10.1.0.1"], node_name=node, conditions=V1EndpointConditions(ready=ready))
+            for node, ready in endpoints
+        ],
+    )
+
+
+def test_nodes_with_ready_endpoints() -> None:
+    slices = [
+        _slice(("n1", True), ("n1", False), ("n2", False), ("n3", None), (None, True)),
+        _slice(("n1", True), ("n4", True)),
+        V1EndpointSlice(address_type="IPv4", endpoints=None),
+        V1EndpointSlice(address_type="IPv4", endpoints=[V1Endpoint(addresses=["10.1.0.1"], node_name="n5")]),
+    ]
+    assert nodes_with_ready_endpoints(slices) == {"n1", "n3", "n4", "n5"}
+    assert nodes_with_ready_endpoints([]) == frozenset()

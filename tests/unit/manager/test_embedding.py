@@ -7,7 +7,7 @@ import pytest
 from typing_extensions import override
 
 from cloudprovider import ClientBuilder as HostClientBuilder
-from cloudprovider import CloudConfig, CloudProviderError, Interface, Listers, StopSignal
+from cloudprovider import CloudConfig, CloudProviderError, Interface, Listers, LookAgain, StopSignal
 from controllers.app import Manager, ManagerError, ManagerOptions, Options, PlanRun, hosting
 from controllers.cloudcalls import CallsClosed, CloudCallOptions
 from controllers.plan.clients import NotSent
@@ -44,7 +44,9 @@ class Tiny(Interface):
 def test_the_provider_is_started_first_and_stopped_last(kubeconfig: str) -> None:
     tiny = Tiny()
     with hosting(tiny, kubeconfig) as host:
-        assert tiny.clients is host.clients
+        assert tiny.clients is not None
+        assert tiny.clients.cluster_name() == host.clients.cluster_name()
+        assert isinstance(tiny.clients, LookAgain)
         assert tiny.listers is not None
         assert tiny.stop is not None
         assert not tiny.stop.is_set()

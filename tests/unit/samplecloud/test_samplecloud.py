@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import threading
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import evolve
 from kubernetes.client.models import (
+    V1Endpoint,
+    V1EndpointSlice,
     V1Node,
     V1NodeSpec,
     V1ObjectMeta,
@@ -165,6 +167,46 @@ def test_a_health_check_for_local_traffic() -> None:
     cloud.load_balancer().ensure_load_balancer("kubernetes", local, [])
     stored = there(cloud.cloud.balancer("a0f3d1"))
     assert stored.health_check == ":31000/healthz"
+
+
+def test_local_traffic_goes_only_where_a_ready_endpoint_runs_if_it_is_set() -> None:
+    class Slices:
+        nodes: tuple[str, ...] = ("node-2",)
+
+        def get(self, key: str) -> V1EndpointSlice | None:
+            return None
+
+        def list(self) -> Sequence[V1EndpointSlice]:
+            return []
+
+        def of_service(self, namespace: str, name: str) -> Sequence[V1EndpointSlice]:
+            endpoints = [V1Endpoint(addresses=["10.1.0.1"], node_name=node) for node in self.nodes]
+            return [V1EndpointSlice(address_type="IPv4", endpoints=endpoints)]
+
+    class OnlySlices:
+        endpoint_slices = Slices()
+
+    nodes = [
+        V1Node(metadata=V1ObjectMeta(name=f"node-{one}"), spec=V1NodeSpec(provider_id=f"samplecloud://i-{one}"))
+        for one in (1, 2)
+    ]
+    local = service(external_traffic_policy="Local", health_check_node_port=31000)
+
+    def targets(made: SampleCloud, of: V1Service) -> Sequence[str]:
+        made.load_balancer().ensure_load_balancer("c", of, nodes)
+        made.load_balancer().update_load_balancer("c", of, nodes)
+        return list(there(made.cloud.balancer("a0f3d1")).targets)
+
+    off, on = provider(), provider(local_targets=True)
+    assert off.load_balancer().depends_on(local) == ""
+    off.set_informers(None)  # type: ignore[arg-type]  # it asks for nothing
+    assert targets(off, local) == targets(on, local) == ["i-1", "i-2"]
+    on.set_informers(OnlySlices())  # type: ignore[arg-type]
+    assert on.load_balancer().depends_on(local) == "node-2"
+    assert targets(on, local) == ["i-2"]
+    assert targets(on, service()) == ["i-1", "i-2"]
+    Slices.nodes = ()
+    assert targets(on, local) == ["i-1", "i-2"]
 
 
 def test_a_node_whose_provider_id_cannot_be_read_spoils_nothing() -> None:

@@ -3,6 +3,7 @@ the queues and moves the clock."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 from kubernetes.client.models.v1_node import V1Node
@@ -16,7 +17,9 @@ from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
 from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
 from controllers.service.changes import Scope
+from controllers.service.classes import Classes
 from controllers.service.cloud import NodeTraits, ServiceCloud
+from controllers.service.conditions import Conditions
 from controllers.service.execute import Executor
 from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import ServiceMetrics, watch_targets
@@ -42,9 +45,12 @@ class Bench:
         ready_only: bool = False,
         window: float = 1.0,
         longest: float = 5.0,
+        classes: Iterable[str] = ("",),
+        conditions: bool = False,
     ) -> None:
         self.clock = FakeClock()
         self.server, self.cloud = Server(), Cloud()
+        self.classes, self.conditions = Classes(classes), conditions
         self.identity: list[str | ApiError | None] = ["cluster-1"]
         self.settings = {
             "drift_period": drift_period,
@@ -87,22 +93,28 @@ class Bench:
             latency=measures.nodesync_latency,
             clock=clock,
         )
-        self.triggers = ServiceTriggers(self.queue, self.records, whole=self.cloud.has_hook("depends_on"))
+        self.triggers = ServiceTriggers(self.queue, self.records, self.classes, whole=self.cloud.has_hook("depends_on"))
         self.node_triggers = NodeTriggers(self.targets, self.sync)
         self.api = ServiceAPI(cast(Any, self.server), bool(settings["ready_only"]), clock)
         service_cloud = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
-        self.orphans = Orphans(self.again, cast(Any, self.services), self.api, service_cloud, measures, clock)
+        self.orphans = Orphans(
+            self.again, cast(Any, self.services), self.api, service_cloud, measures, clock, classes=self.classes
+        )
+        conditions = Conditions(cast(Any, clock)) if self.conditions else None
         self.known = KubeSystemUID(self._identity, clock)
         schedule = Schedule(settings["drift_period"], settings["ensure_period"], lambda: 1.0)
         self.reconciler = ServiceReconciler(
             cast(Any, self.services),
             self.records,
-            Executor(self.api, service_cloud, self.sync.current, self.orphans.deleted, measures, schedule, clock),
+            Executor(
+                self.api, service_cloud, self.sync.current, self.orphans.deleted, measures, schedule, clock, conditions
+            ),
             self.sync,
             lambda: Scope(CLUSTER, self.known.get(), self.cloud.revision()),
             service_cloud.depends_on,
             schedule,
             clock,
+            self.classes,
         )
         expected = (CloudCallError, CacheBehind)
         handling: FailureHandling[str] = FailureHandling(

@@ -150,6 +150,8 @@ class Cloud(Calls):
     """Whether a new Service of the same name would have the same load balancer."""
     began: list[float] = field(factory=list)
     """Since when each call has been asked for."""
+    formers: list[V1Service | None] = field(factory=list)
+    """As what each of `ensure` and `delete` found the Service to be built last."""
     outdated: V1LoadBalancerStatus | None = None
     """What `get` shows where nothing is: a list in the cloud that lags behind."""
 
@@ -175,9 +177,17 @@ class Cloud(Calls):
         return self.outdated if found is None else found.status
 
     def ensure(
-        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, began: float = 0.0, priority: int = 0
+        self,
+        cluster_name: str,
+        service: V1Service,
+        nodes: Sequence[V1Node],
+        *,
+        began: float = 0.0,
+        priority: int = 0,
+        former: V1Service | None = None,
     ) -> V1LoadBalancerStatus:
         self.began.append(began)
+        self.formers.append(former)
         fault = self._enter("ensure", cluster_name, service, priority)
         if key_of(service) in self.elsewhere:
             raise ImplementedElsewhere("not mine")
@@ -210,7 +220,10 @@ class Cloud(Calls):
         found.nodes = [*map(describe, nodes)]
         self.leave(fault)
 
-    def ensure_deleted(self, cluster_name: str, service: V1Service, *, began: float | None = None) -> None:
+    def ensure_deleted(
+        self, cluster_name: str, service: V1Service, *, began: float | None = None, former: V1Service | None = None
+    ) -> None:
+        self.formers.append(former)
         if began is not None:
             self.began.append(began)
         fault = self._enter("delete", cluster_name, service)

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider.internal.patching import apply_patch
 from controllers.runtime.cache import SERVICES
 from controllers.runtime.write import Patch
 from controllers.service import changes
-from controllers.service.changes import APPLIED, Note, Ownership, Scope
+from controllers.service.changes import APPLIED, Note, Scope
+from controllers.service.classes import WITHOUT_CLASS, Ownership
 from tests.support.controllers import Raw
 from tests.unit.service.objects import FINALIZER, raw_service, service
 
@@ -92,7 +94,7 @@ PLAIN: dict[str, Any] = {"type": "ClusterIP", **HELD}
     ],
 )
 def test_what_a_service_asks_of_us_by_what_it_shows(fields: dict[str, Any], expected: Ownership) -> None:
-    assert changes.ownership(service(**fields)) is expected
+    assert WITHOUT_CLASS.ownership(service(**fields)) is expected
 
 
 # ---- the fingerprint
@@ -167,7 +169,7 @@ def test_all_other_annotations_do(one: dict[str, str], other: dict[str, str]) ->
 
 @pytest.mark.parametrize("field", sorted(FULL))
 def test_a_change_that_the_fingerprint_sees_is_relevant(field: str) -> None:
-    assert changes.relevant(service(**FULL)) != changes.relevant(service(**FULL | {field: OTHER[field]}))
+    assert WITHOUT_CLASS.relevant(service(**FULL)) != WITHOUT_CLASS.relevant(service(**FULL | {field: OTHER[field]}))
 
 
 # ---- the note
@@ -321,14 +323,18 @@ def test_a_status_that_the_api_server_completed_is_not_written_again() -> None:
     assert not changes.status_patch(shown, _status([{"ip": POINT["ip"]}]), NOTE)
 
 
+def _release(service: V1Service) -> Patch:
+    return changes.release_patch(service, wanted=WITHOUT_CLASS.wants(service))
+
+
 @pytest.mark.row("S8")
 @given(raw_services)
 def test_after_deleting_status_note_and_finalizer_go_in_one_write(raw: Raw) -> None:
-    patch = changes.release_patch(SERVICES.parse(copy.deepcopy(raw)))
+    patch = _release(SERVICES.parse(copy.deepcopy(raw)))
     after = _patched(raw, patch)
     assert FINALIZER not in after["metadata"]["finalizers"]
     assert APPLIED not in _annotations(after)
     assert _ingress(after) == []
     assert _foreign(after) == _foreign(raw)
     assert patch.subresource == "status"
-    assert not changes.release_patch(SERVICES.parse(after))
+    assert not _release(SERVICES.parse(after))

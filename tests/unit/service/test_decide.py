@@ -14,7 +14,8 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 
 from cloudprovider.internal.backoff import Attempts
 from controllers.service import records
-from controllers.service.changes import APPLIED, Note, Scope, fingerprint, wants_load_balancer_from_us
+from controllers.service.changes import APPLIED, Note, Scope, fingerprint
+from controllers.service.classes import WITHOUT_CLASS
 from controllers.service.decide import Action, OwnedField, ServiceView, Step, decide
 from controllers.service.decide import ObservedLoadBalancer as Observed
 from controllers.service.records import Record, Schedule, State
@@ -76,13 +77,14 @@ RECALLED = Record(
     nodes=TARGETS.digest,
     status=_status(),
     built=AT_REST,
+    former=AT_REST,
     due=NOW + 1800.0,
     ensure_due=NOW + 43200.0,
 )
 OTHER_NODES = service(
     finalizers=[FINALIZER], annotations={APPLIED: str(Note("uid-web", WANTED, "0" * 16))}, ingress=[POINT]
 )
-RECALLED_OTHER = evolve(RECALLED, service=OTHER_NODES, built=OTHER_NODES, nodes="0" * 16)
+RECALLED_OTHER = evolve(RECALLED, service=OTHER_NODES, built=OTHER_NODES, former=OTHER_NODES, nodes="0" * 16)
 LOOKING = evolve(Record.inherited(AT_REST), looking=NOW)
 INHERITED = Record.inherited(AT_REST)
 BY_GO = service(finalizers=[FINALIZER], ingress=[POINT])
@@ -451,7 +453,7 @@ def test_only_what_is_wanted_needs_the_clusters_identity() -> None:
         step = decide(evolve(row.view, scope=None), TARGETS, SCHEDULE, NOW)
         if step.action is Action.IDENTIFY:
             assert row.view.service is not None
-            assert wants_load_balancer_from_us(row.view.service)
+            assert WITHOUT_CLASS.keeps(row.view.service)
         else:
             assert step.action is row.action
     assert decide(ServiceView(service=service(), record=None), TARGETS, SCHEDULE, NOW).action is Action.IDENTIFY

@@ -30,6 +30,7 @@ from controllers.runtime.cache import SERVICES, key_of, uid_of
 from controllers.runtime.write import to_json
 from controllers.service import changes
 from controllers.service.changes import APPLIED, Note, Scope, ingress
+from controllers.service.classes import WITHOUT_CLASS
 from controllers.service.records import State
 from controllers.service.targets import targets
 from tests.support.controllers import Crash, Fault, Raw, clone
@@ -83,7 +84,7 @@ class World:
         if self.bench.queue.oldest_running().key != key:
             self.wrongs.append(f"{method} of {key}, which is not its turn")
         if method in ("ensure", "update"):
-            if not changes.wants_load_balancer_from_us(service):
+            if not WITHOUT_CLASS.keeps(service):
                 self.wrongs.append(f"{method} of {key}, which is being deleted or wants none")
             here = {balancer.uid for balancer in self.bench.cloud.balancers.values() if balancer.key == key}
             if not here <= {uid} | self.left:
@@ -285,7 +286,7 @@ class World:
     def restart(self) -> None:
         servers = self.bench.server.services.values()
         held = {raw["metadata"]["uid"] for raw in servers if FINALIZER in raw["metadata"]["finalizers"]}
-        wanted = {raw["metadata"]["uid"] for raw in servers if changes.wants_load_balancer_from_us(parsed(raw))}
+        wanted = {raw["metadata"]["uid"] for raw in servers if WITHOUT_CLASS.keeps(parsed(raw))}
         self.left |= {balancer.uid for balancer in self.bench.cloud.balancers.values()} - held - wanted
         self.bench.start()
 
@@ -427,7 +428,7 @@ def _check_end(world: World) -> None:
     wanted = set()
     for key, raw in server.services.items():
         service = parsed(raw)
-        if not changes.wants_load_balancer_from_us(service):
+        if not WITHOUT_CLASS.keeps(service):
             if not _is_doubtful(world, raw):
                 assert FINALIZER not in raw["metadata"]["finalizers"], key
                 assert changes.note_of(service) is None or "stripped" in raw["spec"], key
@@ -475,7 +476,7 @@ def _check_end_of_broken(world: World) -> None:
     for key, raw in bench.server.services.items():
         service, record = parsed(raw), bench.records.get(key)
         balancer = bench.cloud.balancers.get(id_of(service))
-        if not changes.wants_load_balancer_from_us(service):
+        if not WITHOUT_CLASS.keeps(service):
             doubtful = _is_doubtful(world, raw) or (
                 broken == "get" and raw["metadata"]["annotations"].get(APPLIED) == "nonsense"
             )

@@ -8,6 +8,7 @@ import pytest
 from kubernetes.client.models.v1_service import V1Service
 
 from controllers.service.changes import APPLIED
+from controllers.service.classes import WITHOUT_CLASS
 from controllers.service.records import Record
 from controllers.service.triggers import CHANGED, DELETED, DRIFT, NEW, REFRESH, urgency
 from tests.unit.service.bench import Bench
@@ -123,7 +124,8 @@ def test_updates_do_when_something_relevant_changed(
     ],
 )
 def test_how_urgent_an_event_is(fields: dict[str, Any], expected: int) -> None:
-    assert urgency(service(**fields)) == expected
+    found = service(**fields)
+    assert urgency(found, WITHOUT_CLASS.ownership(found)) == expected
 
 
 @pytest.mark.row("S5")

@@ -1,8 +1,8 @@
 """The resources of one server, each with its strategy; and the objects that every new cluster has.
 
-Nodes, Services, Events and Leases keep the real server's rules. PersistentVolumes, Namespaces,
-ServiceAccounts, ConfigMaps and Secrets are stored as they come: of them only the metadata is
-checked. Built by `server` at construction.
+Nodes, Services, Events, Leases and CertificateSigningRequests keep the real server's rules.
+PersistentVolumes, Namespaces, ServiceAccounts, ConfigMaps, Secrets and EndpointSlices are stored as
+they come: of them only the metadata is checked. Built by `server` at construction.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from cloudprovider.testing.apiserver.errors import JSON, Cause, invalid_value
-from cloudprovider.testing.apiserver.kinds import services
+from cloudprovider.testing.apiserver.kinds import certificates, services
+from cloudprovider.testing.apiserver.kinds.certificates import CertificateRequestStrategy
 from cloudprovider.testing.apiserver.kinds.kind import NAME_FIELDS, FieldGetter, Kind, Strategy, read
 from cloudprovider.testing.apiserver.kinds.names import dns_subdomain
 from cloudprovider.testing.apiserver.kinds.nodes import NodeStrategy
@@ -110,6 +111,13 @@ class OpenStrategy(Strategy):
         return dns_subdomain(name)
 
 
+class SliceStrategy(OpenStrategy):
+    """EndpointSlices are answered with a Status when they are deleted."""
+
+    returns_deleted_object = False
+    has_core_metadata = False
+
+
 class VolumeStrategy(OpenStrategy):
     """PersistentVolumes have a status, which is written apart."""
 
@@ -122,6 +130,7 @@ def kinds() -> list[Kind]:
     """All resources, with strategies of their own."""
     status, reading = ("status",), ("get", "list")
     node, service, event, lease = (struct(name) for name in ("Node", "Service", "Event", "Lease"))
+    request = struct("CertificateSigningRequest")
     return [
         Kind("", "v1", "nodes", "Node", False, NodeStrategy(), NODE_FIELDS, status, ("no",), struct=node),
         Kind(
@@ -129,16 +138,26 @@ def kinds() -> list[Kind]:
         ),
         Kind("", "v1", "events", "Event", True, EventStrategy(), _EVENT_FIELDS, (), ("ev",), struct=event),
         Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy(), struct=lease),
+        Kind(
+            "certificates.k8s.io",
+            "v1",
+            "certificatesigningrequests",
+            "CertificateSigningRequest",
+            False,
+            CertificateRequestStrategy(),
+            certificates.FIELDS,
+            ("approval", *status),
+            ("csr",),
+            struct=request,
+        ),
         Kind("", "v1", "persistentvolumes", "PersistentVolume", False, VolumeStrategy(), NAME_FIELDS, status, ("pv",)),
         Kind("", "v1", "namespaces", "Namespace", False, OpenStrategy(), NAME_FIELDS, (), ("ns",)),
         Kind("", "v1", "serviceaccounts", "ServiceAccount", True, OpenStrategy(), NAME_FIELDS, ("token",), ("sa",)),
         Kind("", "v1", "configmaps", "ConfigMap", True, OpenStrategy(), NAME_FIELDS, (), ("cm",)),
         Kind("", "v1", "secrets", "Secret", True, OpenStrategy()),
-        # Nothing can be created of these, so their lists are empty; kubectl describe asks for them.
+        Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, SliceStrategy()),
+        # Nothing can be created of these, so their list is empty; kubectl describe asks for it.
         Kind("", "v1", "pods", "Pod", True, Strategy(), NAME_FIELDS, (), ("po",), reading),
-        Kind(
-            "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, Strategy(), NAME_FIELDS, (), (), reading
-        ),
     ]
 
 

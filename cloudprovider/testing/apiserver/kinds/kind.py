@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from cloudprovider.testing.apiserver.access import User
 from cloudprovider.testing.apiserver.errors import JSON, Cause
 from cloudprovider.testing.apiserver.kinds.schema import OPEN, Struct
 
@@ -37,6 +38,9 @@ class Strategy:
     def admit(self, obj: JSON) -> None:
         """Change a new object as the default admission plugins do."""
 
+    def sent_by(self, obj: JSON, user: User) -> None:
+        """Note in a new object who creates it, where the kind has a place for that."""
+
     def prepare_create(self, obj: JSON) -> None:
         """Clear what a creator may not set; allocate."""
 
@@ -48,6 +52,9 @@ class Strategy:
         """Take from the old object what an update of /status may not change (its spec)."""
         take(obj, old, "spec")
 
+    def prepare_approval(self, obj: JSON, old: JSON) -> None:
+        """Take from the old object what an update of /approval may not change."""
+
     def validate(self, obj: JSON) -> list[Cause]:
         """What is wrong with a new object, or with an updated one by itself."""
         return []
@@ -58,6 +65,10 @@ class Strategy:
 
     def validate_status(self, obj: JSON, old: JSON) -> list[Cause]:
         """What is wrong with the step from old to new in /status."""
+        return []
+
+    def validate_approval(self, obj: JSON, old: JSON) -> list[Cause]:
+        """What is wrong with the step from old to new in /approval."""
         return []
 
     def validate_name(self, name: str) -> list[str]:

@@ -8,6 +8,7 @@ old revision is taken over without a look."""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -172,6 +173,17 @@ def _clean_intstr(value: Any, before: Any, path: str, unknown: list[str]) -> Any
     raise _unfit(value, path, "int32")
 
 
+def _clean_bytes(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
+    if value is None or value is before:
+        return value
+    if not isinstance(value, str):
+        raise _unfit(value, path, "bytes")
+    try:
+        return base64.b64encode(base64.b64decode(value, validate=True)).decode()
+    except ValueError as error:
+        raise DecodeError(f"illegal base64 data at input byte 0: {error}") from error
+
+
 def _clean_any(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
     return value
 
@@ -251,6 +263,7 @@ def _cleaner(text: str) -> tuple[Clean, Callable[[], Any]]:
         "microtime": (_time(format_micro_time, micro=True), lambda: None),
         "quantity": (_clean_quantity, lambda: "0"),
         "intstr": (_clean_intstr, lambda: 0),
+        "bytes": (_clean_bytes, lambda: None),
         "any": (_clean_any, lambda: None),
     }
     return simple[text]

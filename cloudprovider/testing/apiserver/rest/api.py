@@ -101,7 +101,7 @@ class API:
             return self._token(request, target)
         if request.method == "GET":  # not HEAD, which no resource answers
             return self._read(target, query, partial, watching, fault)
-        return self._write(request, target, query, partial)
+        return self._write(request, target, query, partial, user)
 
     def _authorize(self, user: User, method: str, target: Target, watching: bool) -> None:
         kind = target.kind
@@ -150,7 +150,7 @@ class API:
         kind, wrong = target.kind, fault.action if fault is not None else None
         at = fault.version if fault is not None and wrong is Action.STALE_LIST else None
         if target.name:
-            if target.subresource not in ("", "status"):
+            if target.subresource not in ("", "status", "approval"):
                 raise errors.method_not_allowed()
             found = reads.get(self.store, kind, target.namespace, target.name, query, at=at)
             return _object(200, found, partial)
@@ -168,7 +168,7 @@ class API:
 
     # -- writes
 
-    def _write(self, request: Request, target: Target, query: Mapping[str, str], partial: bool) -> Response:
+    def _write(self, request: Request, target: Target, query: Mapping[str, str], partial: bool, user: User) -> Response:
         kind, method = target.kind, request.method
         if len(request.body) > BODY_LIMIT:
             raise StatusError(
@@ -183,7 +183,7 @@ class API:
             raise errors.invalid("meta.k8s.io", options_kind, "", [cause])
         if method not in ("POST", "PUT", "PATCH") or (method == "POST") is bool(target.name):
             raise errors.method_not_allowed()
-        options = Options(validation, target.subresource)
+        options = Options(validation, target.subresource, user)
         if method == "PATCH":
             content_type = request.headers.get("content-type", "").partition(";")[0].strip()
             if content_type.startswith("application/apply-patch"):

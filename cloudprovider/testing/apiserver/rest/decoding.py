@@ -20,6 +20,7 @@ from cloudprovider.internal.patching import (
     strategic_merge,
 )
 from cloudprovider.testing.apiserver import errors
+from cloudprovider.testing.apiserver.access import User
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.kinds.kind import Kind
 from cloudprovider.testing.apiserver.kinds.schema import DecodeError
@@ -31,10 +32,12 @@ Decoded = tuple[JSON, tuple[str, ...]]
 
 @attrs.frozen
 class Options:
-    """How a write is done: `field_validation` Ignore, Warn or Strict; `subresource` or ""."""
+    """How a write is done: `field_validation` Ignore, Warn or Strict; `subresource` or ""; by whom,
+    None for the test itself."""
 
     field_validation: str = "Warn"
     subresource: str = ""
+    user: User | None = None
 
 
 DEFAULTS: Final = Options()

@@ -74,9 +74,10 @@ def _resources(kind: Kind) -> list[JSON]:
     if kind.short_names:
         main["shortNames"] = list(kind.short_names)
     found = [main]
-    if "status" in kind.subresources:
-        verbs = ["get", "patch", "update"]
-        found.append(_resource(f"{kind.plural}/status", kind.kind, namespaced=namespaced, verbs=verbs))
+    for part in ("approval", "status"):
+        if part in kind.subresources:
+            verbs = ["get", "patch", "update"]
+            found.append(_resource(f"{kind.plural}/{part}", kind.kind, namespaced=namespaced, verbs=verbs))
     if "token" in kind.subresources:
         token = _resource(f"{kind.plural}/token", "TokenRequest", namespaced=namespaced, verbs=["create"])
         found.append({**token, "group": "authentication.k8s.io", "version": "v1"})

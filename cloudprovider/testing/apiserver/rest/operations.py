@@ -61,6 +61,8 @@ class Operations:
         with self._store.lock:
             obj, warnings = decode(kind, body, None, options)
             check_namespace(kind, namespace, obj)
+            if options.user is not None:
+                kind.strategy.sent_by(obj, options.user)
             return Outcome(201, self._create(kind, obj), warnings=warnings)
 
     def _create(self, kind: Kind, obj: JSON) -> Stored:
@@ -158,6 +160,9 @@ class Operations:
         if options.subresource == "status":
             strategy.prepare_status(obj, old.object)
             causes = strategy.validate_status(obj, old.object)
+        elif options.subresource == "approval":
+            strategy.prepare_approval(obj, old.object)
+            causes = strategy.validate_approval(obj, old.object)
         else:
             strategy.prepare_update(obj, old.object)
             causes = strategy.validate_update(obj, old.object)

@@ -104,6 +104,13 @@ spec:
         {{- end }}
         - {{ printf "--cluster-name=%s" .Values.clusterName | quote }}
         - {{ printf "--controllers=%s" (join "," .Values.controllers) | quote }}
+        {{- with .Values.loadBalancerClasses }}
+        {{- $classes := list }}
+        {{- range . }}
+        {{- $classes = append $classes (. | default "\"\"") }}
+        {{- end }}
+        - {{ printf "--load-balancer-classes=%s" (join "," $classes) | quote }}
+        {{- end }}
         - --leader-elect-resource-name={{ .Values.leaderElection.leaseName }}
         - --leader-elect-resource-namespace={{ .Values.leaderElection.leaseNamespace }}
         - {{ printf "--bind-address=%s" .Values.bindAddress | quote }}

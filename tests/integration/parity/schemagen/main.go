@@ -15,6 +15,7 @@ import (
 
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
+	certificates "k8s.io/api/certificates/v1"
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -23,7 +24,7 @@ import (
 )
 
 var roots = []any{
-	core.Node{}, core.Service{}, core.Event{}, coordination.Lease{},
+	core.Node{}, core.Service{}, core.Event{}, coordination.Lease{}, certificates.CertificateSigningRequest{},
 	authentication.TokenReview{}, authentication.TokenRequest{}, authorization.SubjectAccessReview{}, authorization.SelfSubjectAccessReview{},
 }
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from controllers.runtime.cache.parsing import Parser
 from controllers.runtime.cache.protodecoding import model_reader
 from controllers.runtime.cache.resources import (
+    ENDPOINT_SLICES,
     LEASES,
     NODES,
     PERSISTENT_VOLUMES,
@@ -35,7 +36,7 @@ from tests.support.models import given_fields
 from tests.support.protobuf import BEYOND_TIME, enveloped, message_of, seal
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # large objects, on a busy machine
-KINDS = [NODES, SERVICES, PERSISTENT_VOLUMES, LEASES]
+KINDS = [NODES, SERVICES, PERSISTENT_VOLUMES, LEASES, ENDPOINT_SLICES]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 TIMES = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))
 

@@ -1,0 +1,1 @@
+"""The controller that approves kubelets' serving certificates. Off by default."""

@@ -1,0 +1,178 @@
+"""What is read from a request, and every way in which it is no kubelet's."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudprovider.ips import parse_ip
+from controllers.kubeletcsr.request import Refused, is_decided, node_of, read
+from controllers.runtime.cache import KUBELET_SERVING_REQUESTS
+from tests.support import kubeletcsr as make
+
+NODE = "web-1"
+
+
+def parsed(raw: dict[str, Any], *conditions: str) -> Any:
+    raw["metadata"] |= {"resourceVersion": "1", "uid": "u"}
+    raw["status"] = {"conditions": [{"type": one, "status": "True"} for one in conditions]}
+    return KUBELET_SERVING_REQUESTS.parse(raw)
+
+
+def refusal(request: bytes | None = None, **spec: Any) -> str:
+    with pytest.raises(Refused) as raised:
+        read(parsed(make.csr("csr-1", NODE, request, **spec)))
+    return str(raised.value)
+
+
+def test_a_kubelets_request_is_read() -> None:
+    found = read(parsed(make.csr("csr-1", NODE, make.pem(NODE, ["10.0.0.1", "fd00::1"], [NODE, "WEB-1.acme.example"]))))
+    assert found.node == NODE
+    assert found.ips == {parse_ip("10.0.0.1"), parse_ip("fd00::1")}
+    assert found.names == {NODE, "web-1.acme.example"}
+    assert read(parsed(make.csr("csr-1", NODE, usages=["key encipherment", *make.USAGES]))).node == NODE
+
+
+def test_a_decided_one_needs_no_request_any_more() -> None:
+    for decision in ("Approved", "Denied", "Failed"):
+        csr = parsed(make.csr("csr-1", NODE), decision)
+        assert is_decided(csr)
+        assert not csr.spec.request
+    waiting = parsed(make.csr("csr-1", NODE), "acme.example/Seen")
+    assert not is_decided(waiting)
+    assert read(waiting).node == NODE
+
+
+HOSTILE: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "another node's name": (make.pem("db-1", ["10.0.0.1"], [NODE]), {}, "its subject is"),
+    "the name of an admin": (make.pem(NODE, ["10.0.0.1"], subject=make.subject("kubernetes-admin")), {}, "its subject"),
+    "a further group": (
+        make.pem(NODE, ["10.0.0.1"], subject=make.subject(f"system:node:{NODE}", ["system:nodes", "system:masters"])),
+        {},
+        "its subject is",
+    ),
+    "no group": (make.pem(NODE, ["10.0.0.1"], subject=make.subject(f"system:node:{NODE}", [])), {}, "its subject is"),
+    "a unit in the subject": (
+        make.pem(NODE, ["10.0.0.1"], subject=make.subject(f"system:node:{NODE}", more={"2.5.4.11": "x"})),
+        {},
+        "its subject is",
+    ),
+    "sent by a user": (None, {"username": "ada"}, "ada is no kubelet"),
+    "sent without the group": (None, {"groups": ["system:authenticated"]}, "is no kubelet"),
+    "sent by nobody's kubelet": (None, {"username": "system:node:"}, "is no kubelet"),
+    "to be used by a client": (None, {"usages": ["digital signature", "client auth"]}, "its usages are"),
+    "to be used by both": (None, {"usages": [*make.USAGES, "client auth"]}, "its usages are"),
+    "to sign others": (None, {"usages": [*make.USAGES, "cert sign"]}, "its usages are"),
+    "without signatures": (None, {"usages": ["key encipherment", "server auth"]}, "its usages are"),
+    "of another signer": (None, {"signerName": "kubernetes.io/kube-apiserver-client"}, "its signer is"),
+    "no names": (make.pem(NODE), {}, "must have one extension"),
+    "a mailbox": (make.pem(NODE, ["10.0.0.1"], names_more=[x509.RFC822Name("a@b")]), {}, "asks for RFC822Name"),
+    "a URI": (
+        make.pem(NODE, ["10.0.0.1"], names_more=[x509.UniformResourceIdentifier("spiffe://a/b")]),
+        {},
+        "asks for UniformResourceIdentifier",
+    ),
+    "a directory name": (
+        make.pem(NODE, ["10.0.0.1"], names_more=[x509.DirectoryName(make.subject("x"))]),
+        {},
+        "asks for DirectoryName",
+    ),
+    "a name of its own kind": (
+        make.pem(NODE, ["10.0.0.1"], names_more=[x509.OtherName(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00")]),
+        {},
+        "asks for OtherName",
+    ),
+    "to be an authority": (
+        make.pem(NODE, ["10.0.0.1"], extensions=[x509.BasicConstraints(ca=True, path_length=None)]),
+        {},
+        "must have one extension, the subject's alternative names, and no other attribute: 2.5.29.19",
+    ),
+    "usages in the request itself": (
+        make.pem(NODE, ["10.0.0.1"], extensions=[x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])]),
+        {},
+        "must have one extension",
+    ),
+    "a password": (
+        make.pem(NODE, ["10.0.0.1"], attributes=[(x509.oid.AttributeOID.CHALLENGE_PASSWORD, b"x")]),
+        {},
+        "must have one extension",
+    ),
+    "two lists of extensions": (
+        make.two_attributes(NODE, make.alternatives(["10.0.0.1"]), make.alternatives(["fd00::2", "10.0.0.2"])),
+        {},
+        "must have one extension",
+    ),
+    "not PEM": (b"hello", {}, "is not one PEM block"),
+    "not DER": (make.armoured(b"hello"), {}, "cannot be read"),
+    "two blocks": (make.pem(NODE, ["10.0.0.1"]) + make.pem(NODE, ["10.0.0.2"]), {}, "is not one PEM block"),
+    "text before the block": (b"x\n" + make.pem(NODE, ["10.0.0.1"]), {}, "is not one PEM block"),
+    "text behind the block": (make.pem(NODE, ["10.0.0.1"]) + b"x\n", {}, "is not one PEM block"),
+    "the block's old name": (
+        make.pem(NODE, ["10.0.0.1"]).replace(b" CERTIFICATE", b" NEW CERTIFICATE"),
+        {},
+        "is not one PEM block",
+    ),
+    "headers in the block": (
+        make.pem(NODE, ["10.0.0.1"]).replace(b"REQUEST-----\n", b"REQUEST-----\nA: b\n\n", 1),
+        {},
+        "is not one PEM block",
+    ),
+    "very long": (make.pem(NODE, [], [f"n{number}.acme.example" for number in range(800)]), {}, "at most 16 KiB"),
+    **{
+        f"the name {name}": (make.pem(NODE, ["10.0.0.1"], [name]), {}, "is no name for a node's certificate")
+        for name in (
+            "localhost",
+            "x.localhost",
+            "kubernetes",
+            "Kubernetes.Default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+            "webhook.acme.svc",
+            "*.acme.example",
+            "10.0.0.2",
+            "",
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("attack", HOSTILE)
+def test_what_no_kubelet_sends_is_refused(attack: str) -> None:
+    request, spec, why = HOSTILE[attack]
+    assert why in refusal(request, **spec)
+
+
+def test_every_problem_is_told_at_once() -> None:
+    text = refusal(make.pem("db-1", ["10.0.0.1"]), usages=["client auth"], signerName="acme.example/x")
+    assert all(part in text for part in ("its signer is", "its usages are", "its subject is"))
+
+
+def test_a_range_of_addresses_is_no_address() -> None:
+    from ipaddress import ip_network
+
+    request = make.pem(NODE, ["10.0.0.1"], names_more=[x509.IPAddress(ip_network("10.0.0.0/8"))])
+    assert "asks for IPAddress 10.0.0.0/8" in refusal(request)
+
+
+@given(st.integers(0, 400), st.integers(0, 255))
+def test_damage_is_refused_or_changes_nothing_that_counts(at: int, value: int) -> None:
+    der = bytearray(base64.b64decode(b"".join(make.pem(NODE, ["10.0.0.1"], [NODE]).splitlines()[1:-1])))
+    der[at % len(der)] = value
+    csr = parsed(make.csr("csr-1", NODE, make.armoured(bytes(der))))
+    try:
+        found = read(csr)
+    except Refused:
+        return
+    assert found.node == NODE  # other addresses may stand in it: the cloud's word decides about them
+
+
+def test_whose_request_it_is() -> None:
+    assert node_of(parsed(make.csr("csr-1", NODE))) == NODE
+    assert node_of(parsed(make.csr("csr-1", NODE, username="system:nodeweb-1"))) == ""
+    assert node_of(parsed(make.csr("csr-1", NODE, groups=None))) == ""
