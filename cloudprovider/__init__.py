@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         InstancesBatch,
         InstanceState,
         InstancesV2,
+        Taint,
     )
     from cloudprovider.interface import Clusters, Interface
     from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     )
     from cloudprovider.localinstance import LocalInstance
     from cloudprovider.machines import Machine, Machines
+    from cloudprovider.ownedresources import OwnedResource, OwnedResources
     from cloudprovider.podcidrs import PodCIDRs
     from cloudprovider.routes import Route, Routes
     from cloudprovider.sshkeys import SSHKeys
@@ -102,7 +104,7 @@ else:
             "cloudprovider.host": (
                 "ClientBuilder EndpointSliceLister InformerUser Lister Listers LookAgain StopSignal"
             ),
-            "cloudprovider.instances": "InstanceMetadata Instances InstancesBatch InstanceState InstancesV2",
+            "cloudprovider.instances": "InstanceMetadata Instances InstancesBatch InstanceState InstancesV2 Taint",
             "cloudprovider.interface": "Clusters Interface",
             "cloudprovider.loadbalancer": "LoadBalancer OwnedLoadBalancer OwnedLoadBalancers",
             "cloudprovider.loading.registry": (
@@ -111,6 +113,7 @@ else:
             ),
             "cloudprovider.localinstance": "LocalInstance",
             "cloudprovider.machines": "Machine Machines",
+            "cloudprovider.ownedresources": "OwnedResource OwnedResources",
             "cloudprovider.podcidrs": "PodCIDRs",
             "cloudprovider.routes": "Route Routes",
             "cloudprovider.sshkeys": "SSHKeys",
@@ -133,6 +136,8 @@ __all__ = [
     "OwnedLoadBalancers",
     "Routes",
     "PodCIDRs",
+    "OwnedResource",
+    "OwnedResources",
     "Zones",
     "Clusters",
     "PVLabeler",
@@ -140,6 +145,7 @@ __all__ = [
     # values
     "InstanceMetadata",
     "InstanceState",
+    "Taint",
     "Route",
     "Zone",
     # what the host hands over

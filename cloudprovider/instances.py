@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from attrs import field, frozen
 from typing_extensions import deprecated
@@ -27,7 +27,36 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-__all__ = ["InstanceMetadata", "InstanceState", "Instances", "InstancesBatch", "InstancesV2"]
+__all__ = ["InstanceMetadata", "InstanceState", "Instances", "InstancesBatch", "InstancesV2", "Taint"]
+
+
+@fields.documented
+@frozen
+class Taint:
+    """A taint that a node gets from its cloud, as `example.com/gpu=a100:NoSchedule`.
+
+    Raises TypeError for a value that is no text. The host checks the syntax.
+    """
+
+    key: str = field(validator=fields.text)
+    """As a label's key. Under kubernetes.io and k8s.io it is refused: the controllers of Kubernetes
+    set and remove those."""
+
+    effect: str = field(validator=fields.text)
+    """NoSchedule, PreferNoSchedule or NoExecute."""
+
+    value: str = field(default="", validator=fields.text)
+    """As a label's value; may be empty."""
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+def _taints(value: Iterable[Taint]) -> tuple[Taint, ...]:
+    # As `fields.as_tuple`, of its own: attrs takes the parameter's type from the converter.
+    given: Any = value
+    found: Any = fields.as_tuple(given)
+    return cast(tuple[Taint, ...], found)
 
 
 @fields.documented
@@ -71,6 +100,20 @@ class InstanceMetadata:
     additional_labels: Mapping[str, str] = field(factory=dict, converter=fields.own_copy, validator=fields.labels)
     """Further labels. Keys under kubernetes.io and k8s.io are refused, and a label that the node
     already carries from someone else is left alone."""
+
+    taints: tuple[Taint, ...] = field(
+        default=(),
+        converter=_taints,
+        validator=fields.items_of(Taint, '[Taint("example.com/gpu", "NoSchedule")]'),
+    )
+    """Set once, in the write that makes the node schedulable, and never again: who removes one
+    later keeps it away, and one that is added here later does not reach nodes that are there. A
+    taint of the same key and effect that the node brings along is left alone. No two of one key
+    and effect."""
+
+    annotations: Mapping[str, str] = field(factory=dict, converter=fields.own_copy, validator=fields.labels)
+    """Kept like `additional_labels`, by the same rules for keys. Values are any text; all together
+    at most 32 KiB, as each is in the memory of whatever watches nodes."""
 
 
 class InstanceState(enum.Enum):

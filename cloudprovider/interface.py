@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
     from cloudprovider.loadbalancer import LoadBalancer
     from cloudprovider.localinstance import LocalInstance
+    from cloudprovider.ownedresources import OwnedResources
     from cloudprovider.podcidrs import PodCIDRs
     from cloudprovider.routes import Routes
     from cloudprovider.volumes import PVLabeler
@@ -91,6 +92,10 @@ class Interface(ABC):
     def pv_labeler(self) -> PVLabeler | None:
         """Zones and regions of volumes without a CSI driver, asked by the controller and the
         webhook for them."""
+        return None
+
+    def owned_resources(self) -> OwnedResources | None:
+        """What else a cluster leaves in the cloud, asked by `teardown` alone."""
         return None
 
     def local_instance(self) -> LocalInstance | None:

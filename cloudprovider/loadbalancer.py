@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
+from cloudprovider.errors import CloudProviderError, NotImplementedByProvider
+from cloudprovider.helpers.objects import key_of, uid_of
 from cloudprovider.helpers.service import default_load_balancer_name
 from cloudprovider.internal import fields
 
@@ -167,8 +169,9 @@ class LoadBalancer(ABC):
         raise `ImplementedElsewhere`: what the service controller once built is cleaned up here,
         whichever controller is responsible today.
 
-        Raise `LoadBalancerKept` where it is to stay in the cloud without its Service. Then mark it
-        there, so that `OwnedLoadBalancer.kept` can say so.
+        Raise `LoadBalancerKept` where it, or its address alone, is to stay in the cloud without its
+        Service. Then mark it there, so that `OwnedLoadBalancer.kept` can say so, and say in the
+        message how a Service takes it over: see `OwnedLoadBalancer.check_adoptable`.
         """
 
 
@@ -185,8 +188,44 @@ class OwnedLoadBalancer:
     service_uid: str = field(default="", validator=fields.text)
     """That Service's UID; "" where the cloud does not know."""
     kept: bool = field(default=False, validator=fields.flag)
-    """Whether it was left there on purpose (`LoadBalancerKept`): it is not reported as an
-    orphan."""
+    """Whether it, or its address, was left there on purpose (`LoadBalancerKept`): it is not
+    reported as an orphan."""
+
+    def is_of(self, service: V1Service) -> bool:
+        """Whether it was made for this Service, or adopted by it: the UIDs are the same."""
+        return self.service_uid != "" and self.service_uid == uid_of(service)
+
+    def check_adoptable(self, service: V1Service) -> None:
+        """Raise CloudProviderError where a Service that names this load balancer may not adopt it:
+        it is another Service's, and not kept. Return where it may, or where it is its own.
+
+        For a provider with an annotation by which a Service names a load balancer that was kept.
+        Its `ensure_load_balancer` looks the name up among those of this cluster, calls this, and
+        then writes the Service's marks in place of the former ones and that of a kept one, in one
+        step that another Service cannot come between: with a lock, or on a condition of the cloud.
+        Where there is none of that name it raises `InvalidService`: a new one would have another
+        address. Until it is adopted, `get_load_balancer` answers None to that Service and
+        `ensure_load_balancer_deleted` leaves the load balancer alone.
+        """
+        if self.kept or self.is_of(service):
+            return
+        raise CloudProviderError(
+            f"the load balancer {self.name} is in use by Service {self.service or self.service_uid}, so Service "
+            f"{key_of(service)}, which names it, does not get it. Delete the other Service in such a way that its "
+            "load balancer is kept, or have this one name no load balancer"
+        )
+
+    def placeholder(self) -> V1Service:
+        """The Service that it was made for, as far as the cloud knows it: namespace, name, UID and
+        type. Without annotations, ports, status and finalizers."""
+        # Not at the top: these models take longer to import than all the rest of the contract.
+        from kubernetes.client.models.v1_object_meta import V1ObjectMeta
+        from kubernetes.client.models.v1_service import V1Service
+        from kubernetes.client.models.v1_service_spec import V1ServiceSpec
+
+        namespace, _, name = self.service.rpartition("/")
+        metadata = V1ObjectMeta(namespace=namespace or None, name=name or None, uid=self.service_uid or None)
+        return V1Service(metadata=metadata, spec=V1ServiceSpec(type="LoadBalancer"))
 
 
 class OwnedLoadBalancers(ABC):
@@ -194,10 +233,22 @@ class OwnedLoadBalancers(ABC):
     can be listed.
 
     The service controller then reports load balancers whose Service is gone. It never deletes them:
-    another cluster of the same name may own them.
+    another cluster of the same name may own them. `teardown` does, at an operator's word.
     """
 
     @abstractmethod
     def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
         """Every load balancer of this cluster, half-built ones included. Complete: raise when a
         page of it failed."""
+
+    def delete_owned_load_balancer(self, cluster_name: str, owned: OwnedLoadBalancer) -> None:
+        """Delete one that `owned_load_balancers` listed, a kept one too, with every part of it.
+        Absent already is success. Called by `cloud-controller-manager teardown`, without a cluster.
+
+        Default: `ensure_load_balancer_deleted` for `owned.placeholder()`. Override it where you
+        find a load balancer by more than that, as by a name that depends on annotations. Raises as
+        that does: `Pending` while the cloud deletes, `LoadBalancerKept` where it is protected.
+        """
+        if not isinstance(self, LoadBalancer):
+            raise NotImplementedByProvider(f"{type(self).__name__} is no LoadBalancer, which could delete {owned.name}")
+        self.ensure_load_balancer_deleted(cluster_name, owned.placeholder())

@@ -15,6 +15,7 @@ __all__ = [
     "EXTERNAL_PROVIDER_NAME",
     "LABEL_ARCH",
     "LABEL_EXCLUDE_BALANCERS",
+    "LABEL_HANDS_OFF",
     "LABEL_HOSTNAME",
     "LABEL_INSTANCE_TYPE",
     "LABEL_INSTANCE_TYPE_BETA",
@@ -75,6 +76,10 @@ LABEL_TOPOLOGY_REGION: Final = "topology.kubernetes.io/region"
 LABEL_REGION_BETA: Final = "failure-domain.beta.kubernetes.io/region"
 LABEL_EXCLUDE_BALANCERS: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
 """Keeps a node out of load balancers, unless its value says false."""
+LABEL_HANDS_OFF: Final = "cloud-provider.node-restriction.kubernetes.io/hands-off"
+"""Ours. Keeps a node from being deleted or tainted because of what the cloud says of its machine,
+unless its value is "false". NodeRestriction keeps kubelets from every label in a sub-domain of
+node-restriction.kubernetes.io; see plugin/pkg/admission/noderestriction/admission.go."""
 LABEL_HOSTNAME: Final = "kubernetes.io/hostname"
 LABEL_OS: Final = "kubernetes.io/os"
 LABEL_ARCH: Final = "kubernetes.io/arch"

@@ -19,9 +19,9 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider.call import current_call
+from cloudprovider.checks.nodelabels import annotation_problems, refused, taint_problems
 from cloudprovider.helpers.addresses import address_problems
 from cloudprovider.helpers.labels import (
-    is_kubernetes_label,
     label_key_problems,
     label_value_problems,
     node_name_problems,
@@ -31,6 +31,7 @@ from cloudprovider.instances import InstanceMetadata, InstanceState
 from cloudprovider.internal.problem import missing_value
 from cloudprovider.ips import IPNetwork, parse_ip, parse_network
 from cloudprovider.loadbalancer import OwnedLoadBalancer
+from cloudprovider.ownedresources import OwnedResource
 from cloudprovider.routes import Route
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_DNS, NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_DNS
 from cloudprovider.zones import Zone
@@ -83,13 +84,12 @@ def metadata(
     faults = {name: _label_value(getattr(answer, name), name) for name in ("instance_type", "zone", "region")}
     faults["node_addresses"] = _address_problems(answer.node_addresses)
     faults["additional_labels"] = _label_problems(answer.additional_labels, "additional_labels")
+    faults["taints"] = taint_problems(answer.taints) if answer.taints else []
+    faults["annotations"] = annotation_problems(answer.annotations) if answer.annotations else []
     if strict:
         faults["node_addresses"] += [] if answer.node_addresses else ["there is no address at all"]
-        faults["additional_labels"] += [
-            f"additional_labels: {key!r} is a label of Kubernetes itself, which the host refuses"
-            for key in answer.additional_labels
-            if is_kubernetes_label(key)
-        ]
+        for name, refusals in refused(answer).items():
+            faults[name] += refusals
     problems += [fault for each in faults.values() for fault in each]
     if problems:
         raise WrongAnswer(problems, _without(found, faults) if is_of_node else None)
@@ -240,6 +240,24 @@ def owned_load_balancers(answer: object) -> tuple[OwnedLoadBalancer, ...]:
             problems.append(f"item {index} is {kind_of(item)}, not OwnedLoadBalancer")
         elif item.name == "" or (item.service == "" and item.service_uid == ""):
             problems.append(f"item {index} lacks its name, or both service and service_uid")
+    _raise_for(problems)
+    return tuple(items)
+
+
+def owned_resources(answer: object) -> tuple[OwnedResource, ...]:
+    """What else a cluster owns. One that is none, or has the kind and ID of another, spoils the
+    list: nobody knows what would be deleted."""
+    items, problems = _items(answer, "OwnedResource"), []
+    seen: set[tuple[str, str]] = set()
+    for index, item in enumerate(items):
+        if not isinstance(item, OwnedResource):
+            problems.append(f"item {index} is {kind_of(item)}, not OwnedResource")
+        elif not item.kind or not item.id:
+            problems.append(f"item {index} lacks its kind or its id")
+        elif (item.kind, item.id) in seen:
+            problems.append(f"item {index} is the {item.kind} {_show(item.id)} once more")
+        else:
+            seen.add((item.kind, item.id))
     _raise_for(problems)
     return tuple(items)
 

@@ -12,22 +12,26 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve
 
 from cloudprovider.commands.asking import Started, in_time
 from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.commands.kubelet import FORMATS, is_here, node_ips, rendered
+from cloudprovider.helpers.addresses import AddressChoice
 from cloudprovider.helpers.labels import kubelet_hostname, kubelet_may_set
 from cloudprovider.internal.output import results_only, write_whole
 from cloudprovider.internal.problem import Problem
+from cloudprovider.kinds import CIDR, Kind, ListOf, OneOf
 from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
 
 if TYPE_CHECKING:
     from cloudprovider.commands.nodeinfo import NodeInfo
 
 __all__ = ["add_node_info", "seconds"]
+
+T = TypeVar("T")
 
 _CODES = (
     "Exit codes: 0 the result is printed or written; 1 the provider cannot tell it, however often it is asked; 2 wrong "
@@ -61,6 +65,20 @@ def add_node_info(commands: argparse._SubParsersAction[argparse.ArgumentParser])
         help="leave the provider's own labels to the manager: it never changes those that a kubelet set",
     )
     command.add_argument(
+        "--node-address-families",
+        type=_kind(ListOf(OneOf("ipv4", "ipv6"))),
+        default=(),
+        metavar="FAMILY,...",
+        help="as for the manager: ipv4, ipv6 or both, the preferred one first",
+    )
+    command.add_argument(
+        "--node-address-exclude",
+        type=_kind(ListOf(CIDR)),
+        default=(),
+        metavar="CIDR,...",
+        help="as for the manager: IP ranges whose addresses are left out",
+    )
+    command.add_argument(
         "--hostname", default="", metavar="NAME", help="this machine's host name (default: what the kernel says)"
     )
     command.add_argument(
@@ -91,6 +109,18 @@ def seconds(most: int) -> Callable[[str], float]:
         except ValueError:
             pass  # the same words
         raise argparse.ArgumentTypeError(f"must be a number of seconds, more than 0 and at most {most}")
+
+    return read
+
+
+def _kind(kind: Kind[T]) -> Callable[[str], T]:
+    """For an argument: reads a value of this kind."""
+
+    def read(text: str) -> T:
+        try:
+            return kind.parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
 
     return read
 
@@ -130,6 +160,8 @@ def _result(given: argparse.Namespace) -> str:
 
             return limit.until_answered(scrubbed, started.described, started.where)
         info = node_info(started, kubelet_hostname(given.hostname or socket.gethostname()), limit)
+    choice = AddressChoice(given.node_address_families, given.node_address_exclude)
+    info = evolve(info, metadata=evolve(info.metadata, node_addresses=choice.of(info.metadata.node_addresses)))
     if given.without_additional_labels:
         info = evolve(info, metadata=evolve(info.metadata, additional_labels={}))
     ips = node_ips(info, is_here)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from cloudprovider.checks.nodelabels import wanted_labels
+from cloudprovider.checks.nodelabels import wanted_annotations, wanted_labels, wanted_taints
 from cloudprovider.helpers.addresses import preferred_addresses, provided_node_ip
 from cloudprovider.helpers.objects import addresses_of
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import node_taints
+from cloudprovider.helpers.taints import find_taint, needs_initialization, node_taints
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER, TAINT_NODE_SHUTDOWN
 
 if TYPE_CHECKING:
@@ -34,19 +34,24 @@ class Forecast:
     provider_id: str
     labels: dict[str, str]
     """Those that it would get from its cloud."""
+    annotations: dict[str, str]
+    """The same."""
     addresses: tuple[tuple[str, str], ...]
     """(type, address) of all that it would have."""
     taints: tuple[str, ...]
-    """Those that it would have: those that it has now, without the one that a manager removes. The
-    one of a machine that is switched off is set while the node is not ready."""
+    """Those that it would have: those that it has now, without the one that a manager removes, and
+    where it joins those of its cloud. The one of a machine that is switched off is set while the
+    node is not ready."""
 
     def lines(self) -> list[str]:
         """For people."""
         labels = [f"{key}={value}" for key, value in sorted(self.labels.items())]
+        annotations = [f"{key}={value}" for key, value in sorted(self.annotations.items())]
         addresses = [f"{kind} {address}" for kind, address in self.addresses]
         return [
             f"would have the provider ID {self.provider_id or '(none)'}",
             "\n  ".join(["would get the labels", *(labels or ["(none)"])]),
+            *(["\n  ".join(["would get the annotations", *annotations])] if annotations else []),
             f"would have the addresses {', '.join(addresses) or '(none)'}",
             f"would have the taints {', '.join(self.taints) or '(none)'}",
         ]
@@ -56,6 +61,7 @@ class Forecast:
         return {
             "providerID": self.provider_id,
             "labels": self.labels,
+            "annotations": self.annotations,
             "addresses": [{"type": kind, "address": address} for kind, address in self.addresses],
             "taints": list(self.taints),
         }
@@ -71,13 +77,16 @@ def forecast(node: V1Node, metadata: InstanceMetadata, *, shut_down: bool) -> Fo
     addresses = preferred_addresses(
         metadata.node_addresses, provided_node_ip=provided_node_ip(node), current=addresses_of(node), keep_order=False
     )
-    labels, _ = wanted_labels(metadata)
     taints = [one.key for one in node_taints(node) if one.key != TAINT_EXTERNAL_CLOUD_PROVIDER]
+    # They are set once: an initialised node does not get them.
+    if needs_initialization(node) or node.metadata is None or not node.metadata.resource_version:
+        taints += [one.key for one in wanted_taints(metadata) if find_taint(node_taints(node), one.key) is None]
     if shut_down and TAINT_NODE_SHUTDOWN not in taints:
         taints.append(TAINT_NODE_SHUTDOWN)
     return Forecast(
         provider_id_of(node) or metadata.provider_id,
-        labels,
+        wanted_labels(metadata),
+        wanted_annotations(metadata),
         tuple((one.type, one.address) for one in addresses),
         tuple(taints),
     )

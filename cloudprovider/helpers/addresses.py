@@ -12,10 +12,13 @@ and the address part of controllers/node/node_controller.go; the stable order is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
 
 from cloudprovider.helpers.objects import annotations_of
-from cloudprovider.ips import IPAddress, parse_ip
+from cloudprovider.internal import fields
+from cloudprovider.ips import IPAddress, IPNetwork, parse_ip
 from cloudprovider.wellknown import (
     ANNOTATION_PROVIDED_NODE_IP,
     NODE_ADDRESS_EXTERNAL_IP,
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 __all__ = [
+    "ALL_ADDRESSES",
+    "AddressChoice",
     "InvalidNodeIP",
     "NodeIPError",
     "NodeIPMismatch",
@@ -64,6 +69,51 @@ class NodeIPMismatch(NodeIPError):
     def __init__(self, message: str, provided: str, offered: Sequence[V1NodeAddress]) -> None:
         super().__init__(message, provided)
         self.offered = tuple(offered)
+
+
+@fields.documented
+@frozen
+class AddressChoice:
+    """The operator's word on which of the cloud's IP addresses nodes get: the flags
+    `--node-address-families` and `--node-address-exclude`. Names (Hostname, DNS) are never left
+    out. Without both, everything stays as it is."""
+
+    families: tuple[str, ...] = ()
+    """ "ipv4", "ipv6" or both, the preferred one first. Empty: both, as the cloud orders them."""
+    exclude: tuple[IPNetwork, ...] = ()
+    """Addresses in these ranges are left out."""
+
+    def of(self, addresses: Iterable[V1NodeAddress]) -> tuple[V1NodeAddress, ...]:
+        """Those that are chosen. The places that a type has in the list go to its addresses of the
+        preferred family first, each family in the order given. Twice changes nothing more."""
+        chosen = tuple(address for address in addresses if self.takes(address))
+        if len(self.families) < 2:
+            return chosen
+        by_type = {kind: [one for one in chosen if one.type == kind] for kind in _IP_TYPES}
+        preferred = {kind: iter(sorted(found, key=self._rank)) for kind, found in by_type.items()}
+        return tuple(next(preferred[one.type]) if one.type in preferred else one for one in chosen)
+
+    def takes(self, address: V1NodeAddress) -> bool:
+        """Whether it is not left out."""
+        ip = parse_ip(address.address) if address.type in _IP_TYPES else None
+        if ip is None:
+            return True
+        wanted = not self.families or f"ipv{ip.version}" in self.families
+        return wanted and not any(ip in net for net in self.exclude)
+
+    def __str__(self) -> str:
+        """The flags, for people."""
+        families = f"--node-address-families={','.join(self.families)}" if self.families else ""
+        exclude = f"--node-address-exclude={','.join(map(str, self.exclude))}" if self.exclude else ""
+        return " and ".join(filter(None, (families, exclude)))
+
+    def _rank(self, address: V1NodeAddress) -> int:
+        ip = parse_ip(address.address)
+        return self.families.index(f"ipv{ip.version}") if ip is not None else len(self.families)
+
+
+ALL_ADDRESSES: Final = AddressChoice()
+"""Nothing is left out."""
 
 
 def provided_node_ip(node: V1Node) -> str | None:

@@ -31,11 +31,13 @@ class Marks:
     """For people: "namespace/name", of up to 127 letters; "" where the cloud's labels cannot hold
     that."""
     service_uid: str = "kubernetes-service-uid"
+    kept: str = "kubernetes-kept"
+    """On a load balancer that stays in the cloud without its Service; see `keeping`."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """All of them."""
-        return tuple(filter(None, (self.cluster, self.service, self.service_uid)))
+        return tuple(filter(None, (self.cluster, self.service, self.service_uid, self.kept)))
 
     def of_cluster(self, cluster_name: str) -> dict[str, str]:
         """The labels of what belongs to a cluster: a route."""
@@ -62,7 +64,14 @@ class Marks:
         cluster's."""
         if not self.fit(labels, cluster_name) or self.service_uid not in labels:
             return None
-        return OwnedLoadBalancer(name, labels.get(self.service, ""), labels[self.service_uid])
+        kept = self.kept in labels
+        return OwnedLoadBalancer(name, labels.get(self.service, ""), labels[self.service_uid], kept)
+
+    def keeping(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """The labels of a load balancer that is kept (`LoadBalancerKept`). It has them until
+        `ensure_load_balancer` writes those of `of_service`, for the same Service or for one that
+        adopts it: leave the mark of a kept one out then."""
+        return {**labels, self.kept: "true"}
 
 
 def as_tags(labels: Mapping[str, str]) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def flag_or_none(instance: object, field: Attribute[Any], value: object) -> None
 
 
 def labels(instance: object, field: Attribute[Any], value: object) -> None:
-    """A validator: names and values are texts."""
+    """A validator: names and values are texts. For annotations, too."""
     if not isinstance(value, Mapping):
-        raise _wrong(instance, field, "a mapping of label names to values", value)
+        raise _wrong(instance, field, "a mapping of names to values", value)
     for name, content in value.items():
         if not isinstance(name, str) or not isinstance(content, str):
             raise _wrong(instance, field, "a mapping of str to str", f"{name!r}: {content!r}")
@@ -76,6 +76,17 @@ def node_addresses(instance: object, field: Attribute[Any], value: object) -> No
         for one in value:
             if not isinstance(one, V1NodeAddress):
                 raise _wrong(instance, field, wanted, one)
+
+
+def items_of(kind: type[Any], example: str) -> Callable[[object, Attribute[Any], object], None]:
+    """A validator: a sequence of this class."""
+
+    def check(instance: object, field: Attribute[Any], value: object) -> None:
+        for one in value if isinstance(value, tuple) else (value,):
+            if not isinstance(one, kind):
+                raise _wrong(instance, field, f"a sequence of {kind.__name__}, such as {example}", one)
+
+    return check
 
 
 def _wrong(instance: object, field: Attribute[Any], wanted: str, value: object) -> TypeError:

@@ -24,6 +24,7 @@ from cloudprovider.internal.redaction import redact
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Plugin
 from cloudprovider.localinstance import LocalInstance
+from cloudprovider.ownedresources import OwnedResources
 from cloudprovider.podcidrs import PodCIDRs
 from cloudprovider.routes import Routes
 from cloudprovider.sshkeys import SSHKeys
@@ -44,6 +45,7 @@ ACCESSORS: Final[Mapping[str, type]] = {
     "clusters": Clusters,
     "pv_labeler": PVLabeler,
     "local_instance": LocalInstance,
+    "owned_resources": OwnedResources,
 }
 """The accessors of `Interface`, and what each returns."""
 

@@ -2,9 +2,9 @@
 vendor's main.py calls.
 
 Exit codes: 0 after a signal and for --help and --version, 2 for bad flags (all of them listed,
-nothing touched), 1 for everything else; with --dry-run 0, 3 or 1, as the plan says. Nothing heavy
-is imported before the flags are known to be good, so that --help answers at once; the API server is
-asked for the first lists while the rest is imported."""
+nothing touched), 1 for everything else; with --dry-run and `teardown` 0, 3 or 1, as they say.
+Nothing heavy is imported before the flags are known to be good, so that --help answers at once; the
+API server is asked for the first lists while the rest is imported."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from controllers.catalog import CATALOG, WEBHOOKS
 from controllers.flags.parse import NO_PROVIDER, Outcome, parse
+from controllers.options.declare import flags_of
 from controllers.process import logs
 from controllers.process.ending import end_at_once, finish, starting
 from controllers.process.startup import import_lightly, share_one_heap
@@ -30,6 +31,7 @@ from controllers.webhooks.webhook import WebhookEntry
 if TYPE_CHECKING:
     from controllers.manager.manager import Manager
     from controllers.plan.run import PlanRun
+    from controllers.teardown.run import Teardown
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,8 @@ _TURN = 0.001
 that goes through four threads waits for as many turns of each of the others: the first write of a
 start came 10 to 30 ms later. The CPU time is the same."""
 FAILED = 1
+TEARDOWN = "teardown"
+"""The first argument of a run that deletes what the cluster owns in the cloud."""
 
 
 def run() -> None:
@@ -58,7 +62,7 @@ def main(
     defaults: Mapping[str, str] | None = None,
     webhooks: Sequence[WebhookEntry] = WEBHOOKS,
 ) -> int:
-    """Run the manager until SIGTERM or SIGINT; returns the exit code.
+    """Run the manager until SIGTERM or SIGINT, or `teardown`; returns the exit code.
 
     `argv` without the program's name (default: this process's); `default_provider` is used when
     --cloud-provider is not given; `catalog` adds a vendor's own controllers, `webhooks` its
@@ -73,8 +77,13 @@ def main(
     be joined; then the process is ended from here, with the same code.
     """
     args = sys.argv[1:] if argv is None else argv
-    outcome = parse(args, catalog, default_provider, flags=flags, defaults=defaults, webhooks=webhooks)
-    return finish(_main(outcome, catalog, flags, webhooks))
+    command, taken = "", flags
+    if args[:1] == [TEARDOWN]:
+        from controllers.teardown.options import TeardownOptions
+
+        command, args, taken = TEARDOWN, args[1:], (TeardownOptions, *flags)
+    outcome = parse(args, catalog, default_provider, flags=taken, defaults=defaults, webhooks=webhooks)
+    return finish(_main(outcome, catalog, flags, webhooks, command))
 
 
 def _main(
@@ -82,12 +91,14 @@ def _main(
     catalog: Sequence[ControllerEntry],
     flags: Sequence[type[Any]],
     webhooks: Sequence[WebhookEntry],
+    command: str,
 ) -> int:
-    program = _program(sys.argv[0] if sys.argv else "")
+    program = f"{_program(sys.argv[0] if sys.argv else '')} {command}".strip()
     if outcome.help:
-        from controllers.cli.helptext import help_text
+        from controllers.cli.helptext import help_text, teardown_help
 
-        print(help_text(program, outcome.flags), end="")
+        own = {"teardown", "cloud calls", *(row.section for kind in flags for row in flags_of(kind))}
+        print(teardown_help(program, outcome.flags, own) if command else help_text(program, outcome.flags), end="")
         return 0
     if outcome.version != "false":
         print(_version(outcome.version))
@@ -115,11 +126,11 @@ def _main(
     from controllers.flags.effective import changed
 
     # Standard output is for the plan alone: a provider that prints would spoil it for machines.
-    with logs.uncaught(), results_only() if given.plan.enabled else nullcontext() as plan:
+    with logs.uncaught(), results_only() if given.plan.enabled or command else nullcontext() as plan:
         try:
             differ = " ".join(changed(outcome.options, outcome.flags))
             log.info("flags that differ from the defaults: %s", differ or "none")
-            return _start(outcome.options, catalog, flags, webhooks, plan)
+            return _start(outcome.options, catalog, flags, webhooks, plan, command)
         except BaseException:
             # The program's top: a cleaned log line in place of Python's own traceback.
             log.exception("the program failed; this is a bug")
@@ -132,6 +143,7 @@ def _start(
     flags: Sequence[type[Any]],
     webhooks: Sequence[WebhookEntry],
     plan: TextIO | None,
+    command: str,
 ) -> int:
     # To the end: a signal that comes before the manager has taken them would be lost.
     with starting() as begun:
@@ -140,7 +152,7 @@ def _start(
         gc.disable()
         sys.setswitchinterval(_TURN)
         try:
-            runs = _built(options, catalog, flags, webhooks)
+            runs = _teardown(options, flags) if command else _built(options, catalog, flags, webhooks)
             gc.freeze()  # nor later
         finally:
             gc.enable()
@@ -225,7 +237,32 @@ def _built(
     return None
 
 
-def _run(runs: Manager | PlanRun, options: Options, plan: TextIO | None, begun: Callable[[], None]) -> int:
+def _teardown(options: Options, flags: Sequence[type[Any]]) -> Teardown | None:
+    """As `_built`, without controllers, and without an API server where none is named."""
+    import_lightly()
+    from cloudprovider import CloudProviderError
+    from controllers.manager.provider_host import ManagerError, load_provider, log_failure
+    from controllers.route.options import RouteOptions
+    from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings
+    from controllers.teardown.run import Teardown
+
+    given = options.manager
+    clients = None
+    try:
+        provider, config = load_provider(given.cloud_provider, given.cloud_config, [options.of(kind) for kind in flags])
+        if given.kubeconfig or given.master:
+            clients = ClientBuilder.from_options(
+                kubeconfig=given.kubeconfig or None,
+                master=given.master or None,
+                settings=ClientSettings(over_http=given.allow_credentials_over_http, cluster_name=given.cluster_name),
+            )
+    except (CloudProviderError, ManagerError, ClientConfigError) as error:
+        log_failure(error)
+        return None
+    return Teardown(options, provider, clients, config=config, cidrs=options.of(RouteOptions).cluster_cidrs)
+
+
+def _run(runs: Manager | PlanRun | Teardown, options: Options, plan: TextIO | None, begun: Callable[[], None]) -> int:
     """`begun()` is called when the signals are taken."""
     from controllers.cli.process import Ended, run_until_signal
     from controllers.manager.manager import Manager

@@ -13,7 +13,9 @@ from controllers.catalog import CATALOG, WEBHOOKS
 from controllers.cli.rbac import COMMON_RULES
 from controllers.flags.parse import by_section, table
 from controllers.manager.permissions import token_rule
+from controllers.options.declare import flags_of
 from controllers.registration.entry import ControllerEntry
+from controllers.teardown.options import TeardownOptions
 from controllers.webhooks.rbac_rules import WEBHOOK_RULES
 from controllers.webhooks.webhook import WebhookEntry
 
@@ -23,6 +25,7 @@ This page is generated from the code; do not edit it, run `make generate`.
 The controllers' pages explain what the settings are for ([Running the manager](../guides/operations.md) lists them);
 [the Go manager's flags](go-flags.md) compares them with Go's.
 """
+_TEARDOWN = "`teardown` takes every flag above, too: [Tear down](../guides/uninstalling.md#tear-down)."
 _ACCOUNTS = "--use-service-account-credentials"
 
 
@@ -43,6 +46,9 @@ def page(
             text = row.help + (f" Deprecated: {row.deprecated}." if row.deprecated else "")
             lines.append((name, f"`{shown}`" if shown else "", text))
         parts += [f"### {section[:1].upper()}{section[1:]}\n", rows_of(("flag", "default", "meaning"), lines)]
+    lines = [(f"`--{row.name}`", f"`{row.kind.show(row.default)}`", row.help) for row in flags_of(TeardownOptions)]
+    lines = [(name, "" if default == "``" else default, text) for name, default, text in lines]
+    parts += [f"### Only after `teardown`\n\n{_TEARDOWN}\n", rows_of(("flag", "default", "meaning"), lines)]
     common = [
         ("the manager", COMMON_RULES),
         (f"the manager, with {_ACCOUNTS}", (token_rule(()),)),

@@ -25,6 +25,7 @@ from controllers.cloudcalls.capabilities import (
     LoadBalancerCalls,
     ProviderCalls,
     PVLabelerCalls,
+    ResourceCalls,
     RouteCalls,
     SSHKeyCalls,
 )
@@ -123,6 +124,11 @@ class CloudCalls:
     def routes(self) -> RouteCalls | None:
         """Routes."""
         return self._calls("routes", partial(RouteCalls, prefixes=lambda: self.provider_id_prefixes))
+
+    @property
+    def resources(self) -> ResourceCalls | None:
+        """What else a cluster owns in the cloud."""
+        return self._calls("owned_resources", ResourceCalls)
 
     @property
     def pv_labeler(self) -> PVLabelerCalls | None:

@@ -24,6 +24,7 @@ from cloudprovider import (
     LoadBalancerKept,
     OwnedLoadBalancer,
     OwnedLoadBalancers,
+    OwnedResource,
     QuotaExceeded,
     Route,
     StopSignal,
@@ -161,6 +162,15 @@ class LoadBalancerCalls(_Calls):
         check = answers.owned_load_balancers
         return self._call("owned_load_balancers", check, "load-balancers", cluster_name, priority=PRIORITY_SWEEP)
 
+    def delete_owned(self, cluster_name: str, owned: OwnedLoadBalancer) -> None:
+        """Delete one that `owned` listed, a kept one too. Raises as `ensure_deleted`."""
+        method, check = "delete_owned_load_balancer", answers.nothing
+        key = f"service/{owned.service}" if owned.service else f"load-balancer/{owned.name}"
+        try:
+            self._call(method, check, key, cluster_name, owned, mutating=True, priority=PRIORITY_DELETE)
+        except (InvalidService, QuotaExceeded) as error:
+            raise CallFailed(f"the provider's {method} failed: {error}") from error
+
     def ensure(
         self,
         cluster_name: str,
@@ -278,6 +288,21 @@ class RouteCalls(_Calls):
         """Delete a route, as `list` gave it."""
         key = f"route/{route.destination_cidr}"
         self._call("delete_route", answers.nothing, key, cluster_name, route, mutating=True, priority=priority)
+
+
+class ResourceCalls(_Calls):
+    """What else a cluster owns in the cloud. A resource is a key, and so is the list."""
+
+    def list(self, cluster_name: str) -> tuple[OwnedResource, ...]:
+        """Everything else of the cluster. A junk item fails it."""
+        check = answers.owned_resources
+        return self._call("list_owned_resources", check, "resources", cluster_name, priority=PRIORITY_SWEEP)
+
+    def delete(self, cluster_name: str, resource: OwnedResource) -> None:
+        """Delete one, as `list` gave it."""
+        key = f"resource/{resource.kind}/{resource.id}"
+        method, check = "delete_owned_resource", answers.nothing
+        self._call(method, check, key, cluster_name, resource, mutating=True, priority=PRIORITY_DELETE)
 
 
 class PVLabelerCalls(_Calls):

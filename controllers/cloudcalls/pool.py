@@ -36,6 +36,8 @@ _BUILDING: Final = frozenset(
         "ensure_load_balancer",
         "update_load_balancer",
         "ensure_load_balancer_deleted",
+        "delete_owned_load_balancer",
+        "delete_owned_resource",
         "add_ssh_key_to_all_instances",
     )
 )

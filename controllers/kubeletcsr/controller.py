@@ -85,9 +85,7 @@ class KubeletCSRController(ControllerBase):
             queue,
             reconciler.reconcile,
             threads=_THREADS,
-            failures=FailureHandling(
-                on_error=reconciler.failed, expected=EXPECTED, controller=self.NAME, noun="serving certificate of node"
-            ),
+            failures=FailureHandling(on_error=reconciler.failed, expected=EXPECTED, controller=self.NAME, noun="node"),
         )
 
 

@@ -171,7 +171,7 @@ class Manager:
             return False
         built = parts.construct(context)
         # Of those alone that have something to do: a right that nobody uses is not missing.
-        rules = self._rules([entry for entry, _ in built], informers)
+        rules = [*self._rules([entry for entry, _ in built]), *provider_rules(informers)]
         # Permissions are asked about when the caches are full: the questions would slow that down.
         # Where they do not fill soon, a permission may be missing.
         if not parts.filled(informers, ending, late=lambda: access.ask_about(rules)):
@@ -310,7 +310,7 @@ class Manager:
                 continue
             if not stands_by:
                 stands_by = True
-                access.ask_about(self._rules(self._parts.entries, informers))
+                access.ask_about(self._rules(self._parts.entries))
                 for entry in self._parts.entries:
                     if entry.module:
                         # A takeover should not have to wait for that.
@@ -322,12 +322,12 @@ class Manager:
                 self._parts.log_unsynced(logged - began)
         return True
 
-    def _rules(self, entries: Sequence[ControllerEntry], informers: InformerFactory) -> list[Rule]:
+    def _rules(self, entries: Sequence[ControllerEntry]) -> list[Rule]:
         given = self._options.manager
         own = election_rules(given.leader_election)
         if self._parts.migration is not None and self._parts.shares.migrated:
             own = (*own, *migration_rules(given.leader_election, self._parts.migration.lease))
-        own = (*own, *self._webhook_rules, *provider_rules(informers))
+        own = (*own, *self._webhook_rules)
         if given.use_service_account_credentials:
             return [*own, *required_permissions(entries)]
         return [*own, *(rule for entry in entries for rule in entry.rules)]

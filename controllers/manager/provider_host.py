@@ -22,7 +22,6 @@ from controllers.cloudcalls import CloudCalls
 from controllers.options.declare import values_of
 from controllers.process import logs
 from controllers.runtime import cache
-from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory, Resource, T
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
 
-    from cloudprovider.host import Lister
+    from cloudprovider.host import ClientBuilder, Lister
     from controllers.cloudcalls.lookagain import LookAgain
 
 log = logging.getLogger(__name__)
@@ -145,9 +144,10 @@ class ProviderHost:
         self._clock = clock
         self._stop = ClockEvent(clock)
 
-    def initialize(self, clients: ClientBuilder, informers: InformerFactory, stop: StopSignal) -> bool:
+    def initialize(self, clients: ClientBuilder, informers: InformerFactory | None, stop: StopSignal) -> bool:
         """Make the provider ready, in a thread of its own, so that `stop` never waits; False when
-        it came first.
+        it came first. Without `informers`, in a program without a cluster, `set_informers` is not
+        called.
 
         Raises ManagerError when the provider fails, or lacks its cluster ID without leave."""
         name = self.cloud.provider_name
@@ -203,7 +203,7 @@ class ProviderHost:
         failure.__cause__ = cause
         return failure
 
-    def _prepare(self, clients: ClientBuilder, informers: InformerFactory) -> None:
+    def _prepare(self, clients: ClientBuilder, informers: InformerFactory | None) -> None:
         provider, name = self.cloud.provider, self.cloud.provider_name
         refuse(name, interface_problems(self._provider))
         if not provider.has_cluster_id():
@@ -216,7 +216,8 @@ class ProviderHost:
             log.warning("provider %s has no cluster ID; going on because of --allow-untagged-cloud", name)
         provider.initialize(ProviderClients(clients, self.cloud.again), self._stop)
         refuse(name, capability_problems(self._provider))
-        provider.set_informers(InformerListers(informers))
+        if informers is not None:
+            provider.set_informers(InformerListers(informers))
 
 
 class ProviderClients:

@@ -4,7 +4,10 @@ Half an answer is not the truth: a guest agent or a network port that is away fo
 cloud leave addresses out. At a refresh an answer without any IP erases none, and one that lacks a
 type of address which the node has is believed the second time in a row. Nor is an answer in another
 order: clouds shuffle, so the order is taken once five answers in a row had it. `Heard` is what is
-remembered of the answers for that; a new node takes the first answer as it is."""
+remembered of the answers for that; a new node takes the first answer as it is.
+
+What the operator leaves out by flag (`AddressChoice`) is no doubtful answer: it goes at once, and
+the order of families comes at once."""
 
 from __future__ import annotations
 
@@ -17,6 +20,9 @@ from attrs import frozen
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider.helpers.addresses import (
+    ALL_ADDRESSES,
+    AddressChoice,
+    NodeIPMismatch,
     describe_addresses,
     parse_provided_node_ip,
     preferred_addresses,
@@ -52,6 +58,11 @@ class NoIPAddress(Exception):
     def __init__(self, metadata: InstanceMetadata) -> None:
         known = describe_addresses(metadata.node_addresses) or "no addresses"
         super().__init__(f"neither the cloud nor the kubelet knows an IP address of this node; the cloud has {known}")
+
+
+class AddressesExcluded(Exception):
+    """The operator's flags leave out an address that the node needs. Nothing is written: addresses
+    are never wiped, and a new node stays tainted."""
 
 
 @frozen
@@ -127,10 +138,13 @@ def hear(before: Heard, metadata: InstanceMetadata, *, now: float, period: float
     )
 
 
-def wanted(node: V1Node, metadata: InstanceMetadata, heard: Heard) -> Wanted:
+def wanted(node: V1Node, metadata: InstanceMetadata, heard: Heard, choice: AddressChoice = ALL_ADDRESSES) -> Wanted:
     """The addresses that the node should have, `heard` with this answer.
 
-    Raises NodeIPError: the cloud does not know the --node-ip of the kubelet."""
+    Raises:
+        NodeIPError: the cloud does not know the --node-ip of the kubelet.
+        AddressesExcluded: `choice` leaves out that one, or every IP address of the cloud's.
+    """
     current, offered = addresses_of(node), metadata.node_addresses
     requested, new = provided_node_ip(node), needs_initialization(node)
     if not new:
@@ -139,13 +153,32 @@ def wanted(node: V1Node, metadata: InstanceMetadata, heard: Heard) -> Wanted:
         # "Nothing" of a cloud that has named addresses before is told, too.
         told = bool(offered) or heard.order is not None
         return Wanted(current, _types(current) & _IP_TYPES if told else frozenset())
+    known = offered
+    if choice.families or choice.exclude:
+        # The node's present addresses, too: they are what orders the others and what is kept of a
+        # type that the cloud leaves out for now.
+        offered, current = choice.of(offered), choice.of(current)
+        if has_ip(known) and not has_ip(offered):
+            raise AddressesExcluded(
+                f"{choice} leaves out every IP address that the cloud has for this node: {describe_addresses(known)}. "
+                "Correct the flag of the controller manager"
+            )
     kept = frozenset() if new else heard.doubted & _types(current) - {NODE_ADDRESS_HOSTNAME}
-    addresses = preferred_addresses(
-        (*offered, *(address for address in current if address.type in kept)),
-        current=current,
-        provided_node_ip=requested,
-        keep_order=not new and (heard.settled is None or bool(kept)),
-    )
+    try:
+        addresses = preferred_addresses(
+            (*offered, *(address for address in current if address.type in kept)),
+            current=current,
+            provided_node_ip=requested,
+            keep_order=not new and (heard.settled is None or bool(kept)),
+        )
+    except NodeIPMismatch as error:
+        left_out = _excluded(known, choice, error.provided)
+        if not left_out:
+            raise
+        raise AddressesExcluded(
+            f"the kubelet's --node-ip={error.provided} asks for {describe_addresses(left_out)}, which the cloud knows "
+            f"and {choice} leaves out. Correct the flag of the controller manager, or the kubelet's"
+        ) from error
     return Wanted(addresses, kept, _left_out(offered, addresses, requested))
 
 
@@ -188,6 +221,12 @@ def _with_own_hostname(
         return offered
     own = V1NodeAddress(type=NODE_ADDRESS_HOSTNAME, address=name)
     return tuple(own if address.type == NODE_ADDRESS_HOSTNAME else address for address in offered)
+
+
+def _excluded(known: Iterable[V1NodeAddress], choice: AddressChoice, requested: str) -> tuple[V1NodeAddress, ...]:
+    """What the kubelet asks for, the cloud knows, and the operator leaves out."""
+    ips = parse_provided_node_ip(requested)
+    return tuple(one for one in known if not choice.takes(one) and parse_ip(one.address) in ips)
 
 
 def _hostnames(addresses: Iterable[V1NodeAddress]) -> list[str]:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cloudprovider import InstanceNotFound, RetryError
-from cloudprovider.helpers.addresses import NodeIPError
+from cloudprovider.helpers.addresses import AddressChoice, NodeIPError
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import is_ready, needs_initialization
 from controllers.cloudcalls import CloudCallError, InvalidAnswer
-from controllers.node.addresses import NoIPAddress
+from controllers.node.addresses import AddressesExcluded, NoIPAddress
 from controllers.node.changes import InstanceReplaced, ProviderIDTaken
 from controllers.node.memory import NodeMemory
 from controllers.node.metrics import NodeMetrics
@@ -77,8 +77,9 @@ class CloudNodeController(ControllerBase):
         self._cloud = cloud
         self._memory = memory = NodeMemory(options.node_status_update_frequency)
         own_metrics = NodeMetrics(self._metrics, lister, memory, clock)
+        choice = AddressChoice(options.node_address_families, options.node_address_exclude)
         reconciler = NodeReconciler(
-            self._rest, lister, cloud, self._recorder, own_metrics, clock, memory, options.routed
+            self._rest, lister, cloud, self._recorder, own_metrics, clock, memory, options.routed, choice
         )
         again_after = max(_AGAIN, cloud.options.cache_ttl)
         self._triggers = NodeTriggers(
@@ -91,7 +92,7 @@ class CloudNodeController(ControllerBase):
         failures = FailureHandling(
             on_error=self._failed,
             on_wait=self._waits,
-            expected=(CloudCallError, NodeIPError, InstanceReplaced, NoIPAddress, ProviderIDTaken),
+            expected=(CloudCallError, NodeIPError, AddressesExcluded, InstanceReplaced, NoIPAddress, ProviderIDTaken),
             noun="node",
             controller=self.NAME,
         )
@@ -148,6 +149,8 @@ class CloudNodeController(ControllerBase):
         new = needs_initialization(node)
         if isinstance(error, NodeIPError):
             reason = "ProvidedNodeIPMismatch"
+        elif isinstance(error, AddressesExcluded):
+            reason = "AddressesExcluded"
         elif isinstance(error, InstanceReplaced):
             reason = "ProviderIDMismatch"
         elif isinstance(error, Parked):

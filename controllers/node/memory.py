@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.node.changes import Known
+    from controllers.node.kept import Known
 
 _LONGEST: Final = 3600.0
 UNTAINTING: Final = Backoff(base=10.0, cap=600.0, quiet_delays=2.0)

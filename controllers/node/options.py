@@ -6,12 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
+from cloudprovider.kinds import CIDR, Kind, ListOf, OneOf
 from controllers.options import DURATION, INT, between, drain_timeout_option, option, positive
 
 if TYPE_CHECKING:
     from cloudprovider.ips import IPNetwork
 
 _SECTION: Final = "cloud-node-controller"
+_FAMILIES: Final[Kind[tuple[str, ...]]] = ListOf(OneOf("ipv4", "ipv6"), least=0, repeated=False)
+_RANGES: Final[Kind[tuple[IPNetwork, ...]]] = ListOf(CIDR, least=0)
+
+
+def _no_family_twice(families: tuple[str, ...]) -> str | None:
+    return "names a family twice" if len(set(families)) < len(families) else None
 
 
 @frozen(kw_only=True)
@@ -44,6 +51,22 @@ class CloudNodeOptions:
         "How often the addresses and labels of every node are compared with the cloud.",
         check=positive,
         configz="NodeStatusUpdateFrequency",
+    )
+    node_address_families: tuple[str, ...] = option(
+        (),
+        _FAMILIES,
+        "node-address-families",
+        _SECTION,
+        "IP families of the addresses that nodes get, the preferred one first, such as ipv6,ipv4. The cloud's "
+        "addresses of another family are left out. Default: both, in the cloud's order.",
+        check=_no_family_twice,
+    )
+    node_address_exclude: tuple[IPNetwork, ...] = option(
+        (),
+        _RANGES,
+        "node-address-exclude",
+        _SECTION,
+        "IP ranges, separated by commas, whose addresses nodes do not get although the cloud has them.",
     )
     drain_timeout: float = drain_timeout_option()
     routed: tuple[IPNetwork, ...] = ()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cloudprovider import InstanceMetadata, InstanceNotFound
-from cloudprovider.helpers.addresses import provided_node_ip
+from cloudprovider.helpers.addresses import ALL_ADDRESSES, AddressChoice, provided_node_ip
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.helpers.taints import get_node_condition, needs_initialization
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
@@ -69,6 +69,7 @@ class NodeReconciler:
         clock: Clock,
         memory: NodeMemory,
         routed: Sequence[IPNetwork] = (),
+        choice: AddressChoice = ALL_ADDRESSES,
     ) -> None:
         self._rest = rest
         self._lister = lister
@@ -78,6 +79,7 @@ class NodeReconciler:
         self._clock = clock
         self._memory = memory
         self._routed = routed
+        self._choice = choice
         self._refused_before: set[str] = set()
 
     def fetch_new(self, keys: Sequence[str], deliver: Callable[[str, MetadataAnswer], None]) -> None:
@@ -117,7 +119,13 @@ class NodeReconciler:
                 return NOTHING
             written = timestamp(self._clock.time())
             return changes.initialization(
-                fresh, metadata, entry.known, ip_needed=ip_needed, routed=self._routed, now=written
+                fresh,
+                metadata,
+                entry.known,
+                ip_needed=ip_needed,
+                routed=self._routed,
+                choice=self._choice,
+                now=written,
             )
 
         try:
@@ -254,7 +262,9 @@ class NodeReconciler:
 
         def plan(fresh: V1Node) -> NodeChanges:
             nonlocal wanted
-            planned = NOTHING if needs_initialization(fresh) else made(fresh, metadata, entry.known, entry.heard)
+            planned = NOTHING
+            if not needs_initialization(fresh):
+                planned = made(fresh, metadata, entry.known, entry.heard, self._choice)
             wanted = planned.addresses
             if planned and self._would_fight(entry, fresh, metadata):
                 planned = NOTHING
@@ -371,7 +381,7 @@ class NodeReconciler:
         return _Applied(done, latest, planned)
 
     def _log_refused(self, planned: NodeChanges) -> None:
-        for key in planned.refused_labels:
-            if key not in self._refused_before:
-                self._refused_before.add(key)
-                log.warning("the provider's label %s is not written: its namespace is reserved for Kubernetes", key)
+        for what in planned.refused:
+            if what not in self._refused_before:
+                self._refused_before.add(what)
+                log.warning("of the provider's answers: %s", what)

@@ -13,7 +13,8 @@ from cloudprovider.helpers.objects import addresses_of, labels_of
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from controllers.node.addresses import has_ip
-from controllers.node.changes import PAIRED, pairing
+from controllers.node.changes import pairing
+from controllers.node.kept import PAIRED
 from controllers.runtime.cache import Lister, key_of
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from cloudprovider.helpers.objects import labels_of
 from cloudprovider.helpers.providerid import is_owned, provider_id_of
 from cloudprovider.helpers.taints import find_taint, is_ready, needs_initialization, node_taints
 from cloudprovider.wellknown import (
+    LABEL_HANDS_OFF,
     LABEL_TOPOLOGY_ZONE,
     LABEL_ZONE_BETA,
     TAINT_EFFECT_NO_EXECUTE,
@@ -52,15 +53,26 @@ class Attention(enum.Enum):
     """It is not ready: the cloud is asked about its instance."""
 
 
+def hands_off(node: V1Node) -> bool:
+    """Whether an administrator has told this controller to leave the node alone.
+
+    Any value but "false" counts, the empty one too: the safe way to read a mistake. A kubelet
+    cannot set, change or remove the label where the admission plugin NodeRestriction is on. It only
+    ever keeps us from doing something.
+    """
+    return labels_of(node).get(LABEL_HANDS_OFF, "false") != "false"
+
+
 def attention(
     node: V1Node, prefixes: Sequence[str], age: float, grace: float, *, out_of_service: bool = False
 ) -> Attention:
     """What this node needs, if the provider's IDs have these prefixes.
 
-    Nodes of other clouds need nothing, nor do those that are being deleted already, or that have
-    waited for their initialisation for less than `grace` seconds. `age`: see `Ages`.
+    Nodes of other clouds need nothing, nor do those that an administrator keeps us from, that are
+    being deleted already, or that have waited for their initialisation for less than `grace`
+    seconds. `age`: see `Ages`.
     """
-    if not is_owned(provider_id_of(node), prefixes):
+    if hands_off(node) or not is_owned(provider_id_of(node), prefixes):
         return Attention.NONE
     if is_ready(node):
         return Attention.TIDY if returned(node, out_of_service=out_of_service) else Attention.NONE
@@ -103,10 +115,13 @@ def is_announced(node: V1Node) -> bool:
 
 
 def can_witness(node: V1Node, prefixes: Sequence[str]) -> bool:
-    """Whether this node can be in a sample: its kubelet says that its instance runs."""
+    """Whether this node can be in a sample: its kubelet says that its instance runs.
+
+    What the cloud says of a node that is left alone may be known to be wrong."""
     meta = node.metadata
     return (
         is_ready(node)
+        and not hands_off(node)
         and is_owned(provider_id_of(node), prefixes)
         and meta is not None
         and meta.deletion_timestamp is None

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cloudprovider.internal.backoff import Backoff
+from cloudprovider.wellknown import LABEL_HANDS_OFF
 from controllers.cloudcalls import CloudCallError
 from controllers.nodelifecycle.deletion import Limit
 from controllers.nodelifecycle.memory import Candidates, Samples, Shared
@@ -106,6 +107,11 @@ class NodeLifecycleController(ControllerBase):
             for why in [self._reports.why(one)]
         ]
 
+    def left_alone(self) -> list[tuple[str, str]]:
+        """("node/NAME", why) of nodes that an administrator keeps us from. Thread-safe."""
+        why = f"not deleted and not tainted, whatever the cloud says of its machine: label {LABEL_HANDS_OFF}"
+        return [(f"node/{name}", why) for name in self._triggers.survey().hands_off]
+
     def release_breaker(self) -> int:
         """Release the nodes that are held back now; returns how many. Thread-safe.
 
@@ -123,6 +129,7 @@ class NodeLifecycleController(ControllerBase):
         shared.candidates.keep(survey.not_ready)
         shared.samples.look(survey.ready, (one.sample for _, one in shared.candidates.all() if one.sample))
         self._reconciler.observe(survey.owned, calm=not shared.candidates.lasting_unknowns(began, 0.0))
+        self._reports.left_alone(survey.hands_off)
         self._reports.survey()
         self._writer.sweep()
         due = self._triggers.due(survey)

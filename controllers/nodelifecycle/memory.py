@@ -15,7 +15,7 @@ from attrs import define, evolve, field, frozen
 
 from cloudprovider import InstanceState
 from cloudprovider.helpers import is_ready
-from controllers.nodelifecycle.changes import identity_of
+from controllers.nodelifecycle.changes import hands_off, identity_of
 from controllers.nodelifecycle.deletion import SAMPLE, Candidate, Identity, Sample, StateAnswer, counted
 from controllers.runtime.cache import key_of, uid_of
 
@@ -249,8 +249,9 @@ class Shared:
         """The node that is this, if it is Ready on the same machine as before: on another one it
         says nothing about the instance of its ID."""
         node = self.lister.get(identity[0])
-        same = node is not None and identity_of(node) == identity and is_ready(node) and not self.moved(node)
-        return node if same else None
+        if node is None or hands_off(node):  # an administrator knows better than the cloud: it counts no more
+            return None
+        return node if identity_of(node) == identity and is_ready(node) and not self.moved(node) else None
 
     def still(self, sample: Sample) -> list[str]:
         """The names of this sample's list that are still Ready and still called gone."""

@@ -15,6 +15,7 @@ from attrs import evolve
 
 from cloudprovider import CallCancelled, InstanceMetadata, InstanceNotFound, InstanceState, NotImplementedByProvider
 from cloudprovider.helpers import provider_id_of
+from cloudprovider.wellknown import LABEL_HANDS_OFF
 from controllers.cloudcalls import CallsClosed, Contradiction
 from controllers.nodelifecycle.changes import without_provider_id
 from controllers.nodelifecycle.deletion import ALARM_AFTER, CONFIRMATIONS, TRICKLE, Candidate, Sample
@@ -52,6 +53,7 @@ class Reports:
         self._disagreed: dict[str, str] = {}  # by node: its UID; two methods of the provider contradict
         self._told: dict[str, tuple[str, str]] = {}  # by node: its UID, and the other instance
         self._lost: dict[str, V1Node] = {}  # by name: whose successor is to be asked for
+        self._left_alone: frozenset[str] = frozenset()
         self._asking = threading.Lock()  # held by the one thread that asks for them
 
     # ---- deletions
@@ -141,6 +143,15 @@ class Reports:
                 self._shared.candidates.replace(name, one, evolve(one, told=True))
                 self._held_back(node, "DeletingNodeHeldBack", self.why(one))
         self._report_unknown(now)
+
+    def left_alone(self, names: Collection[str]) -> None:
+        """These nodes have the label that keeps us from them."""
+        with self._lock:
+            before, self._left_alone = self._left_alone, frozenset(names)
+        self.metrics.hands_off = len(names)
+        for change, news in (("set", self._left_alone - before), ("gone", before - self._left_alone)):
+            if news:
+                log.info("label %s is %s: %s", LABEL_HANDS_OFF, change, some(sorted(news)))
 
     def why(self, one: Candidate) -> str:
         """Why this node, said to be gone, is still there; for people."""
@@ -246,6 +257,8 @@ class NodeLifecycleMetrics:
         self._left: set[str] = set()
         self.contradicting = 0
         """Ready nodes that hold back deletions, at the last sweep."""
+        self.hands_off = 0
+        """Nodes that an administrator keeps us from, at the last sweep."""
         self._duration = metrics.histogram(
             "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
             "Time from a look at all nodes until all those that needed it have been worked on.",
@@ -278,6 +291,10 @@ class NodeLifecycleMetrics:
             "node_lifecycle_contradicting_nodes",
             "Ready nodes that the cloud says are gone, and for which the deletion of others has waited for a minute.",
         ).set_function(lambda: float(self.contradicting))
+        metrics.gauge(
+            "node_lifecycle_hands_off_nodes",
+            f"Nodes that are not deleted and not tainted because they have the label {LABEL_HANDS_OFF}.",
+        ).set_function(lambda: float(self.hands_off))
 
     def sweep_began(self, began: float, keys: Collection[str]) -> None:
         """A look at all nodes brought these up. It joins one that is not done."""

@@ -17,6 +17,7 @@ from controllers.nodelifecycle.changes import (
     Attention,
     attention,
     can_witness,
+    hands_off,
     identity_of,
     machine_of,
     zone_of,
@@ -50,6 +51,8 @@ class Survey:
     """Those that are ready and still carry a taint of ours."""
     ready: Mapping[str, list[str]]
     """By zone: those that can be in a sample."""
+    hands_off: tuple[str, ...] = ()
+    """Those that an administrator keeps us from."""
 
 
 @frozen(eq=False)
@@ -63,6 +66,7 @@ class _Look:
     attention: Attention | None
     """By what stands in it; None: it depends on the time."""
     witness: bool
+    hands_off: bool
 
 
 class Ages:
@@ -124,6 +128,7 @@ class NodeLifecycleTriggers:
             and not leaves
             and self._shared.moved(node)
             and is_owned(provider_id_of(node), self._prefixes)
+            and not hands_off(node)
         ):
             return Attention.ASK  # its kubelet speaks for another machine
         return self._alone(node)
@@ -175,16 +180,19 @@ class NodeLifecycleTriggers:
         owned = 0
         found: dict[Attention, set[str]] = {kind: set() for kind in Attention}
         ready: dict[str, list[str]] = {}
+        left: list[str] = []
         for one in self._looks.of(self._shared.lister.list()):
             if not one.owned:
                 continue
             owned += 1
+            if one.hands_off:
+                left.append(one.name)
             needed = None if one.name in self._shared.moves else one.attention
             if needed is not Attention.NONE:
                 found[needed or self.attention(one.node)].add(one.name)
             if one.witness:
                 ready.setdefault(one.zone, []).append(one.name)
-        return Survey(owned, frozenset(found[Attention.ASK]), frozenset(found[Attention.TIDY]), ready)
+        return Survey(owned, frozenset(found[Attention.ASK]), frozenset(found[Attention.TIDY]), ready, tuple(left))
 
     def due(self, survey: Survey) -> dict[str, int]:
         """The nodes that need work now, with their priorities: all without a timer of their
@@ -201,8 +209,9 @@ class NodeLifecycleTriggers:
 
     def _look_at(self, node: V1Node) -> _Look:
         owned, ready = is_owned(provider_id_of(node), self._prefixes), is_ready(node)
-        needed = self._alone(node) if ready or not owned else None
-        return _Look(node, key_of(node), zone_of(node), owned, needed, can_witness(node, self._prefixes))
+        left = hands_off(node)
+        needed = self._alone(node) if ready or left or not owned else None
+        return _Look(node, key_of(node), zone_of(node), owned, needed, can_witness(node, self._prefixes), left)
 
     def _rests(self, name: str, now: float) -> bool:
         """Whether a timer queues the node by itself: the sweep must not bypass a back-off."""

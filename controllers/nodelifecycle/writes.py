@@ -11,7 +11,7 @@ from attrs import frozen
 
 from cloudprovider.helpers import is_ready, provider_id_of
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
-from controllers.nodelifecycle.changes import Attention, identity_of, is_announced, machine_of
+from controllers.nodelifecycle.changes import Attention, hands_off, identity_of, is_announced, machine_of
 from controllers.runtime.api import ApiError, Conflict, ObjectNotFound, RestClient
 from controllers.runtime.cache import NODES, key_of, uid_of, version_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply
@@ -98,7 +98,8 @@ class NodeWriter:
                 self._rest,
                 NODES.key_path(key),
                 node,
-                lambda fresh: (plan(fresh),),
+                # The label may have come since the cloud was asked.
+                lambda fresh: () if hands_off(fresh) else (plan(fresh),),
                 NODES.parse,
                 attempts=_ATTEMPTS,
             )

@@ -287,9 +287,10 @@ def _refusal(before: JSON, given: Mapping[str, Any], place: Place) -> Answer | N
 
 
 def _limited(before: JSON, after: JSON, subresource: str) -> JSON:
-    """As the server takes a write to the object, or to its status: the other part stays."""
+    """As the server takes a write to the object, or to its status (of which an approval is a part):
+    the other part stays."""
     after["metadata"] = dict(after.get("metadata") or before["metadata"])
-    if subresource == "status":
+    if subresource in ("status", "approval"):
         return {**before, "metadata": after["metadata"], **({"status": after["status"]} if "status" in after else {})}
     if "status" in before:
         after["status"] = before["status"]

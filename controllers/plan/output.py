@@ -16,7 +16,7 @@ _HEADS: Final = {
     Kind.CHANGE: "TO DO",
     Kind.HELD_BACK: "HELD BACK (would not be done now)",
     Kind.UNKNOWN: "UNKNOWN (the plan is incomplete)",
-    Kind.WARNING: "WARNINGS (Events that would be written, permissions that are missing)",
+    Kind.WARNING: "WARNINGS (Events that would be written, permissions that are missing, nodes that are left alone)",
 }
 _COLUMNS: Final = ("CONTROLLER", "OBJECT", "ACTION", "DETAILS")
 _LONGEST: Final = 120  # characters of a value in the table

@@ -179,7 +179,7 @@ class PlanRun:
     def _outcome(self, settling: Settling, left: Sequence[str]) -> Outcome:
         """What was found."""
         held = [self._with_evidence(row) for row in settling.undecided()]
-        self._plan.record(*held, *settling.unknown(), *settling.missing())
+        self._plan.record(*held, *settling.unknown(), *settling.left_alone(), *settling.missing())
         rows = self._plan.rows()
         open_subjects = {row.subject for row in rows if row.kind in (Kind.HELD_BACK, Kind.UNKNOWN)}
         return Outcome(

@@ -15,7 +15,7 @@ from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.runner import Built
 from controllers.plan.cluster import ClusterStandIn
 from controllers.plan.rows import Kind, Row, Subject
-from controllers.registration.entry import PendingDecisions
+from controllers.registration.entry import LeavesAlone, PendingDecisions
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Unfinished, WorkQueueCollector
@@ -89,6 +89,16 @@ class Settling:
             Row(name, _subject(about), "delete", note=why, kind=Kind.HELD_BACK)
             for name, about, why, waits in self._undecided()
             if not waits
+        ]
+
+    def left_alone(self) -> list[Row]:
+        """What an administrator keeps controllers from: nothing to be done, whatever the cloud
+        says."""
+        return [
+            Row(name, _subject(about), "left alone", note=why, kind=Kind.WARNING)
+            for name, controller in self._controllers
+            if isinstance(controller, LeavesAlone)
+            for about, why in controller.left_alone()
         ]
 
     def unknown(self) -> list[Row]:

@@ -57,6 +57,15 @@ class PendingDecisions(Protocol):
         each such matter; from any thread, without blocking."""
 
 
+@runtime_checkable
+class LeavesAlone(Protocol):
+    """A controller that an administrator keeps from some objects."""
+
+    def left_alone(self) -> Iterable[tuple[str, str]]:
+        """(object as "node/NAME", what is not done and why) of each; from any thread, without
+        blocking."""
+
+
 @attrs.frozen(kw_only=True)
 class Rule:
     """Verbs on a resource that a controller needs, and what fails without them."""

@@ -27,6 +27,7 @@ from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, new_provider, raises
 from cloudprovider.testing.fake.loadbalancers import FakeLoadBalancers
 from cloudprovider.testing.waiting import eventually
+from cloudprovider.wellknown import LABEL_HANDS_OFF
 from controllers.app import CATALOG, Context, ControllerEntry, ManagerError, PlanRun, parse
 from controllers.nodelifecycle import reconcile
 from controllers.plan.clients import NotSent
@@ -385,6 +386,18 @@ def test_what_is_held_back_and_what_could_not_be_asked_is_shown(
     assert all(unknown.values())
     assert outcome.code == 1
     assert not [row for row in outcome.rows if row.kind == Kind.CHANGE and row.action == "delete"]
+
+
+def test_a_node_that_is_left_alone_is_shown_and_nothing_is_to_be_done(embedded: Path, cloud: FakeCloud) -> None:
+    with Kit(embedded) as kit:
+        kit.join("n1", provider_id="fake://i-n1", labels={LABEL_HANDS_OFF: "true"}).patch({"spec": {"taints": None}})
+        kit.node("n1").mark_not_ready()
+        cloud.console.set_shutdown("n1")
+        outcome = plan(embedded, cloud, "--dry-run-timeout=20s")
+    [left] = [row for row in outcome.rows if row.action == "left alone"]
+    assert (str(left.subject), left.kind) == ("node/n1", Kind.WARNING)
+    assert f"label {LABEL_HANDS_OFF}" in left.note
+    assert not [row for row in outcome.rows if row.action == "taint"]
 
 
 DEFAULT_TIMES = ("--cluster-name=test", "--secure-port=0")

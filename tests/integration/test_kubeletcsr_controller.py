@@ -3,6 +3,7 @@ machine, and nothing of another's."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from controllers.kubeletcsr.controller import KubeletCSRController
 from controllers.runtime.cache import KUBELET_SERVING_REQUESTS
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import EMBEDDED, Cluster, Share
 from tests.support import kubeletcsr as make
 from tests.support.api import NODES
 from tests.support.nodes import small_node
+from tests.support.process import MODULE, Start
 from tests.support.running import at_work
 
+CLOUD = {"generate": [{"count": 2}]}
 OWN, OTHER = "node-0000", "node-0001"
 REASON = "KubeletCertificateNotApproved"
 
@@ -23,9 +26,9 @@ REASON = "KubeletCertificateNotApproved"
 class World:
     """Two nodes, initialised, with the addresses that the cloud has."""
 
-    def __init__(self, api: Cluster) -> None:
+    def __init__(self, api: Cluster, cloud: FakeCloud | None = None) -> None:
         self.api = api
-        self.cloud = FakeCloud(FakeConfig.model_validate({"generate": [{"count": 2}]}))
+        self.cloud = cloud or FakeCloud(FakeConfig.model_validate(CLOUD))
         self.ips = {name: self._register(name) for name in (OWN, OTHER)}
 
     def _register(self, name: str) -> str:
@@ -104,3 +107,16 @@ def test_another_signers_requests_are_not_even_read(api: Cluster, tmp_path: Path
         eventually(lambda: world.decisions("own") == ["Approved"], 60, world.told)
         assert running.informers.informer(KUBELET_SERVING_REQUESTS).lister.keys() == ["own"]
     assert world.decisions("client") == []
+
+
+@EMBEDDED
+def test_a_plan_shows_what_would_be_approved(api: Cluster, start: Start, share: Share, tmp_path: Path) -> None:
+    world = World(api, share(CLOUD))
+    world.send("own", OWN, make.pem(OWN, [world.ips[OWN]], [OWN]))
+    cloud, kubeconfig = f"--cloud-config={tmp_path / 'cloud.json'}", f"--kubeconfig={admin(api, tmp_path)}"
+    flags = ("--cloud-provider=fake", cloud, kubeconfig, "--controllers=kubelet-serving-csr")
+    found = start(*flags, "--dry-run", "--dry-run-output=json", command=MODULE)
+    assert found.ended() == 3, found.log
+    rows = json.loads(found.output())["rows"]
+    assert [(row["action"], row["object"]["name"], row["kind"]) for row in rows] == [("set condition", "own", "change")]
+    assert world.decisions("own") == []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from cloudprovider.helpers import parse_network
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, answers
 from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
@@ -70,6 +71,36 @@ def test_a_node_gets_everything_in_two_writes(api: Cluster, capabilities: list[s
     assert api.event_messages("node-0001") == {"Synced": "Node synced successfully"}
 
 
+def test_taints_come_once_and_annotations_are_kept(api: Cluster, cloud: FakeCloud) -> None:
+    gpu = {"key": "example.com/gpu", "value": "a100", "effect": "NoSchedule"}
+    console, theirs = "example.com/console", "example.com/theirs"
+    cloud.console.change_instance(
+        "node-0000",
+        taints=[("example.com/gpu", "a100", "NoSchedule"), (OTHER["key"], "ours", OTHER["effect"])],
+        annotations={console: "https://one.example/?a=b", theirs: "the cloud's"},
+    )
+    api.create(NODES, small_node("node-0000", taints=[UNINITIALIZED, OTHER], annotations={theirs: "an admin's"}))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        eventually(lambda: not is_tainted(_node(api)))
+        node = _node(api)
+        assert _own_taints(node) == [OTHER, gpu], "of one key and effect the node's own stays"
+        assert node["metadata"]["annotations"][console] == "https://one.example/?a=b"
+        api.patch(f"{NODES}/node-0000", {"spec": {"taints": [OTHER]}})
+        cloud.console.change_instance("node-0000", annotations={console: "https://two.example", theirs: "anew"})
+        eventually(lambda: _node(api)["metadata"]["annotations"][console] == "https://two.example")
+        _refreshes(cloud, 3)
+        cloud.console.change_instance("node-0000", annotations={theirs: "anew"})
+        eventually(lambda: console not in _node(api)["metadata"]["annotations"])
+    node = _node(api)
+    assert _own_taints(node) == [OTHER], "an administrator removed it"
+    assert node["metadata"]["annotations"][theirs] == "an admin's"
+
+
+def _own_taints(node: dict[str, Any]) -> list[dict[str, str]]:
+    """Those of example.com: admission adds others."""
+    return [taint for taint in node["spec"]["taints"] if taint["key"].startswith("example.com/")]
+
+
 def cloud_id(node: dict[str, Any]) -> str:
     return str(node["spec"]["providerID"]).removeprefix("fake://")
 
@@ -129,6 +160,28 @@ def test_half_an_answer_takes_no_ip_from_a_node(api: Cluster, cloud: FakeCloud) 
         cloud.console.change_instance("node-0000", addresses=[outer, name])
         eventually(lambda: _addresses(api) == [outer, name])
         eventually(lambda: running.metrics.value("node_controller_nodes_lacking_addresses") == 0)
+
+
+def test_the_operator_chooses_among_the_addresses(api: Cluster, cloud: FakeCloud) -> None:
+    inner, inner6, storage = ("InternalIP", "10.0.0.7"), ("InternalIP", "fd00::7"), ("InternalIP", "172.17.0.1")
+    name = ("Hostname", "node-0000")
+    cloud.console.change_instance("node-0000", addresses=[storage, inner, inner6, name])
+    api.create(NODES, small_node("node-0000"))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        eventually(lambda: _addresses(api) == [storage, inner, inner6, name])
+    families, storages = ("ipv6", "ipv4"), (parse_network("172.16.0.0/12"),)
+    chosen = evolve(OFTEN, node_address_families=families, node_address_exclude=storages)
+    with node_controller(api.kubeconfig, cloud, options=chosen):
+        eventually(lambda: _addresses(api) == [inner6, inner, name])
+        cloud.console.change_instance("node-0000", addresses=[storage, name])
+        message = eventually(lambda: api.event_messages("node-0000").get("AddressesExcluded", ""))
+        assert "172.16.0.0/12 leaves out every IP address that the cloud has for this node" in message
+        api.create(NODES, small_node("node-0001", annotations={ANNOTATION_PROVIDED_NODE_IP: "172.17.0.9"}))
+        cloud.console.change_instance("node-0001", addresses=[("InternalIP", "172.17.0.9"), inner])
+        message = eventually(lambda: api.event_messages("node-0001").get("AddressesExcluded", ""))
+        assert "--node-ip=172.17.0.9 asks for" in message
+    assert is_tainted(_node(api, "node-0001"))
+    assert _addresses(api) == [inner6, inner, name]
 
 
 @pytest.mark.row("N32")

@@ -14,7 +14,8 @@ import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from controllers.node.changes import APPLIED_LABELS, PAIRED
+from cloudprovider.wellknown import LABEL_HANDS_OFF
+from controllers.node.kept import APPLIED_LABELS, PAIRED
 from controllers.node.options import CloudNodeOptions
 from tests.integration.conftest import Cluster
 from tests.support.api import MERGE, NODES
@@ -44,6 +45,25 @@ def test_a_kubelet_may_annotate_its_own_node_and_no_more(api: Cluster) -> None:
     ):
         assert kubelet.request("PATCH", own, body, MERGE)[0] == 403
     assert kubelet.request("PATCH", other, note, MERGE)[0] == 403
+
+
+def test_a_kubelet_may_not_touch_the_label_that_keeps_its_node(api: Cluster) -> None:
+    """With it a kubelet could keep the Node of its machine, which is gone, for ever."""
+    api.create(NODES, small_node("node-0000", taints=[]))
+    kubelet, path = api.kubelet("node-0000"), f"{NODES}/node-0000"
+    if not api.is_real:
+        return  # the embedded server knows no admission
+    for value in ("true", "", "false"):
+        status, answer = kubelet.request("PATCH", path, {"metadata": {"labels": {LABEL_HANDS_OFF: value}}}, MERGE)
+        assert status == 403
+        assert "is not allowed to modify labels" in answer["message"]
+    api.patch(path, {"metadata": {"labels": {LABEL_HANDS_OFF: "true"}}})
+    for change in (None, "false"):
+        assert kubelet.request("PATCH", path, {"metadata": {"labels": {LABEL_HANDS_OFF: change}}}, MERGE)[0] == 403
+    # Nor may it bring the label along as it registers.
+    own = small_node("node-0001", taints=[], labels={LABEL_HANDS_OFF: "true"})
+    assert api.kubelet("node-0001").request("POST", NODES, own)[0] == 403
+    assert api.get(path)["metadata"]["labels"][LABEL_HANDS_OFF] == "true"
 
 
 @pytest.mark.row("N17")

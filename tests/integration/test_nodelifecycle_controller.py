@@ -14,6 +14,7 @@ from attrs import evolve
 from cloudprovider import CloudProviderError, InstanceState
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, answers, hangs, raises
 from cloudprovider.testing.waiting import eventually
+from cloudprovider.wellknown import LABEL_HANDS_OFF
 from controllers.cloudcalls import CloudCallOptions
 from controllers.nodelifecycle.controller import NodeLifecycleController
 from controllers.nodelifecycle.registration import NodeLifecycleOptions
@@ -298,6 +299,41 @@ def test_a_node_that_a_finalizer_holds_is_not_called_deleted(api: Cluster, cloud
         api.patch(path, {"metadata": {"finalizers": None}})
         eventually(lambda: running.count("node_lifecycle_deleted_nodes_total") == 1)
     assert _names(api) == {"node-0001", "node-0002"}
+
+
+def test_hands_off_a_node_until_the_label_goes(api: Cluster, cloud: FakeCloud) -> None:
+    _join(api, range(4), taints=[OTHER], ready=[3])
+    cloud.console.set_shutdown("node-0000")
+    cloud.console.remove_instance("node-0001")
+    cloud.console.remove_instance("node-0002")
+    for name in ("node-0000", "node-0001"):
+        api.patch(f"{NODES}/{name}", {"metadata": {"labels": {LABEL_HANDS_OFF: ""}}})
+    before = api.get(f"{NODES}/node-0000")["metadata"]["resourceVersion"]
+    with lifecycle(api.kubeconfig, cloud) as running:
+        eventually(lambda: _names(api) == {"node-0000", "node-0001", "node-0003"})
+        _pass_sweeps(running)
+        assert running.metrics.value("node_lifecycle_hands_off_nodes") == 2
+        assert "node-0001" in _names(api)
+        assert api.get(f"{NODES}/node-0000")["metadata"]["resourceVersion"] == before, "no taint, no write at all"
+        api.patch(f"{NODES}/node-0000", {"metadata": {"labels": {LABEL_HANDS_OFF: "false"}}})
+        eventually(lambda: SHUTDOWN in _taints(api))
+        # The taint that is there when the label is set stays.
+        api.patch(f"{NODES}/node-0000", {"metadata": {"labels": {LABEL_HANDS_OFF: "true"}}})
+        cloud.console.set_shutdown("node-0000", False)
+        _set_ready(api, "node-0000", "True")
+        _pass_sweeps(running)
+        assert SHUTDOWN in _taints(api)
+        for name in ("node-0000", "node-0001"):
+            api.patch(f"{NODES}/{name}", {"metadata": {"labels": {LABEL_HANDS_OFF: None}}})
+        eventually(lambda: _names(api) == {"node-0000", "node-0003"})
+        eventually(lambda: SHUTDOWN not in _taints(api))
+
+
+def _pass_sweeps(running: Running[NodeLifecycleController], sweeps: int = 4) -> None:
+    """Wait until all nodes were looked at so many times, whether or not one is asked about."""
+    name = "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds_count"
+    began = running.count(name)
+    eventually(lambda: running.count(name) >= began + sweeps)
 
 
 def test_shut_down_and_back(api: Cluster, cloud: FakeCloud) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from cloudprovider import Interface, InvalidService
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs, raises
-from cloudprovider.testing.fake.loadbalancers import KEEP
+from cloudprovider.testing.fake.loadbalancers import ADOPT, KEEP
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
 from controllers.service.controller import ServiceController
@@ -49,6 +49,11 @@ def _running(
 
 def _add_node(api: Cluster, name: str) -> None:
     api.create(NODES, small_node(name, provider_id=f"fake://{name}"))
+
+
+def _annotated(name: str, annotations: dict[str, str]) -> dict[str, Any]:
+    service = lb_service(name)
+    return {**service, "metadata": {**service["metadata"], "annotations": annotations}}
 
 
 def _ingress(api: Cluster, name: str) -> list[dict[str, Any]]:
@@ -157,6 +162,39 @@ def test_the_default_cluster_name_is_warned_about(api: Cluster, cloud: FakeCloud
 
 
 @pytest.mark.row("O9")
+@pytest.mark.row("S31")
+def test_a_kept_load_balancer_is_adopted_by_the_service_that_names_it(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "node-0")
+    api.create(SERVICES, _annotated("web", {KEEP: "address"}))
+    with _running(api.kubeconfig, cloud, _options(orphan_check_period=0.2)):
+        eventually(lambda: _ingress(api, "web"))
+        address = _ingress(api, "web")
+        api.delete(f"{SERVICES}/web")
+        eventually(lambda: api.find(f"{SERVICES}/web") is None)  # no finalizer is left
+    [kept] = cloud.console.load_balancers()
+    # Another process: what was kept stays, as what is there of it is the cloud's mark alone.
+    with _running(api.kubeconfig, cloud, _options(orphan_check_period=0.2)) as running:
+        seen = cloud.calls.count("owned_load_balancers")
+        eventually(lambda: cloud.calls.count("owned_load_balancers") > seen + 2)
+        assert running.count("service_controller_orphaned_load_balancers") == 0
+        assert cloud.console.load_balancers() == [kept]
+        api.create(SERVICES, _annotated("shop", {ADOPT: kept.name, KEEP: "true"}))
+        eventually(lambda: _ingress(api, "shop") == address)
+        api.create(SERVICES, _annotated("late", {ADOPT: kept.name}))
+        eventually(lambda: "SyncLoadBalancerFailed" in api.reasons("late"))
+        assert any("in use by Service default/shop" in event["message"] for event in api.events_of("late"))
+        assert not _ingress(api, "late")
+    with _running(api.kubeconfig, cloud):
+        api.delete(f"{SERVICES}/late")
+        eventually(lambda: api.find(f"{SERVICES}/late") is None)
+        [adopted] = cloud.console.load_balancers()
+        assert (adopted.service, adopted.kept) == ("default/shop", False), "the one that was refused took nothing along"
+        api.delete(f"{SERVICES}/shop")
+        eventually(lambda: api.find(f"{SERVICES}/shop") is None)
+        [again] = cloud.console.load_balancers()
+        assert (again.name, again.kept) == (kept.name, True)
+
+
 @EMBEDDED
 def test_a_building_call_that_takes_long_is_told_while_it_is_waited_for(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
@@ -174,8 +212,7 @@ def test_a_building_call_that_takes_long_is_told_while_it_is_waited_for(api: Clu
 
 @pytest.mark.row("S31")
 def test_a_load_balancer_that_is_kept_is_told_and_no_orphan(api: Cluster, cloud: FakeCloud) -> None:
-    web = lb_service("web")
-    api.create(SERVICES, {**web, "metadata": {**web["metadata"], "annotations": {KEEP: "true"}}})
+    api.create(SERVICES, _annotated("web", {KEEP: "true"}))
     with _running(api.kubeconfig, cloud, _options(orphan_check_period=0.2)) as running:
         eventually(lambda: _ingress(api, "web"))
         api.delete(f"{SERVICES}/web")

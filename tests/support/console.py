@@ -24,6 +24,7 @@ from cloudprovider.commands.cli import parser as cloudprovider_commands
 from controllers.catalog import CATALOG
 from controllers.cli import rbac
 from controllers.flags.parse import parse
+from controllers.teardown.options import TeardownOptions
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "examples" / "deploy" / "chart"
@@ -133,7 +134,9 @@ def _make(arguments: Sequence[str]) -> list[str]:
 
 
 def _manager(arguments: Sequence[str]) -> list[str]:
-    return list(parse([word for word in arguments if word != "..."], CATALOG).problems)
+    flags = (TeardownOptions,) if arguments[:1] == ["teardown"] else ()
+    given = [word for word in arguments[len(flags) :] if word != "..."]
+    return list(parse(given, CATALOG, flags=flags).problems)
 
 
 def _python(arguments: Sequence[str]) -> list[str]:

@@ -15,8 +15,11 @@ import pytest
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
+from cloudprovider.checks.nodelabels import wanted_annotations, wanted_taints
 from cloudprovider.cloudconfig import CloudConfig
+from cloudprovider.helpers.objects import annotations_of
 from cloudprovider.helpers.providerid import provider_id_of
+from cloudprovider.helpers.taints import node_taints
 from cloudprovider.interface import Interface
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.bench import name_of
@@ -129,8 +132,8 @@ class EndToEndConformance(ConformanceBase):
 
     @scenario("E1", Feature.INSTANCES_V2, hooks=("create_machine",), level="end to end")
     def test_e1_a_node_is_initialised(self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest) -> None:
-        """A node that joins gets provider ID, addresses, instance type, zone and region as the
-        provider says, and loses its taint."""
+        """A node that joins gets provider ID, addresses, instance type, zone, region, taints and
+        annotations as the provider says, and loses the taint of new nodes."""
         node = self._joined(trial, cluster, trial.registered())
         instances = trial.provider.instances_v2()
         assert instances is not None
@@ -143,6 +146,9 @@ class EndToEndConformance(ConformanceBase):
             LABEL_TOPOLOGY_REGION: said.region,
         }
         assert {key: node.labels.get(key, "") for key in wanted} == wanted
+        taints = {(taint.key, taint.effect) for taint in wanted_taints(said)}
+        assert taints <= {(taint.key, taint.effect) for taint in node_taints(node.object)}
+        assert wanted_annotations(said).items() <= annotations_of(node.object).items()
 
     @scenario("E2", Feature.INSTANCES_V2, hooks=("create_machine", "delete_machine"), level="end to end")
     def test_e2_the_node_of_a_deleted_machine_goes(

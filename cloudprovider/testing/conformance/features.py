@@ -46,6 +46,8 @@ class Feature(enum.Flag):
     LOCAL_INSTANCE = enum.auto()
     """The metadata service of the machine that the program runs on."""
     POD_CIDRS = enum.auto()
+    OWNED_RESOURCES = enum.auto()
+    """What `teardown` deletes besides load balancers and routes."""
 
 
 INSTANCES = Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH | Feature.INSTANCES

@@ -207,6 +207,16 @@ class Lab:
         deleted (`LoadBalancerKept`)."""
         raise NotImplementedError
 
+    def create_owned_resource(self, cluster_name: str) -> str:
+        """Make in the test cloud what `list_owned_resources` lists for this cluster; returns its
+        ID."""
+        raise NotImplementedError
+
+    def adopting_annotations(self, name: str) -> Mapping[str, str]:
+        """The annotations of a Service that takes over the load balancer of this name in the cloud,
+        which was kept."""
+        raise NotImplementedError
+
     def refused_annotations(self) -> Mapping[str, str]:
         """Annotations for which the provider refuses a Service (`InvalidService`)."""
         raise NotImplementedError

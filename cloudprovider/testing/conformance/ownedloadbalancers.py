@@ -95,3 +95,28 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
             if name in left:
                 found = listed(trial, service)
                 assert found, f"{sorted(left)} stand in the cloud, half-built, and owned_load_balancers has none of it"
+
+    @scenario("O7", _OWNED, hooks=("resources",))
+    def test_o7_a_listed_one_is_deleted_by_what_the_list_says(self, trial: Trial) -> None:
+        """`delete_owned_load_balancer` deletes what was listed, with every part of it, also when
+        repeated."""
+        before, service = trial.resources(), trial.service()
+        trial.ensure(service, trial.machines(1))
+        found: list[OwnedLoadBalancer] = []
+
+        def find() -> None:
+            found[:] = listed(trial, service)
+            assert len(found) == 1, f"owned_load_balancers has {found!r} for one Service"
+
+        trial.eventually(find)
+        for _ in range(2):
+            trial.patiently(lambda: _owned(trial).delete_owned_load_balancer(trial.cluster_name, found[0]))
+
+        def look() -> None:
+            left = trial.resources() - before
+            assert not left, (
+                f"delete_owned_load_balancer returned, and {sorted(left)} are left: its default deletes by namespace, "
+                "name and UID of the Service alone; override it where you need more"
+            )
+
+        trial.eventually(look)

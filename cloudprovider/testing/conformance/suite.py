@@ -5,12 +5,14 @@ from __future__ import annotations
 from cloudprovider.testing.conformance.badanswers import BadAnswerScenarios
 from cloudprovider.testing.conformance.batches import BatchScenarios
 from cloudprovider.testing.conformance.instances import InstanceScenarios
+from cloudprovider.testing.conformance.keptbalancers import KeptLoadBalancerScenarios
 from cloudprovider.testing.conformance.likemachines import LikeMachineScenarios
 from cloudprovider.testing.conformance.loadbalancerfailures import LoadBalancerFailureScenarios
 from cloudprovider.testing.conformance.loadbalancers import LoadBalancerScenarios
 from cloudprovider.testing.conformance.localinstance import LocalInstanceScenarios
 from cloudprovider.testing.conformance.olderinstances import OlderInstanceScenarios, ZoneScenarios
 from cloudprovider.testing.conformance.ownedloadbalancers import OwnedLoadBalancerScenarios
+from cloudprovider.testing.conformance.ownedresources import OwnedResourceScenarios
 from cloudprovider.testing.conformance.podcidrs import PodCIDRScenarios
 from cloudprovider.testing.conformance.routes import RouteScenarios
 from cloudprovider.testing.conformance.slowclouds import SlowCloudScenarios
@@ -29,8 +31,10 @@ class ProviderConformance(
     ZoneScenarios,
     LoadBalancerScenarios,
     LoadBalancerFailureScenarios,
+    KeptLoadBalancerScenarios,
     TargetScenarios,
     OwnedLoadBalancerScenarios,
+    OwnedResourceScenarios,
     RouteScenarios,
     PodCIDRScenarios,
     VolumeScenarios,

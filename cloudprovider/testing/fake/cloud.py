@@ -34,6 +34,7 @@ from cloudprovider.testing.fake.machines import Machines
 from cloudprovider.testing.fake.methods import METHODS
 from cloudprovider.testing.fake.others import FakeClusters, FakeLocalInstance, FakePVLabeler, FakeRoutes, FakeZones
 from cloudprovider.testing.fake.records import Cluster, RouteRecord, Volume, World
+from cloudprovider.testing.fake.resources import FakeOwnedResources
 from cloudprovider.testing.fake.sharing import CloudClient, CloudServer
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class FakeCloud(Interface):
         self._pod_cidrs = FakePodCIDRs(machines, gate) if config.has("pod_cidrs") else None
         self._pv_labeler = FakePVLabeler(machines, gate) if config.has("pv_labeler") else None
         self._clusters = FakeClusters(machines, gate) if config.has("clusters") else None
+        self._resources = FakeOwnedResources(machines, gate) if config.has("owned_resources") else None
         self._local = FakeLocalInstance(machines, gate) if config.has("local_instance") else None
 
     def share(self, path: Path, **fields: Any) -> Path:
@@ -175,6 +177,10 @@ class FakeCloud(Interface):
     @override
     def local_instance(self) -> FakeLocalInstance | None:
         return self._local
+
+    @override
+    def owned_resources(self) -> FakeOwnedResources | None:
+        return self._resources
 
     def _answer(self, method: str, arguments: Sequence[Any], caller: Caller) -> Any:
         """Carry out a call of another process."""

@@ -23,7 +23,7 @@ from cloudprovider.testing.fake.records import Address, Instance
 
 Capability = Literal[
     "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
-    "routes", "pod_cidrs", "pv_labeler", "clusters", "local_instance",
+    "routes", "pod_cidrs", "pv_labeler", "clusters", "local_instance", "owned_resources",
 ]  # fmt: skip
 CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
 AddressType = Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"]
@@ -89,6 +89,9 @@ class InstanceConfig(ProviderConfig):
     """(type, address) pairs; in a file also a mapping of types. Default: an InternalIP in
     198.18.0.0/15, always the same for a name, and its name as Hostname."""
     labels: Mapping[str, str] = {}
+    taints: tuple[tuple[str, str, str], ...] = ()
+    """(key, value, effect) of each that its node gets when it joins."""
+    annotations: Mapping[str, str] = {}
     shutdown: bool = False
     pod_cidrs: tuple[CIDR, ...] = ()
     """The ranges of its pods, as this cloud chose them; none: not yet."""

@@ -17,6 +17,7 @@ from cloudprovider.testing.fake.records import (
     Cluster,
     Instance,
     LoadBalancerRecord,
+    ResourceRecord,
     RouteRecord,
     Volume,
     World,
@@ -63,7 +64,7 @@ class Console:
 
     def change_instance(self, name: str, **fields: Any) -> Instance:
         """Give a machine other fields of its record: `type`, `zone`, `region`, `addresses`,
-        `labels`, `shutdown`, `pod_cidrs`."""
+        `labels`, `taints` (each key, value, effect), `annotations`, `shutdown`, `pod_cidrs`."""
 
         def change() -> tuple[str, Instance]:
             old = _there(self._world.instances, "instance", name)
@@ -144,6 +145,14 @@ class Console:
     def remove_volume(self, volume_id: str) -> None:
         """The disk is gone."""
         self._remove("remove_volume", "volumes", volume_id)
+
+    def resources(self) -> list[ResourceRecord]:
+        """What else was made for clusters, by ID."""
+        return self._listed(self._world.resources)
+
+    def add_resource(self, id: str, cluster: str, *, kind: str = "security group", name: str = "") -> ResourceRecord:
+        """Something else that was made for a cluster: a security group."""
+        return self._put("add_resource", "resources", id, ResourceRecord(id, kind, cluster, name))
 
     def add_cluster(self, name: str, master: str = "") -> Cluster:
         """A new cluster in the account."""

@@ -14,7 +14,7 @@ from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngr
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from typing_extensions import override
 
-from cloudprovider.errors import LoadBalancerKept
+from cloudprovider.errors import InvalidService, LoadBalancerKept
 from cloudprovider.helpers.objects import annotations_of, key_of, ports_of, uid_of
 from cloudprovider.helpers.service import health_check_path_port
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 
 KEEP: Final = "fake.cloud/keep-load-balancer"
-"""Annotation of Services: with "true", the load balancer stays when its Service is deleted."""
+"""Annotation of Services: with "true", the load balancer stays when its Service is deleted; with
+"address" its address alone does, without ports and backends."""
+ADOPT: Final = "fake.cloud/adopt-load-balancer"
+"""Annotation of Services: the name of the load balancer that was kept, which the Service takes
+over."""
 
 
 def _balancer(self: FakeLoadBalancers, cluster_name: str, service: V1Service, *_: Any) -> list[Key]:
@@ -53,7 +57,7 @@ class FakeLoadBalancers(Part, LoadBalancer):
     @override
     @carried(_balancer)
     def get_load_balancer(self, cluster_name: str, service: V1Service) -> V1LoadBalancerStatus | None:
-        record = self._world.load_balancers.get(self._name(cluster_name, service))
+        record = self._found(cluster_name, service)
         return None if record is None else _status(record)
 
     @override
@@ -62,6 +66,7 @@ class FakeLoadBalancers(Part, LoadBalancer):
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
         name = self._name(cluster_name, service)
+        self._check_adoption(name, cluster_name, service)
         present = self._world.load_balancers.get(name)
         wanted = self._complete(self._base(name, cluster_name, service, present), service, nodes)
         self._put(present, wanted)
@@ -70,7 +75,7 @@ class FakeLoadBalancers(Part, LoadBalancer):
     @override
     @carried(_balancer)
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
-        present = self._world.load_balancers.get(self._name(cluster_name, service))
+        present = self._found(cluster_name, service)
         if present is None:
             raise BadRequest(f"there is no load balancer {self._name(cluster_name, service)} to update")
         self._put(present, evolve(present, backends=self._backends(nodes)))
@@ -79,13 +84,35 @@ class FakeLoadBalancers(Part, LoadBalancer):
     @carried(_balancer)
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         name = self._name(cluster_name, service)
-        present = self._world.load_balancers.get(name)
-        if present is not None and annotations_of(service).get(KEEP) == "true":
-            self._world.load_balancers[name] = evolve(present, kept=True)
+        present = self._found(cluster_name, service)
+        keep = annotations_of(service).get(KEEP)
+        if present is not None and keep in ("true", "address"):
+            parts: dict[str, Any] = {"ports": (), "backends": ()} if keep == "address" else {}
+            self._world.load_balancers[name] = evolve(present, kept=True, **parts)
             self._gate.calls.effect("kept")
-            raise LoadBalancerKept(f"{name} is kept, as the annotation {KEEP} asks")
-        self._world.load_balancers.pop(name, None)
+            raise LoadBalancerKept(
+                f"{name} is kept, as the annotation {KEEP} asks; a Service with the annotation {ADOPT}: {name} "
+                "takes it over"
+            )
+        if present is not None:
+            del self._world.load_balancers[name]
         self._gate.calls.effect("absent" if present is None else "deleted")
+
+    def _found(self, cluster_name: str, service: V1Service) -> LoadBalancerRecord | None:
+        """The Service's load balancer. One that it names is its own only once it has adopted it,
+        and one that was kept is not its own any more when another Service has adopted that."""
+        record = self._world.load_balancers.get(self._name(cluster_name, service))
+        if record is None or _owned(record).is_of(service):
+            # Its default name follows from its UID; a name that it gives may be another cluster's.
+            return None if record is not None and _named(service) and record.cluster != cluster_name else record
+        return None if record.service_uid or _named(service) else record
+
+    def _check_adoption(self, name: str, cluster_name: str, service: V1Service) -> None:
+        record = self._world.load_balancers.get(name)
+        if _named(service) and (record is None or record.cluster != cluster_name):
+            raise InvalidService(f"the annotation {ADOPT} names {name}, and this cluster has no load balancer of it")
+        if record is not None and record.service_uid:
+            _owned(record).check_adoptable(service)
 
     def _put(self, present: LoadBalancerRecord | None, wanted: LoadBalancerRecord) -> None:
         if wanted == present:
@@ -96,7 +123,7 @@ class FakeLoadBalancers(Part, LoadBalancer):
         self._world.load_balancers[wanted.name] = evolve(wanted, changes=changes)
 
     def _name(self, cluster_name: str, service: V1Service) -> str:
-        return super().get_load_balancer_name(cluster_name, service)
+        return _named(service) or super().get_load_balancer_name(cluster_name, service)
 
     def _base(
         self, name: str, cluster_name: str, service: V1Service, present: LoadBalancerRecord | None
@@ -163,10 +190,25 @@ class FakeOwningLoadBalancers(FakeLoadBalancers, OwnedLoadBalancers):
     @carried()
     def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
         return tuple(
-            OwnedLoadBalancer(record.name, record.service, record.service_uid, record.kept)
-            for _, record in sorted(self._world.load_balancers.items())
-            if record.cluster == cluster_name
+            _owned(record) for _, record in sorted(self._world.load_balancers.items()) if record.cluster == cluster_name
         )
+
+    @override
+    def delete_owned_load_balancer(self, cluster_name: str, owned: OwnedLoadBalancer) -> None:
+        """By its name, which may be an adopted one."""
+        service = owned.placeholder()
+        if service.metadata is not None and self._name(cluster_name, service) != owned.name:
+            service.metadata.annotations = {ADOPT: owned.name}
+        self.ensure_load_balancer_deleted(cluster_name, service)
+
+
+def _named(service: V1Service) -> str:
+    """The kept load balancer that the Service names; "" without one."""
+    return annotations_of(service).get(ADOPT, "")
+
+
+def _owned(record: LoadBalancerRecord) -> OwnedLoadBalancer:
+    return OwnedLoadBalancer(record.name, record.service, record.service_uid, record.kept)
 
 
 def _family(address: str) -> str:

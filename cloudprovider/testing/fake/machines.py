@@ -17,7 +17,7 @@ from cloudprovider.errors import CloudProviderError, InstanceNotFound, NotImplem
 from cloudprovider.helpers.addresses import provided_node_ip
 from cloudprovider.helpers.objects import addresses_of, node_name
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.instances import InstanceMetadata
+from cloudprovider.instances import InstanceMetadata, Taint
 from cloudprovider.ips import parse_ip
 from cloudprovider.testing.fake.config import FakeConfig
 from cloudprovider.testing.fake.errors import BadRequest
@@ -60,6 +60,8 @@ class Machines:
             zone=instance.zone,
             region=instance.region,
             additional_labels=instance.labels,
+            taints=[Taint(key, effect, value) for key, value, effect in instance.taints],
+            annotations=instance.annotations,
         )
 
     def of_nodes(self, nodes: Sequence[V1Node]) -> dict[str, Instance | CloudProviderError]:

@@ -43,12 +43,14 @@ _READING: Mapping[str, tuple[str, ...]] = {
     "pv_labeler": ("get_labels_for_volume",),
     "local_instance": ("local_metadata", "local_node_name"),
     "clusters": ("list_clusters", "master"),
+    "owned_resources": ("list_owned_resources",),
 }  # fmt: skip
 _BATCH = {"instances_batch": ("instances_metadata", "instances_state"), "pod_cidrs": ("pod_cidrs",)}
 _CHANGING = {
     "ssh_keys": ("add_ssh_key_to_all_instances",),
     "load_balancer": ("ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted"),
     "routes": ("create_route", "delete_route"),
+    "owned_resources": ("delete_owned_resource",),
 }
 METHODS: Mapping[str, Method] = {
     **{name: Method(name, capability) for capability, names in _READING.items() for name in names},

@@ -17,6 +17,10 @@ def _addresses(value: Iterable[Iterable[str]]) -> tuple[Address, ...]:
     return tuple((kind, address) for kind, address in value)
 
 
+def _triples(value: Iterable[Iterable[str]]) -> tuple[tuple[str, str, str], ...]:
+    return tuple((key, content, effect) for key, content, effect in value)
+
+
 def _strings(value: Iterable[str]) -> tuple[str, ...]:
     return tuple(value)
 
@@ -41,6 +45,9 @@ class Instance:
     region: str = ""
     addresses: tuple[Address, ...] = field(default=(), converter=_addresses)
     labels: Mapping[str, str] = field(factory=dict, converter=_own)
+    taints: tuple[tuple[str, str, str], ...] = field(default=(), converter=_triples)
+    """(key, value, effect)"""
+    annotations: Mapping[str, str] = field(factory=dict, converter=_own)
     shutdown: bool = False
     pod_cidrs: tuple[str, ...] = field(default=(), converter=_strings)
 
@@ -103,6 +110,16 @@ class RouteRecord:
 
 
 @frozen
+class ResourceRecord:
+    """Something else that was made for a cluster, as a security group. Keyed by `id`."""
+
+    id: str
+    kind: str
+    cluster: str
+    name: str = ""
+
+
+@frozen
 class Volume:
     """A disk: what `get_labels_for_volume` says about it."""
 
@@ -142,6 +159,7 @@ class World:
         """How many machines appeared because they were asked about."""
         self.load_balancers: dict[str, LoadBalancerRecord] = {}
         self.routes: dict[str, RouteRecord] = {}
+        self.resources: dict[str, ResourceRecord] = {}
         self.volumes: dict[str, Volume] = {}
         self.clusters: dict[str, Cluster] = {}
         self.ssh_keys: dict[tuple[str, str], SSHKey] = {}

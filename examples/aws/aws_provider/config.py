@@ -6,7 +6,7 @@ No secret belongs here: credentials come to boto3 in its own ways.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -26,9 +26,6 @@ class Config(ProviderConfig):
         default="", description="Else boto3's (AWS_DEFAULT_REGION, the shared file), else that of the machine."
     )
     vpc: str = Field(default="", description="The load balancers' network, where tagged subnets lie in several.")
-    node_ip_families: tuple[Literal["ipv4", "ipv6"], ...] = Field(
-        default=("ipv4",), min_length=1, description="Which addresses nodes get, the preferred family first."
-    )
     manage_security_groups: bool = Field(
         default=True, description="False: the node ports are opened by you, not by rules for each Service."
     )

@@ -52,10 +52,9 @@ class AWSInstances(InstancesV2, InstancesBatch):
 
     max_batch = 200
 
-    def __init__(self, finder: InstanceFinder, zone_ids: ZoneIDs, families: Sequence[str]) -> None:
+    def __init__(self, finder: InstanceFinder, zone_ids: ZoneIDs) -> None:
         self._finder = finder
         self._zone_ids = zone_ids
-        self._families = families
 
     @override
     def instance_exists(self, node: V1Node) -> bool:
@@ -94,7 +93,7 @@ class AWSInstances(InstancesV2, InstancesBatch):
                 result[name] = InstanceNotFound(f"EC2 says that {found.get('InstanceId', '')} is terminated")
             else:
                 zone_id = self._zone_ids.of(found.get("Placement", {}).get("AvailabilityZone", ""))
-                result[name] = metadata(found, self._finder.clients.region, zone_id, self._families)
+                result[name] = metadata(found, self._finder.clients.region, zone_id)
         return result
 
 

@@ -10,7 +10,7 @@ Follows: "Use instance metadata to manage your EC2 instance" in Amazon's EC2 use
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from botocore.awsrequest import AWSRequest
 from botocore.httpsession import URLLib3Session
@@ -38,9 +38,8 @@ class AWSMachine(LocalInstance):
     """The instance that this program runs on. Of its addresses only those of the primary network
     interface are told; the node controller adds the others."""
 
-    def __init__(self, endpoint: str, families: Sequence[str]) -> None:
+    def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint.rstrip("/")
-        self._families = families
 
     @override
     @answered()
@@ -66,13 +65,11 @@ class AWSMachine(LocalInstance):
         return names[0].lower() if names else hostname
 
     def _addresses(self, token: str) -> list[V1NodeAddress]:
-        found: list[tuple[str, str]] = []
-        for family in self._families:
-            if family == "ipv4":
-                found.append((NODE_ADDRESS_INTERNAL_IP, self._get(token, "local-ipv4")))
-                found.append((NODE_ADDRESS_EXTERNAL_IP, self._get(token, "public-ipv4")))
-            else:
-                found.append((NODE_ADDRESS_INTERNAL_IP, self._get(token, "ipv6")))
+        found = [
+            (NODE_ADDRESS_INTERNAL_IP, self._get(token, "local-ipv4")),
+            (NODE_ADDRESS_EXTERNAL_IP, self._get(token, "public-ipv4")),
+            (NODE_ADDRESS_INTERNAL_IP, self._get(token, "ipv6")),
+        ]
         name = self._get(token, "local-hostname").partition(" ")[0]
         found += [(NODE_ADDRESS_INTERNAL_DNS, name), (NODE_ADDRESS_HOSTNAME, name)]
         return [V1NodeAddress(type=kind, address=address) for kind, address in found if address]

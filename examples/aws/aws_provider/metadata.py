@@ -41,26 +41,24 @@ def state(instance: InstanceTypeDef) -> InstanceState:
     return _STATES.get(instance.get("State", {}).get("Name", ""), InstanceState.RUNNING)
 
 
-def metadata(instance: InstanceTypeDef, region: str, zone_id: str, families: Sequence[str]) -> InstanceMetadata:
-    """What the node gets. `families` as in the configuration: "ipv4", "ipv6", the preferred one
-    first."""
+def metadata(instance: InstanceTypeDef, region: str, zone_id: str) -> InstanceMetadata:
+    """What the node gets."""
     return InstanceMetadata(
         provider_id=provider_id(instance),
         instance_type=instance.get("InstanceType", ""),
-        node_addresses=addresses(instance, families),
+        node_addresses=addresses(instance),
         zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
         region=region,
         additional_labels={LABEL_ZONE_ID: zone_id} if zone_id else {},
     )
 
 
-def addresses(instance: InstanceTypeDef, families: Sequence[str]) -> list[V1NodeAddress]:
-    """The addresses of every network interface in use, the primary one's first; then the names."""
+def addresses(instance: InstanceTypeDef) -> list[V1NodeAddress]:
+    """The addresses of every network interface in use, the primary one's first, of IPv4 before
+    those of IPv6; then the names. The manager's flags say which of them a node gets."""
     attached = [one for one in instance.get("NetworkInterfaces", []) if one.get("Status", "in-use") == "in-use"]
     attached.sort(key=lambda one: one.get("Attachment", {}).get("DeviceIndex", len(attached)))
-    found: list[tuple[str, str]] = []
-    for family in families:
-        found += _ipv4(instance, attached) if family == "ipv4" else _ipv6(attached)
+    found = [*_ipv4(instance, attached), *_ipv6(attached)]
     private, public = instance.get("PrivateDnsName", ""), instance.get("PublicDnsName", "")
     found += [
         (NODE_ADDRESS_INTERNAL_DNS, private),

@@ -12,10 +12,12 @@ from aws_provider.config import Config
 from aws_provider.errors import answered
 from aws_provider.finder import PROVIDER, InstanceFinder
 from aws_provider.instances import AWSInstances, ZoneIDs
+from aws_provider.leftovers import AWSLeftovers
 from aws_provider.loadbalancer import AWSLoadBalancers
 from aws_provider.machine import AWSMachine
 from aws_provider.nodeinstances import NodeInstances
 from aws_provider.routes import AWSRoutes
+from aws_provider.securitygroups import NodeSecurityGroups
 from cloudprovider import (
     ClientBuilder,
     CloudConfig,
@@ -26,6 +28,7 @@ from cloudprovider import (
     Listers,
     LoadBalancer,
     LocalInstance,
+    OwnedResources,
     Routes,
     StopSignal,
 )
@@ -43,9 +46,10 @@ class AWS(Interface):
         self.clients = clients
         self._cluster = config.cluster
         self._zone_ids = ZoneIDs(clients)
-        self._instances = AWSInstances(finder, self._zone_ids, config.node_ip_families)
+        self._instances = AWSInstances(finder, self._zone_ids)
         self._load_balancers = AWSLoadBalancers(clients, finder, config)
-        self._machine = AWSMachine(clients.metadata_endpoint, config.node_ip_families)
+        self._leftovers = AWSLeftovers(NodeSecurityGroups(clients)) if config.manage_security_groups else None
+        self._machine = AWSMachine(clients.metadata_endpoint)
         self._nodes = NodeInstances()
         self._routes = AWSRoutes(clients, finder, self._nodes)
 
@@ -83,6 +87,10 @@ class AWS(Interface):
     @override
     def routes(self) -> Routes:
         return self._routes
+
+    @override
+    def owned_resources(self) -> OwnedResources | None:
+        return self._leftovers
 
     @override
     def local_instance(self) -> LocalInstance:

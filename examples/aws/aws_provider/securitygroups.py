@@ -21,7 +21,7 @@ from aws_provider.errors import error_code
 from aws_provider.healthcheck import KUBE_PROXY_PORT
 from aws_provider.plan import Identity, Plan
 from aws_provider.shared import Shared
-from aws_provider.tags import cluster_tag
+from aws_provider.tags import cluster_tag, is_owned, tag_map
 from cloudprovider import CloudProviderError, RetryError
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ SHARED: Final = "shared"
 """In place of a load balancer's name: the rule is for a port that several Services' health checks
 use. It goes when no target group is checked there; kube-proxy's stays."""
 _SHARED_RULE: Final = f"{HEALTH_RULE}={SHARED}"
+
+_OURS: Final = (f"{CLIENT_RULE}=", f"{HEALTH_RULE}=")
 
 _AGAIN_SECONDS = 1.0
 _FULL = "RulesPerSecurityGroupLimitExceeded"
@@ -149,6 +151,19 @@ class NodeSecurityGroups:
         """Take away every rule of the Service. None there is fine."""
         self._known.forget()
         self.ensure(service, (), ())
+
+    def own_rules(self, cluster: str) -> Mapping[str, set[IngressRule]]:
+        """Every rule that was made here, by the group's ID, in the groups that are the cluster's
+        alone."""
+        return {
+            group_id: {rule for rule in _ingress(group) if rule.description.startswith(_OURS)}
+            for group_id, group in self._groups(cluster).items()
+            if is_owned(tag_map(group.get("Tags")), cluster)
+        }
+
+    def revoke(self, group: str, rule: IngressRule) -> None:
+        """Take one rule away. Raises `RetryError` where somebody changed the group meanwhile."""
+        self._change(group, {rule}, set())
 
     def names_of_rules(self, service: Identity) -> str:
         """The Service's rules in words, "" where there is none."""

@@ -25,7 +25,7 @@ from cloudprovider import CloudConfig
 from cloudprovider.testing.conformance import BalancerFacts, Lab, new_node
 
 if TYPE_CHECKING:
-    from mypy_boto3_ec2.type_defs import TagTypeDef
+    from mypy_boto3_ec2.type_defs import IpPermissionTypeDef, TagTypeDef
 
 CLIENT_RULE = "kubernetes.io/rule/nlb/client="
 
@@ -145,6 +145,23 @@ class AWSLab(Lab):
             targets += [provider_id(self.account.show(one["Target"]["Id"])) for one in health]
         sources = [cidr for _, _, cidr, text in self._rules() if text == CLIENT_RULE + name]
         return BalancerFacts(ports=ports, targets=targets, source_ranges=sources)
+
+    @override
+    def create_owned_resource(self, cluster_name: str) -> str:
+        ec2 = self.account.ec2
+        group = ec2.create_security_group(GroupName=cluster_name, Description="nodes", VpcId=self.account.vpc)[
+            "GroupId"
+        ]
+        tag: TagTypeDef = {"Key": f"kubernetes.io/cluster/{cluster_name}", "Value": "owned"}
+        ec2.create_tags(Resources=[group], Tags=[tag])
+        own, theirs = f"{CLIENT_RULE}gone", "ssh"
+        for port, text in ((30080, own), (22, theirs)):
+            rule: IpPermissionTypeDef = {
+                "IpProtocol": "tcp", "FromPort": port, "ToPort": port,
+                "IpRanges": [{"CidrIp": "10.0.0.0/16", "Description": text}],
+            }  # fmt: skip
+            ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[rule])
+        return f"{group}/tcp/30080/10.0.0.0/16"
 
     def _instance(self, node: V1Node) -> str:
         names = [{"Name": "private-dns-name", "Values": [node.metadata.name]}]  # type: ignore[union-attr]

@@ -180,14 +180,14 @@ def config(text: str) -> CloudConfig:
 
 
 def test_file_and_environment() -> None:
-    settings = Config.load(config("cluster: green\nnode_ip_families: [ipv6, ipv4]"), environ={"AWS_VPC": "vpc-1"})
-    assert settings == Config(cluster="green", vpc="vpc-1", node_ip_families=("ipv6", "ipv4"))
+    settings = Config.load(config("cluster: green\nmanage_security_groups: false"), environ={"AWS_VPC": "vpc-1"})
+    assert settings == Config(cluster="green", vpc="vpc-1", manage_security_groups=False)
     found = Config.load(None, environ={"AWS_CLUSTER": "blue", "AWS_REGION": REGION})
     assert found == Config(cluster="blue", region=REGION)
 
 
 def test_all_mistakes_at_once() -> None:
-    text = "colour: red\nregion: [7]\nnode_ip_families: [ipv5]\nmanage_security_groups: maybe"
+    text = "colour: red\nregion: [7]\nnode_ip_families: [ipv4]\nmanage_security_groups: maybe"
     with pytest.raises(InvalidConfig) as raised:
         Config.load(config(text), environ={})
     for word in ("colour", "region", "cluster: is required", "node_ip_families", "manage_security_groups"):

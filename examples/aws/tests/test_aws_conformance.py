@@ -28,5 +28,5 @@ class TestAWS(ProviderConformance):
     provider_name = "aws"
     features = (
         Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH | Feature.LOAD_BALANCER | Feature.OWNED_LOAD_BALANCERS
-        | Feature.SOURCE_RANGES | Feature.ROUTES | Feature.LOCAL_INSTANCE
+        | Feature.SOURCE_RANGES | Feature.ROUTES | Feature.LOCAL_INSTANCE | Feature.OWNED_RESOURCES
     )  # fmt: skip

@@ -23,11 +23,11 @@ def test_the_machine_says_what_the_api_says(service: MetadataService, account: A
     instance = account.launch()
     service.speak_for(instance, REGION)
     service.texts |= {"placement/availability-zone-id": "euw1-az3", "ipv6": "2001:db8::7", "public-ipv4": "203.0.113.7"}
-    machine = AWSMachine(service.url, ("ipv6", "ipv4"))
+    machine = AWSMachine(service.url)
     found = machine.local_metadata()
     name, address = instance["PrivateDnsName"], instance["PrivateIpAddress"]
     assert [(one.type, one.address) for one in found.node_addresses] == [
-        ("InternalIP", "2001:db8::7"), ("InternalIP", address), ("ExternalIP", "203.0.113.7"), ("InternalDNS", name),
+        ("InternalIP", address), ("ExternalIP", "203.0.113.7"), ("InternalIP", "2001:db8::7"), ("InternalDNS", name),
         ("Hostname", name),
     ]  # fmt: skip
     assert found == InstanceMetadata(
@@ -49,18 +49,18 @@ def test_half_an_answer_is_none(service: MetadataService, account: Account, miss
     service.speak_for(account.launch(), REGION)
     del service.texts[missing]
     with pytest.raises(CloudProviderError, match=f"the metadata service has no {missing}"):
-        AWSMachine(service.url, ("ipv4",)).local_metadata()
+        AWSMachine(service.url).local_metadata()
 
 
 def test_a_service_that_is_not_there_or_not_ready(service: MetadataService, account: Account) -> None:
     service.speak_for(account.launch(), REGION)
     service.failing = 1
-    machine = AWSMachine(service.url, ("ipv4",))
+    machine = AWSMachine(service.url)
     with pytest.raises(CloudProviderError, match="answered 503 to PUT api/token"):
         machine.local_metadata()
     assert machine.local_metadata().region == REGION
     with pytest.raises(CloudProviderError, match="did not answer"):
-        AWSMachine("http://127.0.0.1:9", ("ipv4",)).local_metadata()
+        AWSMachine("http://127.0.0.1:9").local_metadata()
 
 
 def test_where_the_service_is_botocore_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ at once."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -46,9 +46,6 @@ class Config(ProviderConfig):
     )
     routes: bool = Field(default=False, description="Whether the provider offers routes for pod networks.")
     region: str = Field(default="", description="The nodes' region label. Empty: none.")
-    node_ip_families: tuple[Literal["ipv4", "ipv6"], ...] = Field(
-        default=("ipv4",), min_length=1, description="Which addresses nodes get, the preferred family first."
-    )
 
     @field_validator("url")
     @classmethod

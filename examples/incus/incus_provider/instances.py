@@ -78,7 +78,7 @@ class IncusInstances(InstancesV2, InstancesBatch):
     def _metadata(self, node: str, instance: Instance) -> InstanceMetadata | CloudProviderError:
         config = self._config
         try:
-            return metadata(node, config.project, instance, config.region, config.node_ip_families, config.network)
+            return metadata(node, config.project, instance, config.region, config.network)
         except CloudProviderError as error:  # of this instance alone
             return error
 

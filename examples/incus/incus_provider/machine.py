@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from attrs import frozen
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import CloudProviderError, InstanceMetadata, InstanceState
-from cloudprovider.helpers import format_provider_id, parse_provider_id
+from cloudprovider.helpers import format_provider_id, label_value, parse_provider_id
 from incus_provider.resources import Instance
 
 PROVIDER = "incus"
@@ -101,15 +101,13 @@ def target_address(instance: Instance, network: str) -> str:
     return ""
 
 
-def metadata(
-    node: str, project: str, instance: Instance, region: str, families: Sequence[str], network: str
-) -> InstanceMetadata:
+def metadata(node: str, project: str, instance: Instance, region: str, network: str) -> InstanceMetadata:
     """What the instance's node gets; its name is its Hostname. Raises `CloudProviderError` where
     the instance has no UUID."""
     found = [
         V1NodeAddress(type="InternalIP", address=address)
         for nic in nics(instance, network)
-        for family in families
+        for family in FAMILIES
         if (address := next(ips(instance, nic, family), ""))  # further ones may be virtual, as of a VIP
     ]
     # Without an IP address it says nothing of addresses, so that a stopped instance's node keeps
@@ -119,7 +117,7 @@ def metadata(
         provider_id=provider_id(project, instance),
         instance_type=instance_type(instance),
         node_addresses=[*found, *hostname],
-        zone="" if instance.location == "none" else instance.location,
+        zone="" if instance.location == "none" else label_value(instance.location),
         region=region,
     )
 

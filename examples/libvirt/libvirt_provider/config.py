@@ -39,9 +39,6 @@ class Config(ProviderConfig):
         description="Who is asked for addresses, in this order: the DHCP server of libvirt's network, the QEMU guest "
         "agent, the host's ARP table. The first that knows one counts.",
     )
-    node_ip_families: tuple[Literal["ipv4", "ipv6"], ...] = Field(
-        default=("ipv4",), min_length=1, description="Which addresses nodes get, the preferred family first."
-    )
 
     @field_validator("hosts")
     @classmethod

@@ -80,9 +80,7 @@ class LibvirtInstances(InstancesV2, InstancesBatch):
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
         config = self._config
         asked = {name for node in nodes for name in (node_name(node), _uuid_or_empty(node)) if name}
-        answers = self._hosts.ask(
-            partial(details, asked=asked, sources=config.address_sources, families=config.node_ip_families)
-        )
+        answers = self._hosts.ask(partial(details, asked=asked, sources=config.address_sources))
         failed = [one for one in answers.values() if isinstance(one, CloudProviderError)]
         found = {host: one for host, one in answers.items() if not isinstance(one, CloudProviderError)}
 

@@ -67,7 +67,7 @@ def machines(connection: Connection) -> list[Machine]:
 
 
 def details(
-    connection: Connection, asked: Set[str], sources: Sequence[str], families: Sequence[str]
+    connection: Connection, asked: Set[str], sources: Sequence[str]
 ) -> tuple[list[Machine], Mapping[str, Details | CloudProviderError]]:
     """Every virtual machine, and what the nodes of those get whose UUID or name is asked for, by
     UUID. Raises as `machines` does."""
@@ -77,7 +77,7 @@ def details(
     for domain in connection.listAllDomains(0) if wanted else ():
         if (machine := wanted.get(domain.UUIDString())) is not None:
             try:
-                answers[machine.uuid] = _details(domain, machine, sources, families)
+                answers[machine.uuid] = _details(domain, machine, sources)
             except libvirt.libvirtError as exc:
                 answers[machine.uuid] = CloudProviderError(f"virtual machine {machine.name}: {exc}")
     return found, answers
@@ -109,7 +109,7 @@ def _state(name: str, state: object) -> InstanceState:
     return InstanceState.SHUTDOWN if state in OFF else InstanceState.RUNNING
 
 
-def _details(domain: Domain, machine: Machine, sources: Sequence[str], families: Sequence[str]) -> Details:
+def _details(domain: Domain, machine: Machine, sources: Sequence[str]) -> Details:
     try:
         document = ElementTree.fromstring(domain.XMLDesc(0))
     except ElementTree.ParseError as exc:
@@ -117,11 +117,11 @@ def _details(domain: Domain, machine: Machine, sources: Sequence[str], families:
     macs = [mac.get("address", "").lower() for mac in document.findall("./devices/interface/mac")]
     addresses: tuple[str, ...] = ()
     for source in sources if machine.state is InstanceState.RUNNING else ():
-        addresses = addresses or _addresses(domain, SOURCES[source], macs, families)
+        addresses = addresses or _addresses(domain, SOURCES[source], macs)
     return Details(machine, instance_type(document), addresses)
 
 
-def _addresses(domain: Domain, source: int, macs: Sequence[str], families: Sequence[str]) -> tuple[str, ...]:
+def _addresses(domain: Domain, source: int, macs: Sequence[str]) -> tuple[str, ...]:
     """The first address of each family of each network interface, in the order of the machine's
     XML. Interfaces are told apart by their hardware address: the agent names pods' bridges, too."""
     try:
@@ -138,9 +138,9 @@ def _addresses(domain: Domain, source: int, macs: Sequence[str], families: Seque
             if (each.get("hwaddr") or "").lower() == mac
             for one in each["addrs"] or ()
         ]
-        for family in families:
+        for version in (4, 6):
             fit = (ip for one in known if (ip := parse_ip(one["addr"])) is not None and not ip.is_link_local)
-            found += [str(ip) for ip in fit if ip.version == int(family[-1])][:1]
+            found += [str(ip) for ip in fit if ip.version == version][:1]
     return tuple(dict.fromkeys(found))
 
 

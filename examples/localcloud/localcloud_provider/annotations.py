@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cloudprovider.helpers import OneOf, ServiceAnnotations, Text, annotation
+from kubernetes.client.models.v1_service import V1Service
+
+from cloudprovider.helpers import OneOf, ServiceAnnotations, Text, annotation, annotations_of
 
 
 class LocalAnnotations(ServiceAnnotations, prefix="localcloud.example/"):
@@ -22,6 +24,33 @@ class LocalAnnotations(ServiceAnnotations, prefix="localcloud.example/"):
         help="The load balancer's address. It must be one of the cloud's pool, and free. Counts more than "
         "`spec.loadBalancerIP`.",
     )
+    keep = annotation(
+        "keep",
+        OneOf("load-balancer", "address"),
+        help="What stays in the cloud when the Service is deleted: the load balancer as it is, or its address, which "
+        "nothing answers at then.",
+    )
+    adopt = annotation(
+        "adopt",
+        Text(r"[a-z0-9][a-z0-9-]{0,62}", "the name of a load balancer"),
+        help="The name of a load balancer that was kept. The Service takes it over, with its address.",
+    )
+
+
+ADOPT = "localcloud.example/adopt"
+
+
+def adopts(service: V1Service) -> str:
+    """The load balancer that the Service takes over; "" for none. Also of annotations that
+    `LocalAnnotations` refuses: a load balancer's name must not depend on the others."""
+    return annotations_of(service).get(ADOPT, "")
+
+
+def keeps(service: V1Service) -> str:
+    """What stays of the load balancer of this Service when it is deleted, as asked; "" for
+    nothing. A mistake keeps all: what is deleted is gone."""
+    asked = annotations_of(service).get("localcloud.example/keep", "")
+    return asked if asked in ("", "address") else "load-balancer"
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from cloudprovider import (
 )
 from cloudprovider.helpers import (
     format_provider_id,
+    label_value,
     node_name,
     parse_provider_id,
     parse_ssh_public_key,
@@ -162,8 +163,8 @@ def metadata(machine: Machine, node: str) -> InstanceMetadata:
     addresses = ((one.type, node if one.type == "Hostname" else one.address) for one in machine.addresses)
     return InstanceMetadata(
         provider_id=format_provider_id(PROVIDER, machine.id),
-        instance_type=machine.type,
+        instance_type=label_value(machine.type),
         node_addresses=[V1NodeAddress(type=kind, address=address) for kind, address in addresses],
-        zone=machine.zone,
-        region=machine.region,
+        zone=label_value(machine.zone),
+        region=label_value(machine.region),
     )

@@ -7,7 +7,9 @@ what is not proved by them to be the Service's is never changed.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -15,12 +17,13 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 from typing_extensions import override
 
-from cloudprovider import CloudProviderError, LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
+from cloudprovider import CloudProviderError, LoadBalancer, LoadBalancerKept, OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.errors import InvalidService
-from cloudprovider.helpers import provider_id_of, uid_of
+from cloudprovider.helpers import provider_id_of
+from localcloud_provider.annotations import ADOPT, adopts, keeps
 from localcloud_provider.client import Client, Conflict, NotFound, Refused, path_of
 from localcloud_provider.instances import is_ours, machine_id
-from localcloud_provider.plan import LABEL_SERVICE, LABEL_UID, plan
+from localcloud_provider.plan import LABEL_KEPT, LABEL_SERVICE, LABEL_UID, plan
 from localcloud_provider.resources import Balancer, Balancers
 
 
@@ -29,10 +32,15 @@ class NotOurs(CloudProviderError):
 
 
 class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
-    """Load balancers named as `get_load_balancer_name` does by default."""
+    """Load balancers named by the Service's UID, or as the Service says that adopts a kept one."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._adopting = threading.Lock()
+
+    @override
+    def get_load_balancer_name(self, cluster_name: str, service: V1Service) -> str:
+        return adopts(service) or super().get_load_balancer_name(cluster_name, service)
 
     @override
     def get_load_balancer(self, cluster_name: str, service: V1Service) -> V1LoadBalancerStatus | None:
@@ -49,9 +57,11 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     ) -> V1LoadBalancerStatus:
         name = self.get_load_balancer_name(cluster_name, service)
         wanted, address = plan(name, cluster_name, service, _targets(nodes))
-        self._found(cluster_name, service, calls=2)  # raises where it is another's
-        # Also where nothing differs: what the cloud shows may be what it could not carry out yet.
-        return _status(self._put(wanted, address))
+        # From the look to the change: of two Services that name the same one, one gets it.
+        with self._adopting if adopts(service) else nullcontext():
+            self._check_free(cluster_name, service)
+            # Also where nothing differs: what the cloud shows it may not have carried out yet.
+            return _status(self._put(wanted, address))
 
     @override
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
@@ -67,32 +77,57 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
 
     @override
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
-        if self._found(cluster_name, service, calls=2) is not None:
+        found = self._found(cluster_name, service, calls=2)
+        if found is not None and (keep := keeps(service)):
+            labels = {**found.labels, LABEL_KEPT: keep}
+            nobody: dict[str, object] = {"targets": (), "draining": (), "weights": {}}
+            if found.labels != labels:
+                self._put(found.model_copy(update={"labels": labels, **(nobody if keep == "address" else {})}))
+            raise LoadBalancerKept(f"{found.name}, {found.address}; a Service with {ADOPT}: {found.name} takes it over")
+        if found is not None:
             # The owner goes along, so that the cloud itself refuses where it is another's by now.
             self._client.delete(self._path(cluster_name, service), {"owner": cluster_name})
 
     @override
     def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
         listed = self._client.get(Balancers, path_of("loadbalancers"), {"owner": cluster_name}).loadbalancers
-        return [
-            OwnedLoadBalancer(one.name, one.labels.get(LABEL_SERVICE, ""), one.labels.get(LABEL_UID, ""))
-            for one in listed
-            if one.owner == cluster_name and LABEL_UID in one.labels
-        ]
+        return [_owned(one) for one in listed if one.owner == cluster_name and LABEL_UID in one.labels]
 
-    def _found(self, cluster_name: str, service: V1Service, *, calls: int = 1) -> Balancer | None:
-        """The Service's load balancer; None where the cloud has none. Raises `NotOurs`."""
+    @override
+    def delete_owned_load_balancer(self, cluster_name: str, owned: OwnedLoadBalancer) -> None:
+        self._client.delete(path_of("loadbalancers", owned.name), {"owner": cluster_name})
+
+    def _look(self, cluster_name: str, service: V1Service, *, calls: int) -> Balancer | None:
+        """What has the name of the Service's load balancer; None where the cloud has none, or the
+        Service names one of another cluster. Raises `NotOurs`."""
         try:
             found = self._client.get(Balancer, self._path(cluster_name, service), calls=calls)
         except NotFound:
             return None
-        if found.owner != cluster_name or found.labels.get(LABEL_UID) != uid_of(service):
+        if found.owner != cluster_name and adopts(service):
+            return None
+        if found.owner != cluster_name or not found.labels.get(LABEL_UID):
             raise NotOurs(
                 f"the load balancer {found.name} is left alone: its owner is {found.owner!r} and its label {LABEL_UID} "
                 f"is {found.labels.get(LABEL_UID, '')!r}, so it was not made for this Service of cluster "
                 f"{cluster_name!r}. Delete it, or rename it"
             )
         return found
+
+    def _found(self, cluster_name: str, service: V1Service, *, calls: int = 1) -> Balancer | None:
+        """The Service's load balancer; None where the cloud has none, or another Service has the
+        one of that name: that adopted it, or this one names what it did not get. Raises
+        `NotOurs`."""
+        found = self._look(cluster_name, service, calls=calls)
+        return found if found is not None and _owned(found).is_of(service) else None
+
+    def _check_free(self, cluster_name: str, service: V1Service) -> None:
+        """Raises where the load balancer cannot be this Service's."""
+        found = self._look(cluster_name, service, calls=2)
+        if found is not None:
+            _owned(found).check_adoptable(service)
+        elif name := adopts(service):
+            raise InvalidService(f"the annotation {ADOPT} names {name}, and this cluster has no load balancer of it")
 
     def _put(self, wanted: Balancer, address: str = "") -> Balancer:
         try:
@@ -104,6 +139,13 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
 
     def _path(self, cluster_name: str, service: V1Service) -> str:
         return path_of("loadbalancers", self.get_load_balancer_name(cluster_name, service))
+
+
+def _owned(balancer: Balancer) -> OwnedLoadBalancer:
+    labels = balancer.labels
+    return OwnedLoadBalancer(
+        balancer.name, labels.get(LABEL_SERVICE, ""), labels.get(LABEL_UID, ""), LABEL_KEPT in labels
+    )
 
 
 def _targets(nodes: Sequence[V1Node]) -> tuple[str, ...]:

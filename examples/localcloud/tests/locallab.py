@@ -97,6 +97,14 @@ class LocalLab(HTTPLab):
         return {"localcloud.example/mode": "teleport"}
 
     @override
+    def kept_annotations(self) -> Mapping[str, str]:
+        return {"localcloud.example/keep": "load-balancer"}
+
+    @override
+    def adopting_annotations(self, name: str) -> Mapping[str, str]:
+        return {"localcloud.example/adopt": name}
+
+    @override
     def delete_machine(self, node: V1Node) -> None:
         self.made.cloud.delete_machine(self._id(node))
 

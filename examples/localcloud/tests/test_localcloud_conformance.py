@@ -24,5 +24,6 @@ class TestLocalCloud(ProviderConformance, EndToEndConformance):
     provider_name = "localcloud"
     features = (
         Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH | Feature.SSH_KEYS | Feature.LOAD_BALANCER
-        | Feature.OWNED_LOAD_BALANCERS | Feature.SOURCE_RANGES | Feature.ROUTES | Feature.LOCAL_INSTANCE
+        | Feature.OWNED_LOAD_BALANCERS | Feature.KEPT_LOAD_BALANCERS | Feature.SOURCE_RANGES | Feature.ROUTES
+        | Feature.LOCAL_INSTANCE
     )  # fmt: skip

@@ -30,8 +30,8 @@ from localcloud_provider.provider import LocalCloud, new_provider
 from localcloud_provider.resources import Machine, Machines
 from locallab import TOKEN, Daemon, daemon
 
-from cloudprovider import CloudConfig, CloudProviderError, InstanceNotFound, Route, Throttled
-from cloudprovider.errors import InvalidConfig, InvalidService
+from cloudprovider import CloudConfig, CloudProviderError, InstanceNotFound, OwnedLoadBalancers, Route, Throttled
+from cloudprovider.errors import InvalidConfig, InvalidService, LoadBalancerKept
 from cloudprovider.testing.conformance import new_node, new_service
 
 CLUSTER = "blue"
@@ -229,6 +229,32 @@ def test_what_is_another_services_is_never_touched(made: Daemon, provider: Local
         with pytest.raises(NotOurs, match="its owner is 'green'"):
             call()
     assert only(made) == before
+
+
+@pytest.mark.row("S31")
+def test_an_address_alone_is_kept_and_adopted(made: Daemon, provider: LocalCloud) -> None:
+    balancers, one = (
+        provider.load_balancer(),
+        new_service("web", UID, annotations={"localcloud.example/keep": "address"}),
+    )
+    status = ensure(provider, one, node(made, "a"))
+    for _ in range(2):
+        with pytest.raises(LoadBalancerKept, match=f"localcloud.example/adopt: {NAME}"):
+            balancers.ensure_load_balancer_deleted(CLUSTER, one)
+    assert only(made).targets == ()
+    assert isinstance(balancers, OwnedLoadBalancers)
+    [owned] = balancers.owned_load_balancers(CLUSTER)
+    assert owned.kept
+    taker = new_service("shop", "u-2", annotations={"localcloud.example/adopt": NAME})
+    assert ensure(provider, taker, node(made, "b")) == status
+    assert only(made).targets == ("m2",)
+    with pytest.raises(CloudProviderError, match="in use by Service default/shop"):
+        ensure(provider, one)
+    balancers.ensure_load_balancer_deleted(CLUSTER, one)  # it is not this Service's any more, which may go
+    balancers.ensure_load_balancer_deleted(CLUSTER, taker)
+    assert not made.cloud.load_balancers()
+    with pytest.raises(InvalidService, match="has no load balancer of it"):
+        ensure(provider, taker)
 
 
 def test_a_node_that_is_none_of_ours_spoils_nothing(made: Daemon, provider: LocalCloud) -> None:

@@ -25,7 +25,7 @@ from cloudprovider.helpers import (
     annotation,
     annotations_of,
 )
-from openstack_provider.config import LoadBalancerConfig
+from openstack_provider.config import ClassConfig, LoadBalancerConfig
 
 PREFIX: Final = "loadbalancer.openstack.org/"
 ID: Final = Text("[0-9A-Fa-f]{8}(-?[0-9A-Fa-f]{4}){3}-?[0-9A-Fa-f]{12}", "an ID of OpenStack: a UUID")
@@ -70,6 +70,7 @@ class _Pattern(Kind[str]):
 
 
 SELECTOR: Final = _Selector()
+PATTERN: Final = _Pattern()
 
 
 class Internal(ServiceAnnotations, prefix="service.beta.kubernetes.io/openstack-internal-"):
@@ -86,7 +87,7 @@ class Annotations(ServiceAnnotations, prefix=PREFIX):
     balancer_address = annotation("load-balancer-address", Text(), help="Written by the Go manager; not read.")
     floating_network_id = annotation("floating-network-id", ID, help="The external network of the floating IP.")
     floating_subnet_id = annotation("floating-subnet-id", ID, help="The subnet of the floating IP.")
-    floating_subnet = annotation("floating-subnet", _Pattern(), help="That subnet by its name.")
+    floating_subnet = annotation("floating-subnet", PATTERN, help="That subnet by its name.")
     floating_subnet_tags = annotation("floating-subnet-tags", Text(),
         help="That subnet by its tags: one of a,b; all of &a,b; with ! before it, the other subnets.")  # fmt: skip
     keep_floating_ip = annotation("keep-floatingip", BOOL, default=False,
@@ -151,6 +152,25 @@ def _defaults(config: LoadBalancerConfig) -> dict[str, object]:
         "tls_container": config.default_tls_container_ref or None,
         "node_selector": SELECTOR.parse(config.node_selector),
     }
+
+
+def config_problems(config: LoadBalancerConfig, classes: Mapping[str, ClassConfig]) -> list[str]:
+    """What of the configuration could not be an annotation either: better known at the start than
+    from each Service."""
+    problems: list[str] = []
+    for section, one in {
+        "LoadBalancer": config,
+        **{f'LoadBalancerClass "{key}"': one for key, one in classes.items()},
+    }.items():
+        try:
+            PATTERN.parse(one.floating_subnet)
+        except ValueError as error:
+            problems.append(f"[{section}] floating-subnet {error}")
+    try:
+        Annotations.of(V1Service(), config)
+    except ValueError as error:
+        problems.append(f"[LoadBalancer] {error}")
+    return problems
 
 
 def lenient(service: V1Service, config: LoadBalancerConfig) -> Annotations:

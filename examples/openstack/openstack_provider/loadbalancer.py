@@ -28,8 +28,9 @@ from cloudprovider import (
     Pending,
     RetryError,
 )
+from cloudprovider.errors import InvalidConfig
 from cloudprovider.helpers import labels_of, load_balancer_status_equal
-from openstack_provider.annotations import lenient
+from openstack_provider.annotations import config_problems, lenient
 from openstack_provider.cloud import Cloud
 from openstack_provider.config import ClassConfig, LoadBalancerConfig
 from openstack_provider.errors import answered
@@ -82,7 +83,10 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         """Of subnets, by ID. They never change."""
 
     def start(self, cluster_uid: str | None) -> None:
-        """Say which cluster this is, by the UID of kube-system: before any other call."""
+        """Say which cluster this is, by the UID of kube-system: before any other call. Raises
+        `InvalidConfig`."""
+        if problems := config_problems(self._config, self._cloud.config.loadbalancerclass):
+            raise InvalidConfig(*problems)
         self._cluster_uid = cluster_uid or ""
         if not cluster_uid:
             logger.warning("the cluster's UID cannot be read: load balancers are marked with their Services' UIDs only")
@@ -276,7 +280,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             ours.append(who.cluster_tag)
         if self._config.manage_security_groups:
             ours.append(OPENED_TAG)
-        if balancer is not None and is_owner(balancer, who) and not is_marked(balancer):
+        if balancer is not None and is_owner(balancer, who) and (who.cluster_tag or who.uid_tag) not in there:
             ours.append(ADOPTED_TAG)
         return [*there, *(tag for tag in ours if tag and tag not in there)]
 

@@ -68,15 +68,13 @@ def own(found: Sequence[JSON], who: Identity) -> JSON | None:
 
 def refusal(balancer: JSON, who: Identity) -> NotOurs:
     """Why it is left alone, and what to do."""
+    say_so = f"openstack loadbalancer set --no-tag --tag {who.uid_tag} {balancer['id']}"
     if is_of_another_cluster(balancer, who):
-        why = "another cluster made it. Give this cluster another --cluster-name"
+        why = f"another cluster made it. Give this cluster another --cluster-name; or, if that one is gone, {say_so}"
     elif is_marked(balancer):
-        why = "it was made for another Service of this name, which is gone. Delete it in OpenStack if nobody needs it"
+        why = f"it was made for another Service of this name, which is gone. Delete it; or {say_so}"
     else:
-        why = (
-            "nothing proves that it is this Service's: the Service's status does not show its address. If it is, say "
-            f"so: openstack loadbalancer set --tag {who.uid_tag} {balancer['id']}"
-        )
+        why = f"nothing proves that it is this Service's, as its status does not show its address. If it is, {say_so}"
     return NotOurs(f"the load balancer {balancer['id']} has the name {balancer['name']} and is left alone: {why}")
 
 

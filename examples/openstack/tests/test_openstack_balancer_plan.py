@@ -19,10 +19,10 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_node_status import V1NodeStatus
 from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
-from openstack_provider import ownership
-from openstack_provider.annotations import Annotations, Internal
+from openstack_provider.annotations import Annotations, Internal, config_problems
 from openstack_provider.config import ClassConfig, LoadBalancerConfig
 from openstack_provider.names import Identity, identity, service_of, subnet_matches
+from openstack_provider.ownership import is_of, may_be_deleted, own, refusal, shows
 from openstack_provider.plan import Plan, Target, plan, targets
 from openstack_provider.steps import Actual, Spot, created, leaving, members, steps
 
@@ -223,6 +223,15 @@ def test_networks_of_class_annotation_and_configuration() -> None:
     assert by_class.subnet == SOME_ID
 
 
+def test_a_configuration_that_no_service_could_use_is_known_at_the_start() -> None:
+    config = LoadBalancerConfig(node_selector="=x", floating_subnet="~[", flavor_id="big")
+    found = "\n".join(config_problems(config, {"gold": ClassConfig(floating_subnet="!~(")}))
+    for place in ("[LoadBalancer] floating-subnet", '[LoadBalancerClass "gold"] floating-subnet', "labels such as"):
+        assert place in found
+    assert "flavor_id" in config_problems(LoadBalancerConfig(flavor_id="big"), {})[0]
+    assert config_problems(LoadBalancerConfig(), {}) == []
+
+
 # Nodes
 
 
@@ -371,15 +380,15 @@ def test_whose_a_load_balancer_is() -> None:
     ours = balancer(WHO.balancer, WHO.uid_tag, WHO.cluster_tag)
     foreign = balancer(WHO.balancer, "kubernetes-service-uid=other", "kubernetes-cluster-uid=cluster-2")
     recreated = balancer(WHO.balancer, "kubernetes-service-uid=other", WHO.cluster_tag)
-    assert ownership.own([ours, foreign, recreated], WHO) is ours
-    assert ownership.own([foreign, recreated, balancer(WHO.balancer)], WHO) is None
-    assert "another cluster" in str(ownership.refusal(foreign, WHO))
-    assert "another Service" in str(ownership.refusal(recreated, WHO))
-    assert f"--tag {WHO.uid_tag} lb" in str(ownership.refusal(balancer(), WHO))
+    assert own([ours, foreign, recreated], WHO) is ours
+    assert own([foreign, recreated, balancer(WHO.balancer)], WHO) is None
+    assert "another cluster" in str(refusal(foreign, WHO))
+    assert "another Service" in str(refusal(recreated, WHO))
+    assert f"--tag {WHO.uid_tag} lb" in str(refusal(balancer(), WHO))
     with pytest.raises(CloudProviderError, match="2 load balancers"):
-        ownership.own([ours, ours], WHO)
+        own([ours, ours], WHO)
     # A UID that somebody copied onto another cluster's is no proof against that cluster's mark.
-    assert not ownership.is_of(balancer(WHO.uid_tag, "kubernetes-cluster-uid=cluster-2"), WHO)
+    assert not is_of(balancer(WHO.uid_tag, "kubernetes-cluster-uid=cluster-2"), WHO)
 
 
 @pytest.mark.parametrize(
@@ -393,18 +402,24 @@ def test_whose_a_load_balancer_is() -> None:
     ],
 )
 def test_which_load_balancers_go_with_the_service(found: Fact, goes: bool) -> None:
-    assert ownership.may_be_deleted(found, WHO) is goes
+    assert may_be_deleted(found, WHO) is goes
 
 
 def test_only_the_status_proves_that_an_unmarked_one_is_the_services() -> None:
     service = a_service(load_balancer_address="203.0.113.7", load_balancer_id=SOME_ID)
-    assert not ownership.shows(service, ["203.0.113.7"], "nip.io")
+    assert not shows(service, ["203.0.113.7"], "nip.io")
     ingress = [V1LoadBalancerIngress(hostname="203.0.113.7.nip.io")]
     service.status = V1ServiceStatus(load_balancer=V1LoadBalancerStatus(ingress=ingress))
-    assert ownership.shows(service, ["203.0.113.7"], "nip.io")
-    assert not ownership.shows(service, ["203.0.113.8"], "nip.io")
+    assert shows(service, ["203.0.113.7"], "nip.io")
+    assert not shows(service, ["203.0.113.8"], "nip.io")
     service.status = V1ServiceStatus(load_balancer=V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="")]))
-    assert not ownership.shows(service, [], "nip.io")
+    assert not shows(service, [], "nip.io")
+
+
+def test_the_readmes_table_of_annotations_is_current() -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    told = readme.partition("<!-- annotations: as Annotations.markdown_table() has them -->\n")[2]
+    assert told.partition("<!-- end -->")[0] == Annotations.markdown_table().replace(f"`{PREFIX}", "`")
 
 
 def test_the_page_has_every_annotation() -> None:

@@ -374,7 +374,7 @@ def test_the_go_managers_load_balancer_is_taken_over_without_a_change(bench: Ben
     assert service.metadata is not None
     service.metadata.annotations = {PREFIX + "load-balancer-id": balancer, PREFIX + "load-balancer-address": address}
     # Without the status nothing proves that it is not another cluster's of this name.
-    with pytest.raises(NotOurs, match="openstack loadbalancer set --tag"):
+    with pytest.raises(NotOurs, match="openstack loadbalancer set --no-tag --tag"):
         bench.ensure(manager, service)
     bench.delete(manager, service)
     before = bench.octavia(f"listeners?loadbalancer_id={balancer}")["listeners"], bench.members(balancer)
@@ -387,6 +387,41 @@ def test_the_go_managers_load_balancer_is_taken_over_without_a_change(bench: Ben
     assert after == before
     bench.delete(manager, service)
     assert not bench.balancers(service)
+
+
+def test_two_of_one_name_are_an_error(bench: Bench) -> None:
+    """Of a time before there were tags, say: which one is the Service's nobody can know."""
+    manager = bench.manager()
+    service = bench.service(manager)
+    assert service.metadata is not None
+    body = {"name": f"kube_service_{CLUSTER}_default_{service.metadata.name}", "vip_subnet_id": bench.cloud.subnet}
+    made = [bench.octavia("loadbalancers", "POST", {"loadbalancer": body})["loadbalancer"]["id"] for _ in range(2)]
+    with pytest.raises(CloudProviderError, match="2 load balancers have the name"):
+        bench.ensure(manager, service)
+    bench.delete(manager, service)
+    for one in made:
+        bench.settled(one)
+        bench.octavia(f"loadbalancers/{one}", "DELETE")
+    while bench.balancers(service):
+        bench.pause(1.0)
+
+
+def test_an_administrator_says_whose_it_is(bench: Bench) -> None:
+    """As the refusal tells: where a cluster was set up again, say, from a backup."""
+    former, manager = bench.manager(uid="cluster-0"), bench.manager()
+    name = f"s-{uuid4().hex[:8]}"
+    address = bench.ensure(former, new_service(name, str(uuid4())))
+    service = bench.service(manager, name)
+    assert service.metadata is not None
+    with pytest.raises(NotOurs, match="if that one is gone"):
+        bench.ensure(manager, service)
+    found = bench.balancer(service)["id"]
+    tags = {"loadbalancer": {"tags": [f"kubernetes-service-uid={service.metadata.uid}"]}}
+    bench.octavia(f"loadbalancers/{found}", "PUT", tags)
+    bench.settled(found)
+    assert bench.ensure(manager, service) == address
+    bench.settled(found)
+    assert "kubernetes-cluster-uid=cluster-1" in bench.balancer(service)["tags"]
 
 
 def test_fault_2_a_node_without_an_address_is_waited_for(bench: Bench) -> None:

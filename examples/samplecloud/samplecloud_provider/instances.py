@@ -28,6 +28,7 @@ from cloudprovider import (
 )
 from cloudprovider.helpers import (
     format_provider_id,
+    label_value,
     node_name,
     parse_provider_id,
     parse_ssh_public_key,
@@ -158,10 +159,10 @@ def metadata(instance: Instance, node: str) -> InstanceMetadata:
     in the cloud today."""
     return InstanceMetadata(
         provider_id=format_provider_id(PROVIDER, instance.id),
-        instance_type=instance.type,
+        instance_type=label_value(instance.type),
         node_addresses=_addresses(instance, node),
-        zone=instance.zone,
-        region=instance.region,
+        zone=label_value(instance.zone),
+        region=label_value(instance.region),
         additional_labels={"samplecloud.example/instance": instance.id},
     )
 

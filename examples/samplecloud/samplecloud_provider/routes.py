@@ -26,6 +26,7 @@ class SampleRoutes(Routes):
                     destination_cidr=rule.cidr,
                     blackhole=rule.instance not in document.instances,
                     target_provider_id=format_provider_id(PROVIDER, rule.instance),
+                    owned=True,  # the cloud keeps whose rule it is
                 )
                 for rule in document.rules.values()
                 if rule.cluster == cluster_name

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
-from controllers.node.changes import APPLIED_LABELS
+from controllers.node.kept import APPLIED_LABELS
 from tests.integration.kubelet.conftest import NAME, REAL_KUBELET, RealNode
 from tests.support.api import MERGE
 

@@ -15,7 +15,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import InstanceMetadata, OwnedLoadBalancer, Route
+from cloudprovider import InstanceMetadata, OwnedLoadBalancer, OwnedResource, Route, Taint
 from cloudprovider.checks import answers
 from cloudprovider.commands.failure import UnusableAnswer
 from cloudprovider.commands.forecast import new_node
@@ -91,6 +91,13 @@ def told(problem: str | Problem) -> tuple[str, ...]:
         "InstanceMetadata('', node_addresses=[address])",
         "InstanceMetadata('acme://1', 'm5 large', [address], 'Zone 1 (Berlin)', '-')",
         "InstanceMetadata('acme://1', node_addresses=[address], additional_labels={'bad key': 'bad value'})",
+        "InstanceMetadata('acme://1', node_addresses=[address], taints=[Taint('bad key', 'NoSchedule')])",
+        "InstanceMetadata('acme://1', node_addresses=[address], taints=[Taint('gpu', 'NoSchedule', 'a b')])",
+        "InstanceMetadata('acme://1', node_addresses=[address], taints=[Taint('gpu', 'noschedule')])",
+        "InstanceMetadata('acme://1', node_addresses=[address], taints=[Taint('gpu', 'NoExecute', v) for v in 'ab'])",
+        "InstanceMetadata('acme://1', node_addresses=[address], annotations={'bad key': 'any value'})",
+        "InstanceMetadata('acme://1', node_addresses=[address], annotations={'key': chr(0xd800)})",
+        "InstanceMetadata('acme://1', node_addresses=[address], annotations={'key': 'x' * 33000})",
         ADDRESS.format("InternalIp", "10.0.0.1"),
         ADDRESS.format("InternalIP", "300.0.0.1"),
         ADDRESS.format("Hostname", "bad host"),
@@ -134,6 +141,8 @@ def test_an_answer_is_usable_without_its_faulty_fields() -> None:
         ({"region": "-", "zone": "a b"}, {"region": "", "zone": ""}),
         ({"node_addresses": [address, bad]}, {"node_addresses": ()}),
         ({"additional_labels": {"rack": "r7", "row": "a b"}}, {"additional_labels": {}}),
+        ({"taints": [Taint("gpu", "NoSchedule"), Taint("gpu", "Never")]}, {"taints": ()}),
+        ({"annotations": {"a b": ""}}, {"annotations": {}}),
     ):
         assert usable(evolve(good, **faulty)) == evolve(good, **empty)
     assert usable(InstanceMetadata(zone="a b"), own="acme://1") == InstanceMetadata("acme://1")
@@ -232,21 +241,41 @@ def test_routes(wrong: object) -> None:
     assert told(question.read(wrong)) == expected
 
 
-def test_owned_load_balancers_and_texts() -> None:
+def test_owned_load_balancers() -> None:
     nobodys = OwnedLoadBalancer("a", "")
     assert problems_of(answers.owned_load_balancers, [nobodys]) == (
         "item 0 lacks its name, or both service and service_uid",
     )
     assert answers.owned_load_balancers([OwnedLoadBalancer("a", "d/s")]) == (OwnedLoadBalancer("a", "d/s"),)
+
+
+def test_owned_resources_are_told_apart() -> None:
+    one = OwnedResource("group", "sg-1")
+    assert answers.owned_resources([one, OwnedResource("address", "sg-1")]) == (one, OwnedResource("address", "sg-1"))
+    assert problems_of(answers.owned_resources, [one, one, OwnedResource("", "x"), None]) == (
+        "item 1 is the group 'sg-1' once more",
+        "item 2 lacks its kind or its id",
+        "item 3 is None, not OwnedResource",
+    )
+
+
+def test_texts() -> None:
     assert problems_of(answers.texts, ["a", " "]) == ("item 1 is ' ', not a text",)
 
 
 def test_strictness_is_for_authors() -> None:
-    poor = InstanceMetadata("acme://1", additional_labels={"kubernetes.io/x": "y"})
+    poor = InstanceMetadata(
+        "acme://1",
+        additional_labels={"kubernetes.io/x": "y"},
+        taints=[Taint("node.kubernetes.io/unreachable", "NoExecute")],
+        annotations={"kubernetes-cloud-provider/applied-labels": "{}"},
+    )
     assert not problems_of(answers.metadata, poor, prefixes=PREFIXES)
     assert problems_of(answers.metadata, poor, prefixes=PREFIXES, strict=True) == (
         "there is no address at all",
-        "additional_labels: 'kubernetes.io/x' is a label of Kubernetes itself, which the host refuses",
+        "additional_labels: 'kubernetes.io/x' is reserved for Kubernetes, and not written",
+        "taints: 'node.kubernetes.io/unreachable' is reserved for Kubernetes, and not written",
+        "annotations: 'kubernetes-cloud-provider/applied-labels' is reserved for Kubernetes, and not written",
     )
 
 

@@ -56,6 +56,7 @@ def test_what_a_node_would_get_is_told(run: Run, tmp_path: Path, capsys: pytest.
     assert report["node"] == {
         "providerID": "fake://i-web-1",
         "labels": {**LABELS, "team": "a"},
+        "annotations": {},
         "addresses": [
             {"type": "InternalIP", "address": "10.0.0.1"}, {"type": "ExternalIP", "address": "192.0.2.1"}
         ],
@@ -94,11 +95,25 @@ def test_a_provider_with_the_older_interfaces(run: Run) -> None:
     assert report["node"]["labels"] == LABELS
 
 
+def test_taints_and_annotations_of_the_machine_are_told(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = {"taints": [["example.com/gpu", "a100", "NoSchedule"]], "annotations": {"example.com/console": "web"}}
+    code, report = run("--node=web-1", machine=machine)
+    assert (code, problems(report)) == (0, [])
+    assert report["node"]["taints"] == ["example.com/gpu"]
+    assert report["node"]["annotations"] == {"example.com/console": "web"}
+    main(["check", "fake", f"--cloud-config={tmp_path / 'fake.json'}", "--node=web-1"])
+    out = capsys.readouterr().out
+    assert "would get the annotations" in out
+    assert "example.com/console=web\n" in out
+
+
 def test_a_label_that_the_manager_refuses_is_a_problem(run: Run) -> None:
     code, report = run("--node=web-1", machine={"labels": {"a.k8s.io/b": "c"}}, capabilities=["instances_v2"])
     assert code == 1
     (problem,) = problems(report)
-    assert "'a.k8s.io/b' is a label of Kubernetes itself" in problem
+    assert "'a.k8s.io/b' is reserved for Kubernetes" in problem
     assert [step["text"] for step in report["steps"] if step["step"] == "node"] == [
         "what it would get is not known without right metadata of its machine"
     ]

@@ -29,6 +29,7 @@ from cloudprovider import (
     LoadBalancer,
     LocalInstance,
     OwnedLoadBalancers,
+    OwnedResources,
     PodCIDRs,
     PVLabeler,
     RetryError,
@@ -58,6 +59,7 @@ GO: list[tuple[type[ABC], set[str], set[str]]] = [
             "pod_cidrs",
             "pv_labeler",
             "local_instance",
+            "owned_resources",
             "has_cluster_id",
             "provider_id_prefixes",
             "same_provider_id",
@@ -70,7 +72,7 @@ GO: list[tuple[type[ABC], set[str], set[str]]] = [
         {"get_load_balancer", "ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted"},
         {"get_load_balancer_name", "load_balancer_revision", "depends_on", "target_traits", "check_service"},
     ),
-    (OwnedLoadBalancers, {"owned_load_balancers"}, set()),
+    (OwnedLoadBalancers, {"owned_load_balancers"}, {"delete_owned_load_balancer"}),
     (
         Instances,
         {
@@ -94,6 +96,7 @@ GO: list[tuple[type[ABC], set[str], set[str]]] = [
     (PodCIDRs, {"pod_cidrs"}, {"max_batch"}),
     (PVLabeler, {"get_labels_for_volume"}, set()),
     (LocalInstance, {"local_metadata"}, {"local_node_name"}),
+    (OwnedResources, {"list_owned_resources", "delete_owned_resource"}, set()),
 ]
 
 

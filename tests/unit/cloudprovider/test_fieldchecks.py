@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-from cloudprovider import CloudConfig, InstanceMetadata, OwnedLoadBalancer, Route, Zone
+from cloudprovider import CloudConfig, InstanceMetadata, OwnedLoadBalancer, Route, Taint, Zone
 
 ADDRESS = V1NodeAddress(type="InternalIP", address="10.0.0.1")
 
@@ -25,12 +25,16 @@ ADDRESS = V1NodeAddress(type="InternalIP", address="10.0.0.1")
         (InstanceMetadata, {"node_addresses": None}, "it is of type NoneType: None"),
         (InstanceMetadata, {"node_addresses": ["10.0.0.1"]}, "it is of type str: 10.0.0.1"),
         (InstanceMetadata, {"node_addresses": {"InternalIP": "10.0.0.1"}}, "it is of type dict: {'InternalIP': "),
-        (InstanceMetadata, {"additional_labels": [("a", "b")]}, "must be a mapping of label names to values"),
+        (InstanceMetadata, {"additional_labels": [("a", "b")]}, "must be a mapping of names to values"),
         (
             InstanceMetadata,
             {"additional_labels": {"a": 1}},
             "mapping of str to str; it is of type str: 'a': 1",
         ),
+        (InstanceMetadata, {"taints": ["gpu:NoSchedule"]}, 'must be a sequence of Taint, such as [Taint("example.com'),
+        (InstanceMetadata, {"taints": None}, "it is of type NoneType: None"),
+        (InstanceMetadata, {"annotations": {"a": 1}}, "InstanceMetadata.annotations must be a mapping of str to str"),
+        (Taint, {"key": None, "effect": "NoSchedule"}, "Taint.key must be a str; it is of type NoneType: None"),
         (InstanceMetadata, {"additional_labels": {1: "a"}}, "must be a mapping of str to str"),
         (Zone, {"region": None}, "Zone.region must be a str; it is of type NoneType: None"),
         (Zone, {"failure_domain": 1}, "Zone.failure_domain must be a str; it is of type int: 1"),

@@ -145,6 +145,10 @@ def test_a_separator_at_an_end_is_noticed(name: str, separator: str, front: bool
         (" (eu) ", "eu"),
         ("\u6771\u4eac", ""),
         ("", ""),
+        (f"{'x' * 61} y", f"{'x' * 61}-y"),
+        # Pinned: nodes carry these values, and a new version may not give others.
+        (f"{'x' * 62} y", f"{'x' * 54}-d5f5b87a"),
+        (f"{'x' * 53}, {'y' * 20}", f"{'x' * 53}-ce62a790"),
     ],
 )
 def test_a_text_becomes_a_label_value(text: str, value: str) -> None:
@@ -160,6 +164,39 @@ def test_whatever_the_text_the_api_server_takes_its_label_value(text: str) -> No
     assert bool(value) == any(character in ALNUM for character in text)
     if not label_value_problems(text):
         assert value == text
+
+
+@pytest.mark.row("N35")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("north-1", "north-1"),
+        ("Rack 1", "Rack-1-65bcebbb"),
+        ("Rack/1", "Rack-1-b508dfaf"),
+        ("\u6771\u4eac", "130016b2"),
+        ("", ""),
+    ],
+)
+def test_other_texts_give_other_values_where_that_is_asked_for(text: str, value: str) -> None:
+    assert label_value(text, unique=True) == value
+
+
+@pytest.mark.row("N35")
+@given(st.lists(st.text(alphabet="aB1-_. /\u6771", max_size=80), min_size=2, max_size=2, unique=True))
+def test_no_two_texts_have_one_value_where_that_is_asked_for(texts: list[str]) -> None:
+    values = [label_value(text, unique=True) for text in texts]
+    assert values[0] != values[1]
+    for value in values:
+        assert label_value_problems(value) == ()
+        assert label_value(value, unique=True) == label_value(value) == value
+
+
+@pytest.mark.row("N35")
+@given(st.text(alphabet="aB1-_. /", min_size=64, max_size=80), st.text(alphabet="aB1", min_size=1, max_size=3))
+def test_long_texts_that_begin_alike_are_told_apart(text: str, end: str) -> None:
+    text = f"a{text.replace(' ', 'a')}"
+    if len(label_value(text)) == 63:
+        assert label_value(text) != label_value(text + end)
 
 
 # Namespaces

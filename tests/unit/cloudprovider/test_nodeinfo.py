@@ -102,6 +102,18 @@ def test_the_providers_own_labels_can_be_left_to_the_manager(boot: Boot) -> None
     assert "left out" not in err
 
 
+def test_the_operators_choice_of_addresses_is_the_managers(boot: Boot) -> None:
+    two = [("InternalIP", "127.0.0.7"), ("InternalIP", "127.0.0.9"), ("InternalIP", "::1"), ("Hostname", NAME)]
+    machine = {**MACHINE, "addresses": two}
+    choice = ("--node-address-families=ipv6,ipv4", "--node-address-exclude=127.0.0.0/29")
+    code, out, _ = boot("-o", "json", *choice, instances=[machine])
+    assert code == 0
+    assert [one["address"] for one in json.loads(out)["addresses"]] == ["::1", "127.0.0.9", NAME]
+    code, _, err = boot("--node-address-families=ipv5")
+    assert code == 2
+    assert "must be ipv4 or ipv6" in err
+
+
 @pytest.mark.parametrize("capabilities", [["instances_v2"], ["instances_batch"], ["instances", "zones"]])
 def test_else_from_the_instances_by_the_hosts_name(boot: Boot, capabilities: list[str]) -> None:
     settings = {"machine": "", "zone": "north-1", "region": "north"}

@@ -28,7 +28,7 @@ from kubernetes.client.models import V1LoadBalancerIngress, V1LoadBalancerStatus
 
 from cloudprovider import (
     CloudProviderError, InstanceMetadata, InstanceNotFound, InstancesBatch, InstanceState, InstancesV2, Interface,
-    LoadBalancer, Route, Routes,
+    LoadBalancer, Route, Routes, Taint,
 )
 from cloudprovider.config import ProviderConfig
 from cloudprovider.helpers import (

@@ -17,7 +17,7 @@ from cloudprovider.testing.conformance import BadAnswer, BalancerFacts, Lab, new
 from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, Strike, half_builds, hangs, raises
 from cloudprovider.testing.fake.config import CAPABILITIES
 from cloudprovider.testing.fake.errors import QuotaExceeded
-from cloudprovider.testing.fake.loadbalancers import KEEP
+from cloudprovider.testing.fake.loadbalancers import ADOPT, KEEP
 from tests.unit.fake.objects import volume
 
 SECRET = "hunter2-hunter2"
@@ -175,6 +175,14 @@ class ConsoleLab(Lab):
 
     def kept_annotations(self) -> Mapping[str, str]:
         return {KEEP: "true"}
+
+    def adopting_annotations(self, name: str) -> Mapping[str, str]:
+        return {ADOPT: name}
+
+    def create_owned_resource(self, cluster_name: str) -> str:
+        return self.cloud.console.add_resource(
+            f"sg-{len(self.cloud.console.resources())}-{cluster_name}", cluster_name
+        ).id
 
     def local_machine(self) -> V1Node:
         if not any(one.name == LOCAL for one in self.cloud.console.instances()):

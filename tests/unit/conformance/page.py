@@ -75,6 +75,7 @@ FEATURES = {
     "clusters": "`clusters()`",
     "local_instance": "`local_instance()`: the metadata service of the machine that the program runs on",
     "pod_cidrs": "`pod_cidrs()`",
+    "owned_resources": "`owned_resources()`: what `teardown` deletes besides load balancers and routes",
 }
 
 

@@ -40,7 +40,7 @@ class TestCapabilities:
                 method for method in dir(getattr(cloud, name)()) if not method.startswith("_") and method != "max_batch"
             }
             keys = {"add_ssh_key_to_all_instances"} if name.startswith("instances") else set()
-            defaults = {"depends_on", "target_traits", "check_service"}
+            defaults = {"depends_on", "target_traits", "check_service", "delete_owned_load_balancer"}
             keys |= defaults if name == "load_balancer" else set()
             assert public == {method.name for method in METHODS.values() if method.capability == name} | keys
 

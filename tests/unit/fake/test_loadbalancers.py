@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from cloudprovider import LoadBalancer, LoadBalancerKept
+from cloudprovider import CloudProviderError, InvalidService, LoadBalancer, LoadBalancerKept
 from cloudprovider.testing.fake import (
     BadRequest,
     FakeCloud,
     Port,
     QuotaExceeded,
 )
-from cloudprovider.testing.fake.loadbalancers import KEEP
+from cloudprovider.testing.fake.loadbalancers import ADOPT, KEEP
 from tests.support.there import there
 from tests.unit.fake.conftest import MakeCloud
 from tests.unit.fake.objects import nodes, service
@@ -66,6 +66,35 @@ def test_one_that_is_kept_stays_and_is_listed_as_kept_until_it_is_built_again(cl
     assert cloud.console.load_balancers()[0].kept
     balancer(cloud).ensure_load_balancer("c", keeping, nodes("a"))
     assert not cloud.console.load_balancers()[0].kept
+
+
+@pytest.mark.row("S31")
+def test_with_its_address_alone_kept_nothing_answers_until_a_service_adopts_it(cloud: FakeCloud) -> None:
+    keeping = service()
+    there(keeping.metadata).annotations = {KEEP: "address"}
+    status = balancer(cloud).ensure_load_balancer("c", keeping, nodes("a"))
+    with pytest.raises(LoadBalancerKept, match=ADOPT):
+        balancer(cloud).ensure_load_balancer_deleted("c", keeping)
+    (kept,) = cloud.console.load_balancers()
+    assert (kept.kept, kept.ports, kept.backends) == (True, (), ())
+    taker = service("shop", uid="2")
+    there(taker.metadata).annotations = {ADOPT: kept.name}
+    assert balancer(cloud).ensure_load_balancer("c", taker, nodes("b")) == status
+    (adopted,) = cloud.console.load_balancers()
+    assert (adopted.kept, adopted.service_uid, adopted.backends) == (False, "2", ("fake://i-b",))
+    # Its former Service, should it want a load balancer again, has no part in it any more.
+    assert balancer(cloud).get_load_balancer("c", keeping) is None
+    with pytest.raises(CloudProviderError, match="in use by Service default/shop"):
+        balancer(cloud).ensure_load_balancer("c", keeping, nodes("a"))
+    balancer(cloud).ensure_load_balancer_deleted("c", keeping)
+    assert len(cloud.console.load_balancers()) == 1
+
+
+def test_what_is_named_must_be_there(cloud: FakeCloud) -> None:
+    taker = service()
+    there(taker.metadata).annotations = {ADOPT: "nothing"}
+    with pytest.raises(InvalidService, match="this cluster has no load balancer of it"):
+        balancer(cloud).ensure_load_balancer("c", taker, nodes("a"))
 
 
 class TestAddresses:

@@ -179,6 +179,7 @@ VALUES = (
     "true", "false", "CloudAllocator", "json", "10.0.0.0/8", "127.0.0.1:1", "h0", "7", "0.7", "7s", "1m", "1h", "12",
     "30", "1000", "65", "/etc/hosts", "https://h.example", "VersionTLS13", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
     "persistentvolume-labeler", "cloud-node-controller", "fd00::/64", "10.0.0.1", "Fail", "application/json",
+    "ipv6,ipv4",
 )  # fmt: skip
 COMPANIONS = {
     "tls-cert-file": ["--tls-private-key-file=/k"],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controllers.node.changes import APPLIED_LABELS
+from controllers.node.kept import APPLIED_LABELS
 from tests.unit.node.test_changes import instance
 from tests.unit.node.world import PERIOD, World
 

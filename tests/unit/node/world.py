@@ -14,10 +14,11 @@ from typing import Any, cast
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import InstanceMetadata
+from cloudprovider.helpers import ALL_ADDRESSES, AddressChoice
 from cloudprovider.internal.patching import merge_patch
 from controllers.cloudcalls import Answer
 from controllers.node.addresses import NoIPAddress
-from controllers.node.changes import APPLIED_LABELS
+from controllers.node.kept import APPLIED_LABELS
 from controllers.node.memory import NodeMemory
 from controllers.node.metrics import NodeMetrics
 from controllers.node.reconcile import NodeReconciler
@@ -50,7 +51,8 @@ class Queue:
 class World:
     """One API server, one cloud, one process; `restart` ends that and begins the next."""
 
-    def __init__(self, *, prefixes: Sequence[str] = ("fake://",)) -> None:
+    def __init__(self, *, prefixes: Sequence[str] = ("fake://",), choice: AddressChoice = ALL_ADDRESSES) -> None:
+        self.choice = choice
         self.clock = FakeClock()
         self.cloud, self.server, self.recorder = NodeCloud(prefixes=prefixes), Server(), Recorder()
         self.server.on_change = self._changed
@@ -65,7 +67,9 @@ class World:
         self.memory = NodeMemory(PERIOD)
         lister, server, cloud, recorder = map(_any, (self.lister, self.server, self.cloud, self.recorder))
         own_metrics = NodeMetrics(self.metrics, lister, self.memory, self.clock)
-        self.reconciler = NodeReconciler(server, lister, cloud, recorder, own_metrics, self.clock, self.memory)
+        self.reconciler = NodeReconciler(
+            server, lister, cloud, recorder, own_metrics, self.clock, self.memory, choice=self.choice
+        )
         queues = _any(self.nodes), _any(self.refreshes)
         self.shared: dict[str, tuple[str, ...]] = {}
         self.triggers = NodeTriggers(

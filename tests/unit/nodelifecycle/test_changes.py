@@ -23,6 +23,7 @@ from controllers.runtime.write import Patch
 from tests.unit.nodelifecycle.support import ADMINS, OTHER, OUT_OF_SERVICE, SHUTDOWN, UNINITIALIZED, node
 
 OURS = ("fake://",)
+HANDS_OFF = "cloud-provider.node-restriction.kubernetes.io/hands-off"
 
 
 @pytest.mark.row("N3", "N6")
@@ -46,6 +47,11 @@ OURS = ("fake://",)
         ({"taints": [UNINITIALIZED], "age": 600}, OURS, Attention.ASK),
         ({"taints": [], "age": 0}, OURS, Attention.ASK),
         ({"deleted": True}, OURS, Attention.NONE),
+        # an administrator keeps us from it; any value but "false" counts
+        *(({"labels": {HANDS_OFF: value}}, OURS, Attention.NONE) for value in ("true", "", "no", "False")),
+        ({"labels": {HANDS_OFF: "true"}, "ready": "True", "taints": [SHUTDOWN]}, OURS, Attention.NONE),
+        ({"labels": {HANDS_OFF: "false"}}, OURS, Attention.ASK),
+        ({"labels": {"node-restriction.kubernetes.io/hands-off": "true"}}, OURS, Attention.ASK),
     ],
 )
 def test_what_a_node_needs(fields: dict[str, Any], prefixes: Sequence[str], expected: Attention) -> None:

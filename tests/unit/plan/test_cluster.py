@@ -128,6 +128,8 @@ def test_the_status_and_the_rest_are_written_apart(stand_in: ClusterStandIn) -> 
     other = {"spec": {"unschedulable": None}, "status": {"phase": "y"}}
     _, written = ask(stand_in, "PATCH", f"{NODES}/n1/status", other)
     assert (written["spec"], written["status"]) == ({"unschedulable": True}, {"phase": "y"})
+    _, written = ask(stand_in, "PATCH", f"{NODES}/n1/approval", {"spec": None, "status": {"phase": "z"}})
+    assert (written["spec"], written["status"]) == ({"unschedulable": True}, {"phase": "z"})
 
 
 def test_creations(stand_in: ClusterStandIn, plan: Plan) -> None:

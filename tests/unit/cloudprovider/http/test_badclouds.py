@@ -275,7 +275,7 @@ def test_labels_that_cannot_hold_a_services_name() -> None:
     owned = marks.owned("c", "lb", labels)
     assert owned is not None
     assert (owned.service, owned.service_uid) == ("", "u-1")
-    assert marks.names == ("kubernetes-cluster", "kubernetes-service-uid")
+    assert marks.names == ("kubernetes-cluster", "kubernetes-service-uid", "kubernetes-kept")
 
 
 def test_a_name_is_never_longer_than_it_may_be() -> None:

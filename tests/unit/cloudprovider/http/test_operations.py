@@ -131,6 +131,7 @@ def test_marks_say_whose_a_resource_is() -> None:
     assert not marks.fit(marks.of_cluster("c"), "c", service)
     assert not marks.fit({}, "c")
     assert marks.owned("c", "lb", labels) == OwnedLoadBalancer("lb", "default/web", "u-1")
+    assert marks.owned("c", "lb", marks.keeping(labels)) == OwnedLoadBalancer("lb", "default/web", "u-1", kept=True)
     assert marks.owned("d", "lb", labels) is None
     assert marks.owned("c", "lb", marks.of_cluster("c")) is None
     with pytest.raises(ValueError, match=r"metadata\.uid"):

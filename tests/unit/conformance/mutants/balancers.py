@@ -15,15 +15,20 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError, LoadBalancerKept, OwnedLoadBalancer
-from cloudprovider.helpers import key_of, labels_of, provider_id_of, uid_of
+from cloudprovider.helpers import annotations_of, key_of, labels_of, provider_id_of, uid_of
 from cloudprovider.testing.fake.errors import BadRequest
-from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
+from cloudprovider.testing.fake.loadbalancers import ADOPT, FakeOwningLoadBalancers
 from cloudprovider.testing.fake.records import LoadBalancerRecord, LoadBalancerState
 from tests.unit.conformance.mutants.bench import breaks, broken
 from tests.unit.conformance.mutants.ways import answering, in_an_outage, instead_of, shared_by_threads, unlimited
 
 Status = V1LoadBalancerStatus
 BALANCERS = FakeOwningLoadBalancers
+
+
+def _unnamed(name: str, service: V1Service, wrong: str) -> str:
+    """The wrong name, but for a Service that names its load balancer itself."""
+    return name if ADOPT in annotations_of(service) else wrong
 
 
 def another(service: V1Service) -> V1Service:
@@ -86,13 +91,17 @@ class BuildsAnother(_Remembers):
 
 
 broken(
-    "L4", BALANCERS, "_name", answering(lambda name, _, service: f"{labels_of(service).get('team', 'none')}-{name}"),
+    "L4", BALANCERS, "_name",
+    answering(lambda name, _, service: _unnamed(name, service, f"{labels_of(service).get('team', 'none')}-{name}")),
     "The name has the Service's label \"team\" in it.",
 )  # fmt: skip
 
 
 broken(
-    "L5", BALANCERS, "_name", answering(lambda _, cluster, service: f"{cluster}-{key_of(service).replace('/', '-')}"),
+    "L5", BALANCERS, "_name",
+    answering(
+        lambda name, cluster, service: _unnamed(name, service, f"{cluster}-{key_of(service).replace('/', '-')}")
+    ),
     "The name is made from the cluster's, the namespace's and the Service's names, without the UID.",
 )  # fmt: skip
 
@@ -356,6 +365,51 @@ class DeletesOnlyWhatIsWanted(FakeOwningLoadBalancers):
             super().ensure_load_balancer_deleted(cluster_name, service)
 
 
+# ---- kept ones
+
+
+@breaks("L47")
+class AdoptsWithoutTheAddress(FakeOwningLoadBalancers):
+    """A load balancer that is adopted gets another address."""
+
+    def _base(self, name: str, cluster: str, service: V1Service, present: LoadBalancerRecord | None) -> Any:
+        base = super()._base(name, cluster, service, present)
+        adopted = present is not None and present.service_uid != uid_of(service)
+        return evolve(base, ingress=()) if adopted else base
+
+
+@breaks("L48")
+class AdoptsWhatIsInUse(FakeOwningLoadBalancers):
+    """A load balancer is adopted whether it was kept or serves another Service."""
+
+    def _check_adoption(self, name: str, cluster_name: str, service: V1Service) -> None:
+        record = self._world.load_balancers.get(name)
+        if record is None or record.cluster != cluster_name:
+            super()._check_adoption(name, cluster_name, service)
+
+
+@breaks("L49")
+class AdoptsOfEveryCluster(FakeOwningLoadBalancers):
+    """A load balancer is adopted without a look at whose cluster's it is."""
+
+    def _check_adoption(self, name: str, cluster_name: str, service: V1Service) -> None:
+        record = self._world.load_balancers.get(name)
+        super()._check_adoption(name, record.cluster if record is not None else cluster_name, service)
+
+
+@breaks("L50")
+class DeletesWhatIsNamed(FakeOwningLoadBalancers):
+    """Deletion takes the load balancer that the Service names, which it may never have got."""
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        name = self._name(cluster_name, service)
+        record = self._world.load_balancers.get(name)
+        if record is not None and record.kept and record.cluster == cluster_name and ADOPT in annotations_of(service):
+            del self._world.load_balancers[name]
+            return
+        super().ensure_load_balancer_deleted(cluster_name, service)
+
+
 # ---- OwnedLoadBalancers
 
 Owned = Sequence[OwnedLoadBalancer]
@@ -407,3 +461,11 @@ class ListsFinishedOnes(_Remembers):
 
     def owned_load_balancers(self, cluster_name: str) -> Owned:
         return [one for one in super().owned_load_balancers(cluster_name) if one.service_uid in self.remembered]
+
+
+@breaks("O7")
+class LeavesWhatTheListNames(FakeOwningLoadBalancers):
+    """What was listed is not deleted where its Service cannot be asked for its annotations."""
+
+    def delete_owned_load_balancer(self, cluster_name: str, owned: OwnedLoadBalancer) -> None:
+        return

@@ -54,7 +54,7 @@ class Mutant:
         """A new provider over the cloud of another one, broken."""
         twin = copy.copy(cloud)
         for name in ("_instances", "_instances_v2", "_instances_batch", "_zones", "_balancers", "_routes",
-                     "_pod_cidrs", "_pv_labeler", "_clusters", "_local"):  # fmt: skip
+                     "_pod_cidrs", "_pv_labeler", "_clusters", "_local", "_resources"):  # fmt: skip
             own = copy.copy(getattr(cloud, name))
             if own is not None and isinstance(own, self._original):
                 own.__class__ = type(self.part.__name__, (self.part, type(own)), {})

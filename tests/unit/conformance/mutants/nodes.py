@@ -15,6 +15,7 @@ from cloudprovider import (
     InstanceNotFound,
     InstanceState,
     NotImplementedByProvider,
+    Taint,
     Zone,
 )
 from cloudprovider.helpers import provider_id_of
@@ -51,6 +52,16 @@ V2 = FakeInstancesV2
 broken(
     "I1", V2, "instance_shutdown", answering(lambda off, _: off or None),
     "`instance_shutdown` answers None for a machine that runs.", ONE,
+)  # fmt: skip
+broken(
+    "I2", V2, "instance_metadata",
+    answering(lambda found, _: evolve(found, taints=[Taint("example.com/gpu", "noSchedule")])),
+    "The effect of a taint is written otherwise than Kubernetes does.", ONE,
+)  # fmt: skip
+broken(
+    "I2", V2, "instance_metadata",
+    answering(lambda found, _: evolve(found, annotations={"cluster.kubernetes.io/machine": "m1"})),
+    "An annotation lies in the namespace of Kubernetes itself.", ONE,
 )  # fmt: skip
 broken(
     "I2", V2, "instance_metadata", answering(lambda found, _: evolve(found, instance_type="Small (2 cores)")),
@@ -141,6 +152,11 @@ class OnlyTheFirst(FakeInstancesBatch):
         return found
 
 
+broken(
+    "B2", Batch, "instances_metadata",
+    answering_each(InstanceMetadata, lambda one: evolve(one, taints=[Taint("gpu", "NoSchedule", v) for v in "ab"])),
+    "Two taints have one key and effect: the API server refuses the Node.", MANY,
+)  # fmt: skip
 broken(
     "B2", Batch, "instances_metadata", answering_each(InstanceMetadata, lambda one: evolve(one, instance_type="S A")),
     "The instance type is written for people: it is no label value.", MANY,

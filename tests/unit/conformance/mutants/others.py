@@ -15,11 +15,12 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import CloudProviderError, DiskNotFound, InstanceNotFound, Route
+from cloudprovider import CloudProviderError, DiskNotFound, InstanceNotFound, OwnedResource, Route
 from cloudprovider.testing.conformance import Feature
 from cloudprovider.testing.fake import BadRequest, FakeCloud
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
 from cloudprovider.testing.fake.others import FakeClusters, FakeLocalInstance, FakePVLabeler, FakeRoutes
+from cloudprovider.testing.fake.resources import FakeOwnedResources
 from cloudprovider.wellknown import LABEL_TOPOLOGY_ZONE
 from tests.unit.conformance.fakelab import SECRET
 from tests.unit.conformance.mutants.bench import ALL, breaks, broken
@@ -414,3 +415,21 @@ class OneListForAll(_Remembers):
         strange = [one for one in kept if not isinstance(one, Route)]
         kept[:] = [*super().list_routes(cluster_name), *strange]
         return kept
+
+
+# ---- OwnedResources
+
+
+@breaks("O8")
+class DeletesOfEveryCluster(FakeOwnedResources):
+    """A resource is deleted by its ID, whichever cluster's it is."""
+
+    def delete_owned_resource(self, cluster_name: str, resource: OwnedResource) -> None:
+        found = self._world.resources.get(resource.id)
+        super().delete_owned_resource(found.cluster if found is not None else cluster_name, resource)
+
+
+broken(
+    "O9", FakeOwnedResources, "list_owned_resources", in_an_outage(lambda _: []),
+    "An error of the cloud is taken for an empty list.",
+)  # fmt: skip

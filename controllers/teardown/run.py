@@ -1,0 +1,184 @@
+"""One teardown: start the provider, show what the cluster owns, and with --yes delete it.
+
+Stage: in the manager's place. Only its gateway to the cloud is used, no controller."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final, TextIO
+
+from cloudprovider import CloudConfig, Interface, StopSignal
+from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.manager.provider_host import ManagerError, ProviderHost
+from controllers.options.declare import DEFAULT_CLUSTER_NAME
+from controllers.runtime.api import ApiError
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.teardown import output
+from controllers.teardown.cluster import ClusterWords, leader
+from controllers.teardown.deleting import CLOUD_ERRORS, Deletion
+from controllers.teardown.items import Inventory, Lister
+from controllers.teardown.options import TeardownOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cloudprovider.ips import IPNetwork
+    from controllers.registration.options import Options
+    from controllers.runtime.api import ClientBuilder
+
+log = logging.getLogger(__name__)
+
+NOTHING_LEFT: Final = 0
+FAILED: Final = 1
+"""Something is left, or not known, or nothing could be done."""
+TO_DELETE: Final = 3
+"""Without --yes: there is something to delete. As of a dry run."""
+
+
+class NotConfirmed(Exception):
+    """A call that changes the cloud, without --yes. It was not made."""
+
+
+class Teardown:
+    """One teardown; `print_to` may be called once.
+
+    `clients` is for the API server where there is one, None where there is none. `cidrs` are the
+    cluster's ranges of pod addresses.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        provider: Interface,
+        clients: ClientBuilder | None = None,
+        *,
+        config: CloudConfig | None = None,
+        cidrs: Sequence[IPNetwork] = (),
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._options = options
+        self._given = options.of(TeardownOptions)
+        self._cluster = options.manager.cluster_name
+        self._provider = provider
+        self._clients = clients
+        self._config = config
+        self._cidrs = cidrs
+        self._clock = clock
+
+    def print_to(self, file: TextIO | None, stop: StopSignal) -> int:
+        """Do it, print what there was and what is left, and return the exit code. Blocks.
+
+        Raises ManagerError where the provider cannot start, or the API server that was named does
+        not answer; what the cloud raised where it cannot be asked what there is."""
+        with ExitStack() as ends:
+            if self._clients is not None:
+                ends.callback(self._clients.close)
+            identity = self._identity()
+            held = self._leader(stop)
+            cloud = CloudCalls(
+                self._provider,
+                options=self._options.of(CloudCallOptions),
+                clock=self._clock,
+                guard=None if self._given.yes else _refuse,
+            )
+            allow = self._options.manager.allow_untagged_cloud
+            host = ProviderHost(self._provider, cloud, self._config, allow_untagged_cloud=allow, clock=self._clock)
+            for part in (host.close, host.cancel, host.ask_to_stop):  # in reverse
+                ends.callback(part)
+            if not host.initialize(ClusterWords(self._cluster, identity), None, stop):
+                return FAILED
+            lister = Lister(cloud, self._cluster, self._cidrs, self._given.also_kept)
+            deletion = Deletion(lister.found, self._clock, stop)
+            try:
+                inventory = deletion.first()
+            except CLOUD_ERRORS as error:
+                raise ManagerError(
+                    f"what cluster {self._cluster!r} owns is not known, nothing was done: {error}"
+                ) from error
+            _print(file, output.before(inventory))
+            try:
+                return self._go_on(deletion, inventory, self._refusal(identity, held), file)
+            except CLOUD_ERRORS as error:
+                raise ManagerError(f"what is left of cluster {self._cluster!r} is not known: {error}") from error
+
+    def release_held(self) -> int:
+        """As of `Manager`. Nothing is held back here."""
+        return 0
+
+    def _go_on(self, deletion: Deletion, inventory: Inventory, refusal: str, file: TextIO | None) -> int:
+        number = len(inventory.to_delete)
+        if not self._given.yes:
+            if not inventory.left and not inventory.unknown:
+                _print(file, f"Cluster {self._cluster!r} has nothing to delete in the cloud.\n")
+                return NOTHING_LEFT
+            if not number:
+                _print(file, "Nothing was changed, and --yes would delete nothing: see the lines above.\n")
+                return FAILED
+            how = f"It would be refused: {refusal}." if refusal else "The same command with --yes deletes them."
+            _print(file, f"{output.count(number, 'thing')} to delete. Nothing was changed. {how}\n")
+            return TO_DELETE
+        if refusal and number:
+            _print(file, f"Nothing was changed: {refusal}.\n")
+            return FAILED
+        left = deletion.run(inventory, self._given.wait)
+        if left.items:
+            _print(file, f"\nLEFT\n{output.after(left, deletion.trials)}")
+        if left.left or left.unknown:
+            _print(
+                file, f"{output.count(len(left.left), 'thing')} left. The same command goes on where this one ended.\n"
+            )
+            return FAILED
+        gone = number - len(left.to_delete)
+        _print(file, f"Deleted {output.count(gone, 'thing')}. Nothing is left that was to be deleted.\n")
+        return NOTHING_LEFT
+
+    def _refusal(self, identity: str, held: str) -> str:
+        """Why nothing may be deleted; "" where it may."""
+        if held:
+            lease = self._options.manager.leader_election
+            return (
+                f"the manager {held} holds the Lease {lease.resource_namespace}/{lease.resource_name} and would build "
+                "again what is deleted. Stop it first, as with kubectl scale --replicas=0"
+            )
+        if self._cluster == DEFAULT_CLUSTER_NAME and not identity:
+            return (
+                f"{DEFAULT_CLUSTER_NAME} is the name of every cluster that was given none, so this may be another "
+                "one's. Look at the list, and if all of it is this cluster's, give --cluster-identity, the UID of its "
+                "namespace kube-system, or --kubeconfig"
+            )
+        return ""
+
+    def _identity(self) -> str:
+        given = self._given.cluster_identity
+        if self._clients is None:
+            return given
+        try:
+            found = self._clients.cluster_identity()
+        except ApiError as error:
+            raise ManagerError(
+                f"the API server does not answer: {error}. Without one, leave out --kubeconfig and --master"
+            ) from error
+        if given and found and given != found:
+            raise ManagerError(
+                f"--cluster-identity={given} is not the cluster of the kubeconfig, whose identity is {found}. "
+                "Nothing was done"
+            )
+        return given or found or ""
+
+    def _leader(self, stop: StopSignal) -> str:
+        if self._clients is None:
+            return ""
+        lease = self._options.manager.leader_election
+        try:
+            return leader(self._clients, lease.resource_namespace, lease.resource_name, self._clock, stop)
+        except ApiError as error:
+            raise ManagerError(f"whether a manager still works is not known: {error}. Nothing was done") from error
+
+
+def _refuse(method: str) -> None:
+    raise NotConfirmed(f"{method} was not called: --yes was not given")
+
+
+def _print(file: TextIO | None, text: str) -> None:
+    print(text, end="", file=file, flush=True)
