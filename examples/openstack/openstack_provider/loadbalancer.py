@@ -183,6 +183,17 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
         return self._finder.owned(cluster_name, self._cluster_uid)
 
+    @override
+    def delete_owned_load_balancer(self, cluster_name: str, owned: OwnedLoadBalancer) -> None:
+        """One that several Services share, or that the Go manager built, is left to the operator:
+        nothing proves that it is this cluster's alone."""
+        if not owned.service_uid:
+            raise CloudProviderError(
+                f"several Services share {owned.name}, or the Go manager built it for a cluster of this name: look "
+                "whose it is, and delete it: openstack loadbalancer delete --cascade"
+            )
+        super().delete_owned_load_balancer(cluster_name, owned)
+
     @property
     def _config(self) -> LoadBalancerConfig:
         return self._cloud.config.loadbalancer

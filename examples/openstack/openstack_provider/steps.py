@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from cloudprovider import InvalidService
 from openstack_provider.names import SERVICE_PREFIX, Identity
+from openstack_provider.ownership import is_owner
 from openstack_provider.plan import IPV4, IPV6, Plan, PlannedPort, Target
 from openstack_provider.rest import JSON
 
@@ -89,7 +90,7 @@ def steps(plan: Plan, actual: Actual, targets: Sequence[Target], families: Seque
         listener = next((one for one in free if _slot(one) == (port.transport, number)), None)
         if listener is not None:
             free.remove(listener)
-            _refuse_others(listener, plan.who)
+            _refuse_others(listener, actual.balancer, plan.who)
             if listener["protocol"] != port.listener["protocol"]:
                 # It cannot be changed, and there cannot be two on one port.
                 done.append(_delete("listeners", listener))
@@ -106,16 +107,22 @@ def steps(plan: Plan, actual: Actual, targets: Sequence[Target], families: Seque
 def leaving(who: Identity, actual: Actual) -> list[Step]:
     """How a Service's ports go from a load balancer that stays: its listeners, then its pools."""
     mine = [one for one in actual.listeners if who.balancer in (one.get("tags") or ())]
-    behind = {one["default_pool_id"] for one in mine}
-    pools = [one for one in actual.pools if one["id"] in behind or who.is_part("pool", one["name"])]
+    behind, theirs = {one["default_pool_id"] for one in mine}, _theirs(who, actual)
+    inside = [one for one in actual.pools if one["id"] in behind or who.is_part("pool", one["name"])]
+    pools = [one for one in inside if one["id"] not in theirs]
     return [_delete("listeners", one) for one in mine] + [_delete("pools", one) for one in pools]
 
 
 def unused_pools(who: Identity, actual: Actual, used: Iterable[str]) -> list[Step]:
     """Pools of the Service that stand behind none of its ports."""
     mine = [one for one in actual.pools if one["id"] not in used and who.is_part("pool", one["name"])]
-    theirs = {one["default_pool_id"] for one in actual.listeners if who.balancer not in (one.get("tags") or ())}
+    theirs = _theirs(who, actual)
     return [_delete("pools", one) for one in mine if one["id"] not in theirs]
+
+
+def _theirs(who: Identity, actual: Actual) -> set[str]:
+    """The pools behind listeners that are not the Service's."""
+    return {one["default_pool_id"] for one in actual.listeners if who.balancer not in (one.get("tags") or ())}
 
 
 def members(spot: Spot, present: Sequence[Mapping[str, Any]], targets: Sequence[Target]) -> list[JSON] | None:
@@ -160,10 +167,13 @@ def _slot(listener: Mapping[str, Any]) -> tuple[str, int]:
     return _TRANSPORTS.get(listener["protocol"], "TCP"), int(listener["protocol_port"])
 
 
-def _refuse_others(listener: Mapping[str, Any], who: Identity) -> None:
+def _refuse_others(listener: Mapping[str, Any], balancer: JSON, who: Identity) -> None:
+    """One that was made by hand becomes the Service's only on its own load balancer: users name
+    those to share."""
     tags = listener.get("tags") or ()
-    if who.balancer not in tags and any(tag.startswith(SERVICE_PREFIX) for tag in tags):
-        raise InvalidService(f"port {listener['protocol_port']}: another Service has it on this load balancer")
+    is_anothers = any(tag.startswith(SERVICE_PREFIX) for tag in tags) or not is_owner(balancer, who)
+    if who.balancer not in tags and is_anothers:
+        raise InvalidService(f"port {listener['protocol_port']} of this load balancer is in use by another Service")
 
 
 def _pool(

@@ -351,6 +351,9 @@ def test_anothers_listener_is_left_alone_and_its_tags_are_kept() -> None:
     actual.listeners[0]["tags"] = ["mine"]
     [step] = steps(wanted, actual, TWO, ["IPv4"])
     assert step.body == {"listener": {"tags": ["mine", wanted.who.balancer], "name": wanted.who.part("listener", 0)}}
+    # On a load balancer that users may name, what was made by hand is no Service's.
+    with pytest.raises(InvalidService, match="in use"):
+        what(wanted, evolve(actual, balancer={"id": "lb", "name": "the-shop"}))
     actual.listeners[0]["tags"] = ["kube_service_blue_default_other"]
     with pytest.raises(InvalidService, match="another Service"):
         what(wanted, actual)
@@ -363,6 +366,8 @@ def test_a_service_leaves_a_shared_load_balancer() -> None:
     assert [f"{one.method} {one.path}" for one in leaving(a_plan().who, actual)] == [
         "DELETE /lbaas/listeners/listener-0", "DELETE /lbaas/pools/pool-0",
     ]  # fmt: skip
+    actual.listeners[1]["default_pool_id"] = "pool-0"  # somebody put it behind another listener, too
+    assert [one.path for one in leaving(a_plan().who, actual)] == ["/lbaas/listeners/listener-0"]
 
 
 # Whose it is

@@ -373,6 +373,9 @@ def test_the_go_managers_load_balancer_is_taken_over_without_a_change(bench: Ben
     balancer, address = of_the_go_manager(bench, service)
     assert service.metadata is not None
     service.metadata.annotations = {PREFIX + "load-balancer-id": balancer, PREFIX + "load-balancer-address": address}
+    [orphan] = [one for one in manager.owned_load_balancers(CLUSTER) if one.name == bench.balancer(service)["name"]]
+    with pytest.raises(CloudProviderError, match="look whose it is"):
+        manager.delete_owned_load_balancer(CLUSTER, orphan)
     # Without the status nothing proves that it is not another cluster's of this name.
     with pytest.raises(NotOurs, match="openstack loadbalancer set --no-tag --tag"):
         bench.ensure(manager, service)
