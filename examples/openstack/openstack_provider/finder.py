@@ -71,7 +71,8 @@ class Finder:
 
     def owned(self, cluster: str, cluster_uid: str) -> list[OwnedLoadBalancer]:
         """All of a cluster, those that the Go manager built for a cluster of this name, too."""
-        found, anyone = [], Identity(cluster, cluster_uid, "", "")
+        found: list[OwnedLoadBalancer] = []
+        anyone = Identity(cluster, cluster_uid, "", "")
         for one in self._listed():
             if not service_of(one["name"], cluster) or is_of_another_cluster(one, anyone):
                 continue

@@ -285,7 +285,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     def _tags(self, wanted: Plan, balancer: JSON | None) -> list[str]:
         """The tags that it should have, with those that it has."""
         who = wanted.who
-        there = [] if balancer is None else list(balancer.get("tags") or ())
+        there: list[str] = [] if balancer is None else list(balancer.get("tags") or ())
         ours = [who.balancer, who.uid_tag]
         if balancer is None or is_owner(balancer, who):
             ours.append(who.cluster_tag)
