@@ -210,7 +210,10 @@ def _by_id(cloud: Cloud, server: str) -> list[JSON]:
     newest = maximum_supported_microversion(compute, _MICROVERSION)
     try:
         found: JSON = ask(compute, "GET", f"/servers/{server}", microversion=newest)["server"]
-    except NotFoundException:
+    except NotFoundException as error:
+        # Other words are Nova's where it does not know the path: a wrong endpoint, no lost server.
+        if error.response is None or "itemNotFound" not in error.response.json():
+            raise
         return []
     return [found]
 

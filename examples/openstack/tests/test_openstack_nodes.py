@@ -86,6 +86,33 @@ def test_a_page_that_fails_is_never_a_short_listing(cloud: Double) -> None:
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        (404, "<html><body><h1>404 Not Found</h1>nginx</body></html>"),
+        (404, {}),
+        # of Nova, for a path that it does not have: a wrong endpoint in the catalog
+        (404, {"message": "The resource could not be found.", "code": "404 Not Found", "title": "Not Found"}),
+        (410, {}),
+        (200, {}),
+        (200, "<html>maintenance</html>"),
+    ],
+)
+def test_only_novas_word_about_the_server_means_gone(cloud: Double, answer: tuple[int, Any]) -> None:
+    server = cloud.create_server("web")
+    asked_for = node("web", server)
+    instances = provider(cloud)
+    assert instances.instances_v2().instance_exists(asked_for)
+    cloud.answers["GET nova /v2.1/servers"] = answer
+    for method in (instances.instances_v2().instance_exists, instances.instances_v2().instance_metadata):
+        with pytest.raises(CloudProviderError) as error:
+            method(asked_for)
+        assert not isinstance(error.value, InstanceNotFound)
+    cloud.answers.clear()
+    cloud.delete_server(server)
+    assert not instances.instances_v2().instance_exists(asked_for)
+
+
+@pytest.mark.parametrize(
     ("status", "state"),
     [
         ("ACTIVE", InstanceState.RUNNING), ("BUILD", InstanceState.RUNNING), ("ERROR", InstanceState.RUNNING),
