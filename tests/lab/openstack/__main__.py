@@ -77,19 +77,9 @@ def _folder(kept: Path | None) -> Iterator[Path]:
 
 def _tested(cloud: OpenStack, arguments: list[str], say: Callable[[str], None]) -> int:
     since = time.time()
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-m",
-        "openstack",
-        "-v",
-        "-o",
-        f"faulthandler_timeout={LONGEST}",
-        *TESTS,
-        *arguments,
-    ]
-    done = subprocess.run(command, env={**os.environ, "OPENSTACK_LAB": str(cloud.folder)}, check=False)
+    pytest = [sys.executable, "-m", "pytest", "-m", "openstack", "-v", "-o", f"faulthandler_timeout={LONGEST}"]
+    environ = {**os.environ, "OPENSTACK_LAB": str(cloud.folder)}
+    done = subprocess.run([*pytest, *TESTS, *arguments], env=environ, check=False)
     counts = cloud.counts(since)
     services: Counter[str] = Counter()
     for what, number in counts.items():
