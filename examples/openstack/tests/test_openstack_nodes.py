@@ -183,7 +183,7 @@ def test_a_server_whose_cell_is_down_is_there_and_nothing_else_is_said_of_it(clo
     assert instances.instances_v2().instance_exists(node("node-1", lost))
     batch = [node(name, server) for name, server in servers.items()]
     assert set(instances.instances_batch().instances_state(batch).values()) == {InstanceState.RUNNING}
-    found = instances.instances_batch().instances_metadata(batch)
+    found = dict(instances.instances_batch().instances_metadata(batch))
     assert "its cell is down" in str(found.pop("node-1"))
     assert all(isinstance(one, InstanceMetadata) for one in found.values())
     with pytest.raises(CloudProviderError, match=f"no server is named node-1; .* {lost}, is not shown by Nova now"):

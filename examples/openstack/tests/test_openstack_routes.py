@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import define
@@ -20,6 +20,7 @@ from cloudprovider import (
     CallCancelled,
     CloudProviderError,
     InstanceNotFound,
+    Listers,
     QuotaExceeded,
     RetryError,
     Route,
@@ -41,7 +42,7 @@ class Bench:
         """The provider's routes, as after a restart; with time for all threads of a slow machine to
         join a batch."""
         made = provider(self.cloud, f"[Route]\nrouter-id = {self.cloud.router}\n")
-        made.set_informers(self.cache)
+        made.set_informers(cast("Listers", self.cache))
         routes = made.routes()
         assert isinstance(routes, OpenStackRoutes)
         routes._changes._linger = 0.5
@@ -281,7 +282,8 @@ def test_who_comes_while_work_is_under_way_is_of_the_next_batch() -> None:
 
     def do(item: int) -> None:
         try:
-            results[item] = gathering.do(item)
+            gathering.do(item)
+            results[item] = None
         except CloudProviderError as error:
             results[item] = str(error)
 
