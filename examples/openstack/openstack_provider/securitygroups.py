@@ -112,7 +112,8 @@ class NodeGroups:
 
     def _remove(self, who: Identity, *, adopted: bool) -> None:
         # One of the cluster's name is of a time when its UID could not be read.
-        named = {who.node_group, evolve(who, cluster_uid="").node_group} | ({who.go_group} if adopted else set())
+        named = {who.node_group, evolve(who, cluster_uid="").node_group}
+        named |= {who.go_group} if adopted else set[str]()
         names = [("name", one) for one in sorted(named)]
         for group in listed(self._cloud.sdk.network, "/security-groups", "security_groups", names):
             if group["name"] == who.go_group:

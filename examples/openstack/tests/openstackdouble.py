@@ -175,6 +175,7 @@ class Double:
             raise refuse("wrong password")
         document = answer("login")
         token = document["token"]
+        token["project"] |= {"id": self.project_id, "name": self.project}
         token |= {"methods": identity["methods"], "issued_at": _moment(0), "expires_at": _moment(self.lifetime)}
         for entry in token["catalog"]:
             service = _TYPES.get(entry["type"], entry["type"])
