@@ -276,6 +276,7 @@ def refusal(status: int, message: str, headers: dict[str, str] | None = None) ->
         (409, "Quota exceeded for resources: ['floatingip'].", {}, QuotaExceeded),
         (409, "No more IP addresses available on network n.", {}, QuotaExceeded),
         (400, "The number of routes exceeds the maximum 30.", {}, QuotaExceeded),
+        (400, "Unable to find any IP address on external network n.", {}, QuotaExceeded),
         (413, "Over limit", {}, QuotaExceeded),
         (413, "Over limit", {"Retry-After": "7"}, Throttled),
         (429, "Too many", {"Retry-After": "7"}, Throttled),

@@ -231,6 +231,27 @@ def test_a_full_router_keeps_what_finds_a_place(bench: Bench) -> None:
     [full] = [one for one in results if isinstance(one, QuotaExceeded)]
     assert "exceeds the maximum" in str(full)
     assert len(bench.table) == 2
+    assert set(bench.allowed("a")) == {cidr for cidr, _ in bench.table}, "pairs of routes that are there"
+
+
+def test_an_address_that_another_machine_has_now_leads_nowhere_of_ours(bench: Bench) -> None:
+    """The node's server is gone, and Neutron gave its address to somebody else's."""
+    routes = bench.manager()
+    routes.create_route(CLUSTER, "hint", bench.route("a", "10.244.1.0/24"))
+    routes.list_routes(CLUSTER)
+    old, hop = bench.servers["a"], bench.hop("a")
+    bench.cloud.delete_server(old)
+    stranger = bench.cloud.create_server("stranger")
+    [port] = [one for one in bench.cloud.neutron.things["ports"].values() if one["device_id"] == stranger]
+    port["fixed_ips"][0]["ip_address"] = hop
+    bench.forget("a")
+    [listed] = routes.list_routes(CLUSTER)
+    assert (listed.blackhole, listed.owned, listed.target_provider_id) == (True, None, f"openstack:///{old}")
+    [unknown] = bench.manager().list_routes(CLUSTER)  # nothing proves it any more
+    assert unknown.owned is False
+    routes.delete_route(CLUSTER, listed)
+    assert bench.table == set()
+    assert port["allowed_address_pairs"] == []
 
 
 def test_a_node_in_no_subnet_of_the_router_is_told(bench: Bench) -> None:
