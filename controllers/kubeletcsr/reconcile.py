@@ -79,17 +79,16 @@ class KubeletCSRReconciler:
         if self._tries(key) >= TRIES:
             raise GivenUp(f"request {name} waits no longer: the kubelet sends another one")
         # What costs no question comes first: a kubelet may send any number of requests.
-        waits = not_ready(node, key)
+        prefixes = self._cloud.provider_id_prefixes
+        waits = not_ready(node, key, has_ids=bool(prefixes))
         if waits or node is None:
             raise NotYet(waits)
-        if ownership(provider_id_of(node), self._cloud.provider_id_prefixes) is Ownership.FOREIGN:
+        if ownership(provider_id_of(node), prefixes) is Ownership.FOREIGN:
             return DONE  # another cloud's machine: its manager decides
         if against := not_on_node(request, node):
             raise NotYet("; ".join(against))
         if against := mismatches(request, node, self._ask(node)):
             raise NotYet("; ".join(against))
-        if why := self._not_by_name(node):
-            raise NotYet(why)
         self._approve(csr, node, request)
         return DONE
 
@@ -111,21 +110,18 @@ class KubeletCSRReconciler:
         self._recorder.event(node, "Warning", "KubeletCertificateNotApproved", text)
 
     def _ask(self, node: V1Node) -> InstanceMetadata:
-        """What the cloud says of the machine now, not from memory: an address may have moved."""
+        """What the cloud says of the machine that it knows by the node's name; now, not from memory,
+        as an address may have moved. Raises NotYet where its provider ID is not the Node's."""
         answers: list[Answer[InstanceMetadata]] = []
-        self._cloud.fetch_metadata([node], lambda _, answer: answers.append(answer), fresh=True, priority=PRIORITY_NEW)
-        return answers[0].of(node)
-
-    def _not_by_name(self, node: V1Node) -> str:
-        """Why the Node's provider ID is not proved to be that of its machine; "" when it is."""
-        own, name = provider_id_of(node), key_of(node)
+        own, bare = provider_id_of(node), by_name_alone(node)
+        self._cloud.fetch_metadata([bare], lambda _, answer: answers.append(answer), fresh=True, priority=PRIORITY_NEW)
         try:
-            found = self._ask(by_name_alone(node)).provider_id
-        except InstanceNotFound:
-            return f"the cloud knows no machine by the node's name {name}, so nothing proves that {own} is its own"
-        if self._cloud.same_provider_id(own, found):
-            return ""
-        return f"the cloud's machine of the name {name} is {found}, and the Node has the provider ID {own}"
+            metadata = answers[0].of(bare)
+        except InstanceNotFound as error:
+            raise NotYet(f"the cloud knows no machine by the name of node {key_of(node)}: {error}") from error
+        if not self._cloud.same_provider_id(own, metadata.provider_id):
+            raise NotYet(f"the machine of this name is {metadata.provider_id}, and the Node has the provider ID {own}")
+        return metadata
 
     def _approve(self, csr: V1CertificateSigningRequest, node: V1Node, request: Request) -> None:
         name = key_of(csr)
@@ -134,7 +130,7 @@ class KubeletCSRReconciler:
             "type": "Approved",
             "status": "True",
             "reason": "ConfirmedByCloud",
-            "message": f"The cloud confirms {asked} of {provider_id_of(node)}, node {request.node}",
+            "message": f"The cloud confirms {asked} of {provider_id_of(node) or 'the machine'}, node {request.node}",
         }
 
         def plan(fresh: V1CertificateSigningRequest) -> list[Patch]:
