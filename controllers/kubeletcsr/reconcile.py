@@ -110,7 +110,7 @@ class KubeletCSRReconciler:
         self._recorder.event(node, "Warning", "KubeletCertificateNotApproved", text)
 
     def _ask(self, node: V1Node) -> InstanceMetadata:
-        """What the cloud says of the machine that it knows by the node's name; now, not from memory,
+        """What the cloud says of the machine that it knows by the node's name. Not from memory,
         as an address may have moved. Raises NotYet where its provider ID is not the Node's."""
         answers: list[Answer[InstanceMetadata]] = []
         own, bare = provider_id_of(node), by_name_alone(node)
