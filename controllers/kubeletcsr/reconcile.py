@@ -87,7 +87,12 @@ class KubeletCSRReconciler:
             return DONE  # another cloud's machine: its manager decides
         if against := not_on_node(request, node):
             raise NotYet("; ".join(against))
-        if against := mismatches(request, node, self._ask(node)):
+        against = mismatches(request, node, self._by_name(node))
+        if against and provider_id_of(node):
+            # The machine is proved now. Which of its addresses it uses may be its kubelet's choice:
+            # `helpers.host_address` takes the --node-ip.
+            against = mismatches(request, node, self._ask(node))
+        if against:
             raise NotYet("; ".join(against))
         self._approve(csr, node, request)
         return DONE
@@ -109,19 +114,23 @@ class KubeletCSRReconciler:
         text = f"The request {name} of its kubelet for a serving certificate is not approved: {error}. {rest}"
         self._recorder.event(node, "Warning", "KubeletCertificateNotApproved", text)
 
-    def _ask(self, node: V1Node) -> InstanceMetadata:
-        """What the cloud says of the machine that it knows by the node's name. Not from memory,
-        as an address may have moved. Raises NotYet where its provider ID is not the Node's."""
-        answers: list[Answer[InstanceMetadata]] = []
-        own, bare = provider_id_of(node), by_name_alone(node)
-        self._cloud.fetch_metadata([bare], lambda _, answer: answers.append(answer), fresh=True, priority=PRIORITY_NEW)
+    def _by_name(self, node: V1Node) -> InstanceMetadata:
+        """What the cloud says of the machine that it knows by the node's name. Raises NotYet where
+        its provider ID is not the Node's."""
         try:
-            metadata = answers[0].of(bare)
+            metadata = self._ask(by_name_alone(node))
         except InstanceNotFound as error:
             raise NotYet(f"the cloud knows no machine by the name of node {key_of(node)}: {error}") from error
+        own = provider_id_of(node)
         if not self._cloud.same_provider_id(own, metadata.provider_id):
             raise NotYet(f"the machine of this name is {metadata.provider_id}, and the Node has the provider ID {own}")
         return metadata
+
+    def _ask(self, node: V1Node) -> InstanceMetadata:
+        """What the cloud says of the machine now, not from memory: an address may have moved."""
+        answers: list[Answer[InstanceMetadata]] = []
+        self._cloud.fetch_metadata([node], lambda _, answer: answers.append(answer), fresh=True, priority=PRIORITY_NEW)
+        return answers[0].of(node)
 
     def _approve(self, csr: V1CertificateSigningRequest, node: V1Node, request: Request) -> None:
         name = key_of(csr)
