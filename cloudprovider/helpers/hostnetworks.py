@@ -1,5 +1,5 @@
-"""A machine that owns a whole IPv6 network, of a cloud that answers the network and no address: pure
-logic, for `InstancesV2` and `PodCIDRs`. May be called from many threads.
+"""Machines that own a whole IPv6 network each, where the cloud answers the network and no address:
+pure logic, for `InstancesV2` and `PodCIDRs`. May be called from many threads.
 
 Hetzner gives each server a /64, for example. Go's provider for Hetzner takes the address that ends
 in 1, and fails where the kubelet has another one (hcloud-cloud-controller-manager issues 803 and
