@@ -245,10 +245,16 @@ class OwnedLoadBalancers(ABC):
         """Delete one that `owned_load_balancers` listed, a kept one too, with every part of it.
         Absent already is success. Called by `cloud-controller-manager teardown`, without a cluster.
 
-        Default: `ensure_load_balancer_deleted` for `owned.placeholder()`. Override it where you
-        find a load balancer by more than that, as by a name that depends on annotations. Raises as
-        that does: `Pending` while the cloud deletes, `LoadBalancerKept` where it is protected.
+        Default: `ensure_load_balancer_deleted` for `owned.placeholder()`; NotImplementedByProvider
+        where the cloud does not know the Service's UID. Override it where you find a load balancer
+        by more than that, as by a name that depends on annotations. Raises as that does: `Pending`
+        while the cloud deletes, `LoadBalancerKept` where it is protected.
         """
         if not isinstance(self, LoadBalancer):
             raise NotImplementedByProvider(f"{type(self).__name__} is no LoadBalancer, which could delete {owned.name}")
+        if not owned.service_uid:  # an empty UID may fit what has no mark at all
+            raise NotImplementedByProvider(
+                f"the cloud does not know the UID of the Service of {owned.name}, by which it would be deleted: look "
+                "at it, and delete it in the cloud"
+            )
         self.ensure_load_balancer_deleted(cluster_name, owned.placeholder())
