@@ -9,7 +9,7 @@ PYTEST_WORKERS ?= 4
 export REQUIRE_HELM
 # Where a container's image sets it, each of the many processes that a test run starts would compile all sources anew.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help run test coverage lint docs format bench mutants envtest faults generate pictures conformance lock dist image cluster e2e trials scale soak week clean
+.PHONY: help run test coverage lint docs format bench mutants envtest faults generate pictures conformance lock dist image cluster openstack e2e trials scale soak week clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ pictures: $(READY)  ## draw the pictures of the documentation, docs/pictures/*.s
 conformance: $(READY)  ## run the conformance suite over the local cloud, and write docs/reports/localcloud-conformance.md
 	@$(BIN)/python -m tests.localcloud_report
 
+openstack: $(READY)  ## run the tests over OpenStack's own services, from the package index, over SQLite (10 minutes); OPENSTACK_ARGS="-k ...": only these
+	@$(BIN)/python -m tests.lab.openstack $(OPENSTACK_ARGS)
+
 LOCK := $(BIN)/uv pip compile --universal --generate-hashes --no-header -q
 BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 
@@ -78,6 +81,7 @@ lock: $(READY)  ## upgrade the locked dependencies: of development, of the image
 	$(LOCK) --upgrade --extra dev pyproject.toml -o requirements-dev.txt
 	$(LOCK) --upgrade -c requirements-dev.txt pyproject.toml -o requirements.txt
 	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(LOCK) --upgrade -c requirements-dev.txt - -o requirements-build.txt
+	$(LOCK) --upgrade tests/lab/openstack/requirements.in -o tests/lab/openstack/requirements.txt
 	@echo "Then: make generate, for the lock files of the example providers' images."
 
 dist: $(READY)  ## build the wheels and source archives of all distributions into dist/

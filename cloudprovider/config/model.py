@@ -194,6 +194,8 @@ class _Reader:
         written in two ways is a problem: one of the two would be lost."""
         fields: dict[str, FieldInfo] = model.model_fields if _is_model(model) else {}
         named = {_plain(name): name for name in fields}
+        # A section with a name in quotes is an entry of a mapping: of models, maybe.
+        below = (get_args(model) or (Any,))[-1]
         fitted: dict[str, Any] = {}
         for written, value in values.items():
             name = named.get(_plain(written), written)
@@ -203,10 +205,9 @@ class _Reader:
                 before = lines[*place, name]
                 self.problems.append(f"{self._place(line)}: {written}: is written in another way in line {before}")
             lines[*place, name] = line
-            kind = _bare(info.annotation) if info is not None else Any
+            kind = _bare(info.annotation) if info is not None else below
             if isinstance(value, dict):
-                inner = kind if _is_model(kind) else (get_args(kind) or (Any, Any))[-1]
-                fitted[name] = self._fitted(inner, value, (*was, written), (*place, name), lines)
+                fitted[name] = self._fitted(kind, value, (*was, written), (*place, name), lines)
             else:
                 fitted[name] = _meant(kind, value) if isinstance(value, str) else value
         return fitted

@@ -3,15 +3,22 @@ what speaks against the certificate. Pure.
 
 A kubelet writes its own Node: its addresses, and its provider ID when it registers. So the Node is
 a hint that leads to the machine, and the cloud says what the machine has. What the cloud does not
-say is not certified, whatever stands on the Node."""
+say is not certified, whatever stands on the Node.
+
+Nor does an answer about a provider ID say whose machine that is: by the contract of
+`InstanceMetadata` the Hostname in it is the name of the Node that was asked about. So the cloud is
+asked a second time, by the name alone, which is the one thing that a kubelet cannot choose."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_object_meta import V1ObjectMeta
+
 from cloudprovider.helpers.addresses import describe_addresses
-from cloudprovider.helpers.objects import addresses_of, key_of
+from cloudprovider.helpers.objects import addresses_of, key_of, uid_of
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from cloudprovider.ips import IPAddress, parse_ip
@@ -24,7 +31,6 @@ from cloudprovider.wellknown import (
 )
 
 if TYPE_CHECKING:
-    from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_node_address import V1NodeAddress
 
     from cloudprovider import InstanceMetadata
@@ -47,6 +53,11 @@ def not_ready(node: V1Node | None, name: str) -> str:
     return "" if provider_id_of(node) else f"node {name} has no spec.providerID"
 
 
+def by_name_alone(node: V1Node) -> V1Node:
+    """The Node to ask about the machine of its name: nothing on it is its kubelet's choice."""
+    return V1Node(metadata=V1ObjectMeta(name=key_of(node), uid=uid_of(node)))
+
+
 def not_on_node(request: Request, node: V1Node) -> list[str]:
     """The IPs asked for that the Node does not have: known without the cloud."""
     missing = request.ips - ips_of(addresses_of(node))
@@ -57,7 +68,6 @@ def mismatches(request: Request, node: V1Node, metadata: InstanceMetadata) -> li
     """Everything in the request that the cloud does not confirm of the node's machine."""
     known = metadata.node_addresses
     problems = []
-    # Without them the answer may be about a machine that this Node only claims.
     name, named = key_of(node).lower(), names_of(known)
     own = not named or name in named or name in {one.partition(".")[0] for one in named}
     if not own:

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-PROVIDERS = ("aws", "libcloud")
+PROVIDERS = ("aws", "libcloud", "openstack")
 """The examples with dependencies of their own."""
 _HEAD = "# For examples/deploy/image: what the image needs beside requirements.txt, as requirements-dev.txt has it.\n"
 

@@ -35,6 +35,10 @@ class Authority:
         """As `client`, in two files."""
         return write_pair(folder, self.client(name, groups), "client")
 
+    def files(self, folder: Path, name: str = "ca") -> tuple[Path, Path]:
+        """Its own certificate and key in two files, for a program that signs."""
+        return write_pair(folder, (self._issued.certificate, self._issued.key), name)
+
     def server_files(self, folder: Path, name: str = "server") -> tuple[Path, Path]:
         """As `server`, in two files, which are replaced if they are there."""
         return write_pair(folder, self.server(name), "server")

@@ -1,54 +1,43 @@
 """The provider under a manager, against OpenStack's own services: nodes get what Nova and Neutron
-know, and go with their servers. Only where OPENSTACK_VENV names an environment that has
-OpenStack."""
+know, and go with their servers. By `make openstack`."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from libcloud_provider.provider import new_provider
-from openstackserver import FLAVOR, PASSWORD, OpenStack, running, unavailable
 
 from cloudprovider import CloudConfig, Interface
 from controllers.testing.cluster import Cluster
 from controllers.testing.managerrun import ManagerRun
 
-pytestmark = pytest.mark.xdist_group("openstack")
+pytest.importorskip("tests.lab.openstack", reason="only in a clone of the SDK's repository")
+from tests.lab.openstack.cloud import FLAVOR, PASSWORD, PROJECT, USER, OpenStack
+
+pytest_plugins = ["tests.lab.openstack.fixtures"]
 
 CONFIG = """
 driver: openstack
 region: RegionOne
 arguments:
-  key: admin
+  key: {user}
   ex_force_auth_url: {url}
   ex_force_auth_version: 3.x_password
-  ex_tenant_name: admin
+  ex_tenant_name: {project}
   ex_force_microversion: "2.47"
 credentials: {{secret: {secret}}}
 """
 PATIENCE = 120.0
 
 
-@pytest.fixture(scope="module")
-def openstack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenStack]:
-    """OpenStack, where OPENSTACK_VENV asks for it: it takes two minutes."""
-    venv = os.environ.get("OPENSTACK_VENV", "")
-    if not venv:
-        pytest.skip("real services: set OPENSTACK_VENV to a folder as README.md says (two minutes)")
-    if reason := unavailable(Path(venv).absolute()):
-        pytest.fail(f"OPENSTACK_VENV is set, but {reason}")
-    with running(Path(venv).absolute(), tmp_path_factory.mktemp("openstack")) as cloud:
-        yield cloud
-
-
 @pytest.fixture
 def cloud_config(openstack: OpenStack, tmp_path: Path) -> CloudConfig:
     secret = tmp_path / "password"
     secret.write_text(PASSWORD)
-    return CloudConfig(path="", data=CONFIG.format(url=openstack.url("keystone"), secret=secret).encode())
+    facts = {"url": openstack.url("keystone"), "secret": secret, "user": USER, "project": PROJECT}
+    return CloudConfig(path="", data=CONFIG.format(**facts).encode())
 
 
 @pytest.fixture
@@ -64,7 +53,7 @@ def manager_flags() -> Sequence[str]:
 def test_nodes_are_initialised_and_go_with_their_servers(
     openstack: OpenStack, cluster: Cluster, manager: ManagerRun
 ) -> None:
-    servers = {name: openstack.create(name) for name in ("node-1", "node-2")}
+    servers = {name: openstack.create_server(name) for name in ("node-1", "node-2")}
     nodes = {name: cluster.join(name) for name in servers}
     cluster.wait_until(lambda: all(node.is_initialized for node in nodes.values()), PATIENCE)
     for name, node in nodes.items():
@@ -78,8 +67,8 @@ def test_nodes_are_initialised_and_go_with_their_servers(
     openstack.ask("POST", "nova", f"/v2.1/servers/{servers['node-1']}/action", {"os-stop": None})
     nodes["node-1"].mark_not_ready()
     cluster.wait_until(lambda: "node.cloudprovider.kubernetes.io/shutdown" in nodes["node-1"].taints, PATIENCE)
-    openstack.delete(servers["node-2"])
+    openstack.delete_server(servers["node-2"])
     nodes["node-2"].mark_not_ready()
     cluster.wait_until(lambda: not nodes["node-2"].exists, PATIENCE)
     assert nodes["node-1"].exists
-    openstack.delete(servers["node-1"])
+    openstack.delete_server(servers["node-1"])

@@ -53,7 +53,7 @@ def test_what_is_said_to_be_proved_is_tested() -> None:
     for driver in {driver for driver, how in PROVED.items() if "conformance" in how}:
         assert f"conformance_{driver}.py" in " ".join(map(str, Path(__file__).parent.iterdir())) or driver == "ec2"
     assert {f"driver: {driver}\n" for driver in RUN_AGAINST} <= set(re.findall(r"driver: \w+\n", tests))
-    assert ("services" in PROVED["openstack"]) is (Path(__file__).parent / "openstackserver.py").exists()
+    assert ("services" in PROVED["openstack"]) is (Path(__file__).parent / "test_libcloud_openstack_server.py").exists()
     for driver in PROVED_BALANCERS:
         assert f"load_balancer: {{{{driver: {driver}}}}}" in tests or f'BALANCERS["{driver}"]' in tests
 

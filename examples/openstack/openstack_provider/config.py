@@ -15,6 +15,8 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from cloudprovider.config import ProviderConfig, Seconds
 
+_UNUSED = "Known, and without effect."
+
 Method = Literal["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"]
 
 
@@ -70,6 +72,10 @@ class LoadBalancerConfig(ClassConfig):
     ingress_hostname_suffix: str = "nip.io"
     default_tls_container_ref: str = ""
     max_shared_lb: int = Field(default=2, ge=1)
+    lb_version: str = Field(default="", description=_UNUSED)
+    use_octavia: bool = Field(default=True, description=_UNUSED)
+    container_store: str = Field(default="", description=_UNUSED)
+    provider_requires_serial_api_calls: bool = Field(default=False, description=_UNUSED)
 
 
 class RouteConfig(ProviderConfig):
@@ -107,6 +113,8 @@ class Config(ProviderConfig):
     application_credential_name: str = ""
     application_credential_secret: SecretStr = SecretStr("")
     trust_id: str = ""
+    trustee_id: str = ""
+    trustee_password: SecretStr = SecretStr("")
     token: SecretStr = SecretStr("")
     ca_file: str = ""
     cert_file: str = ""
@@ -123,3 +131,4 @@ class Config(ProviderConfig):
     loadbalancerclass: Mapping[str, ClassConfig] = Field(default_factory=dict)
     route: RouteConfig = RouteConfig()
     metadata: MetadataConfig = MetadataConfig()
+    blockstorage: Mapping[str, str] = Field(default_factory=dict, description="Of the CSI driver: without effect.")

@@ -41,11 +41,12 @@ def modules(package: ModuleType) -> Iterator[ModuleType]:
         "libcloud_provider",
         "libvirt_provider",
         "localcloud_provider",
+        "openstack_provider",
     ]
 )
 def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     before = set(sys.modules)
-    for folder in ("samplecloud", "aws", "incus", "libcloud", "libvirt", "localcloud"):
+    for folder in ("samplecloud", "aws", "incus", "libcloud", "libvirt", "localcloud", "openstack"):
         monkeypatch.syspath_prepend(EXAMPLES / folder)
     if request.param == "libvirt_provider":
         pytest.importorskip("libvirt", reason="libvirt-python is not installed")

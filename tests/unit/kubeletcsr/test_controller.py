@@ -34,6 +34,8 @@ class Cloud(Interface, InstancesV2):
         self.machines = {name: [("InternalIP", ip), ("Hostname", name)] for name, ip in IPS.items()}
         self.error: Exception | None = None
         self.asked: list[str] = []
+        self.echoes = False
+        """Its Hostname is the name of the Node that is asked about, as the contract wants it."""
 
     def provider_name(self) -> str:
         return "acme"
@@ -48,8 +50,8 @@ class Cloud(Interface, InstancesV2):
         raise NotImplementedError
 
     def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        assert node.spec is not None
-        provider_id = node.spec.provider_id or ""
+        assert node.metadata is not None
+        provider_id = (node.spec.provider_id if node.spec is not None else None) or f"acme://{node.metadata.name}"
         self.asked.append(provider_id)
         if self.error is not None:
             raise self.error
@@ -57,6 +59,9 @@ class Cloud(Interface, InstancesV2):
         if found is None:
             raise InstanceNotFound(f"no {provider_id}")
         addresses = [V1NodeAddress(type=kind, address=address) for kind, address in found]
+        if self.echoes:
+            addresses = [one for one in addresses if one.type != "Hostname"]
+            addresses.append(V1NodeAddress(type="Hostname", address=node.metadata.name or ""))
         return InstanceMetadata(provider_id=provider_id, node_addresses=addresses)
 
 
@@ -185,7 +190,7 @@ def test_conditions_of_others_stay_and_a_decision_meanwhile_counts() -> None:
     (patch,) = world.patches
     assert patch["metadata"]["resourceVersion"] == "77"
     assert [one["type"] for one in patch["status"]["conditions"]] == ["acme.example/Seen", "Approved"]
-    assert len(world.cloud.asked) == 1, "the cloud is not asked again for a conflict"
+    assert len(world.cloud.asked) == 2, "by ID and by name; the cloud is not asked again for a conflict"
     world.csr(WEB)
     world.conflict = {**raw, "status": {"conditions": [{"type": "Denied", "status": "True"}]}}
     world.conflict["metadata"]["uid"] = f"u{world.version}"
@@ -231,34 +236,55 @@ def test_another_nodes_address_on_its_own_status_brings_a_kubelet_nothing() -> N
     assert "10.0.0.2 is not the machine's; db-1 is not the machine's name; the cloud says: InternalIP 10.0.0.1" in text
 
 
-@pytest.mark.parametrize("spelling", ["acme://db-1", "acme://DB-1", "acme:///db-1"])
-def test_another_nodes_provider_id_brings_a_kubelet_nothing(spelling: str) -> None:
+@pytest.mark.parametrize("echoes", [True, False])
+@pytest.mark.parametrize("spelling", ["acme://db-1", "acme://DB-1", "acme:///db-1", "acme://zone-x/db-1"])
+@pytest.mark.parametrize("is_node", [True, False])
+def test_another_machines_provider_id_brings_a_kubelet_nothing(spelling: str, echoes: bool, is_node: bool) -> None:
     world = World()
-    world.cloud.machines[DB] = [("InternalIP", "10.0.0.2")]  # a cloud that says no names
-    world.node(DB)
+    world.cloud.echoes = echoes
+    world.cloud.machines[DB] = [("InternalIP", "10.0.0.2")]  # a cloud that says no names of its own
     world.node(WEB, spelling, [("InternalIP", "10.0.0.2"), ("Hostname", WEB)])
-    assert "node db-1 has the provider ID acme://db-1 too" in world.ask(WEB, ["10.0.0.2"])[0]
-    assert not world.cloud.asked
-    world.recorder.events.clear()
-    assert "has the provider ID" in world.ask(DB, ["10.0.0.2"])[0], "which of the two lies is not ours to guess"
+    if is_node:
+        world.node(DB)
+    text = world.ask(WEB, ["10.0.0.2"])[0]
+    assert f"machine of the name web-1 is acme://web-1, and the Node has the provider ID {spelling}" in text
 
 
-def test_an_id_spelled_as_only_the_provider_knows_is_seen_by_the_address() -> None:
+def test_a_node_that_lies_keeps_no_other_from_its_certificate() -> None:
     world = World()
-    world.cloud.machines[DB] = [("InternalIP", "10.0.0.2")]
-    world.cloud.machines["old-db-1"] = [("InternalIP", "10.0.0.2")]
-    world.cloud.same_provider_id = lambda one, other: one.replace("old-", "") == other.replace("old-", "")  # type: ignore[method-assign]
     world.node(DB)
-    world.node(WEB, "acme://old-db-1", [("InternalIP", "10.0.0.2")])
-    assert "node db-1 has the provider ID" in world.ask(WEB, ["10.0.0.2"])[0]
+    world.node(WEB, "acme://db-1", [("InternalIP", "10.0.0.2"), ("Hostname", WEB)])
+    assert world.ask(DB, ["10.0.0.2"], [DB]) == []
 
 
-def test_another_spelling_is_seen_before_the_other_node_has_addresses() -> None:
+def test_a_kubelet_whose_name_no_machine_has_gets_nothing() -> None:
     world = World()
-    world.cloud.machines[DB] = [("InternalIP", "10.0.0.2")]
-    world.node(DB, addresses=[])
-    world.node(WEB, "acme://DB-1", [("InternalIP", "10.0.0.2")])
-    assert "node db-1 has the provider ID" in world.ask(WEB, ["10.0.0.2"])[0]
+    world.cloud.echoes = True
+    world.node("evil", "acme://db-1", [("InternalIP", "10.0.0.2")])
+    assert "knows no machine by the node's name evil" in world.ask("evil", ["10.0.0.2"])[0]
+
+
+def test_another_spelling_of_its_own_provider_id_is_its_own() -> None:
+    world = World()
+    world.node(WEB, "acme:///WEB-1")
+    assert world.ask(WEB, ["10.0.0.1"], [WEB]) == []
+
+
+def test_the_question_by_name_shows_nothing_that_a_kubelet_wrote() -> None:
+    world = World()
+    world.node(WEB, labels={"acme.example/instance": "db-1"})
+    seen: list[V1Node] = []
+    answer = world.cloud.instance_metadata
+
+    def note(node: V1Node) -> InstanceMetadata:
+        seen.append(node)
+        return answer(node)
+
+    world.cloud.instance_metadata = note  # type: ignore[method-assign]  # to see what it is asked
+    assert world.ask(WEB, ["10.0.0.1"]) == []
+    (_, bare) = seen
+    assert bare.metadata is not None
+    assert (bare.metadata.name, bare.metadata.labels, bare.status) == (WEB, None, None)
 
 
 def test_an_address_that_has_moved_is_not_remembered() -> None:
@@ -384,7 +410,7 @@ def test_of_many_requests_the_newest_alone_costs_a_question() -> None:
     for minute in (10, 40, 20, 30):  # a list has no order
         world.csr(WEB, at=minute, name=f"csr-at-{minute}")
     world.work(3)
-    assert len(world.cloud.asked) == 1
+    assert len(world.cloud.asked) == 2, "by provider ID, and by name"
     assert [patch["path"].rpartition("/")[0].rpartition("/")[2] for patch in world.patches] == ["csr-at-40"]
 
 

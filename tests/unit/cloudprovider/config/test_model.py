@@ -82,6 +82,18 @@ def test_yaml_json_and_ini_say_the_same() -> None:
     assert (found[0].zones, found[0].limits.pause, found[0].pools["big"].burst) == (("a", "b"), 90.0, 7)
 
 
+class Named(ProviderConfig):
+    one_by_one: tuple[str, ...] = ()
+
+
+class Sections(ProviderConfig):
+    pool: dict[str, Named]
+
+
+def test_the_fields_of_a_named_section_of_ini_may_have_dashes_and_lists() -> None:
+    assert Sections.load(source('[Pool "big"]\nOne-By-One=a, b\n', "cloud.conf")).pool["big"].one_by_one == ("a", "b")
+
+
 def test_without_a_file_the_environment_is_enough_and_over_a_file_it_counts_more(tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("hunter2\n")

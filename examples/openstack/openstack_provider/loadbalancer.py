@@ -1,0 +1,336 @@
+"""LoadBalancer: one of Octavia's for each Service, or one for several.
+
+Building: the load balancer with all its parts in one request, then its floating IP, while Octavia
+works. Keeping: one change of it in each call, since Octavia takes no other before it has carried
+that out: `Pending` brings the host back. Deleting: rules of the nodes, floating IP, then all parts
+at once. Nothing is touched that is not proved to be the Service's: see `ownership`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from attrs import evolve, frozen
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_service import V1Service
+from typing_extensions import override
+
+from cloudprovider import (
+    CloudProviderError,
+    InvalidService,
+    LoadBalancer,
+    OwnedLoadBalancer,
+    OwnedLoadBalancers,
+    Pending,
+    RetryError,
+)
+from cloudprovider.errors import InvalidConfig
+from cloudprovider.helpers import labels_of, load_balancer_status_equal
+from openstack_provider.annotations import config_problems, lenient
+from openstack_provider.cloud import Cloud
+from openstack_provider.config import ClassConfig, LoadBalancerConfig
+from openstack_provider.errors import answered
+from openstack_provider.finder import Finder
+from openstack_provider.floatingips import FloatingIPs, address_of
+from openstack_provider.names import ADOPTED_TAG, OPENED_TAG, Identity, identity
+from openstack_provider.octavia import BUILDING_SECONDS, BUSY_SECONDS, Octavia, tag_step
+from openstack_provider.ownership import has_status, is_marked, is_owner, may_be_deleted, own, sharers
+from openstack_provider.plan import IPV4, Networks, Plan, Target, families_of, networks, plan, targets
+from openstack_provider.rest import JSON, ask
+from openstack_provider.securitygroups import NodeGroups, ports_of, rules_of
+from openstack_provider.status import addresses, status
+from openstack_provider.steps import created, leaving, steps
+from openstack_provider.vips import ADDRESS_SECONDS, VIPs
+
+AGAIN_SECONDS: Final = (10.0, 600.0)
+"""Until what Octavia could not build is built again: at first, and at most."""
+
+logger = logging.getLogger(__name__)
+
+
+@frozen
+class _Built:
+    """What this process has just built: while Octavia works on it, nothing of it is read again."""
+
+    id: str
+    plan: Plan
+    targets: Sequence[Target]
+    address: str
+
+
+class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
+    """Load balancers of Octavia, named as the Go manager names them."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._cluster_uid = ""
+        self._octavia = Octavia(cloud)
+        self._floating = FloatingIPs(cloud)
+        self._finder = Finder(cloud, self._floating)
+        self._groups = NodeGroups(cloud)
+        self._vips = VIPs(cloud)
+        self._lock = threading.Lock()
+        self._built: dict[str, _Built] = {}
+        """By the Service's UID."""
+        self._deleting: set[str] = set()
+        """UIDs of Services of which nothing was left beside what Octavia deletes."""
+        self._failures: dict[str, int] = {}
+        self._ranges: dict[str, str] = {}
+        """Of subnets, by ID. They never change."""
+
+    def start(self, cluster_uid: str | None) -> None:
+        """Say which cluster this is, by the UID of kube-system: before any other call. Raises
+        `InvalidConfig`."""
+        if problems := config_problems(self._config, self._cloud.config.loadbalancerclass):
+            raise InvalidConfig(*problems)
+        self._cluster_uid = cluster_uid or ""
+        if not cluster_uid:
+            logger.warning("the cluster's UID cannot be read: load balancers are marked with their Services' UIDs only")
+
+    @override
+    def get_load_balancer_name(self, cluster_name: str, service: V1Service) -> str:
+        return self._who(cluster_name, service).host_name
+
+    @override
+    def target_traits(self, node: V1Node) -> str:
+        """The labels, by which a Service or the configuration chooses nodes."""
+        return str(sorted(labels_of(node).items()))
+
+    @override
+    def check_service(self, service: V1Service) -> None:
+        self._plan(self._who("", service), service)
+
+    @override
+    @answered()
+    def get_load_balancer(self, cluster_name: str, service: V1Service) -> V1LoadBalancerStatus | None:
+        found, floating = self._finder.proved(self._who(cluster_name, service), service)
+        if found is None:
+            return None
+        if found["provisioning_status"] in ("PENDING_CREATE", "PENDING_DELETE") or not found["vip_address"]:
+            return V1LoadBalancerStatus()
+        floating = floating or self._floating.at(found["vip_port_id"])
+        return status(service, self._config, addresses(found, address_of(floating)))
+
+    @override
+    @answered()
+    def ensure_load_balancer(
+        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
+    ) -> V1LoadBalancerStatus:
+        wanted = self._plan(self._who(cluster_name, service), service)
+        chosen = targets(nodes, wanted.annotations.node_selector, wanted.families[0])
+        balancer = self._finder.for_plan(wanted, service)
+        if balancer is None:
+            self._build(wanted, chosen)
+        shown = status(service, self._config, self._keep(wanted, service, chosen, balancer))
+        published = service.status.load_balancer if service.status is not None else None
+        if load_balancer_status_equal(published, shown):  # else better an address with those nodes than none
+            _wait_for_addresses(chosen)
+        return shown
+
+    @override
+    @answered()
+    def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+        who = self._who(cluster_name, service)
+        balancer = own(self._finder.tagged(who), who)
+        if balancer is None:
+            raise CloudProviderError(f"no load balancer is marked as that of {who.key}, so no members can be set")
+        self._octavia.usable(balancer)
+        asked = lenient(service, self._config)
+        family = ((service.spec.ip_families if service.spec is not None else None) or [IPV4])[0]
+        chosen = targets(nodes, asked.node_selector, family)
+        if self._config.manage_security_groups:
+            self._groups.extend(who, ports_of(self._cloud, chosen))
+        chosen_class = self._cloud.config.loadbalancerclass.get(asked.class_name or "", ClassConfig())
+        subnet = _member_subnet(networks(asked, self._config, chosen_class), balancer)
+        self._octavia.do(balancer, self._octavia.member_steps(who, service, balancer, chosen, subnet))
+        _wait_for_addresses(chosen)
+
+    @override
+    @answered()
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        who, config = self._who(cluster_name, service), self._config
+        with self._lock:
+            self._built.pop(who.uid, None)
+            self._failures.pop(who.uid, None)
+        balancer, floating = self._finder.proved(who, service)
+        if balancer is None:
+            if who.uid not in self._deleting:
+                self._floating.delete_leftover(who)
+                if config.manage_security_groups:
+                    self._groups.remove(who, adopted=False)
+            self._deleting.discard(who.uid)
+            return
+        self._octavia.settled(balancer)
+        if not (may_be_deleted(balancer, who) or not (is_marked(balancer) or sharers(balancer, who))):
+            self._leave(who, balancer)
+            return
+        if not config.cascade_delete:
+            self._octavia.do(balancer, leaving(who, self._octavia.parts(balancer)), more=True)
+        self._close(who, balancer)
+        floating = floating or self._floating.last_seen(balancer["vip_port_id"])
+        if floating is not None:
+            self._floating.release(who, floating, keep=lenient(service, config).keep_floating_ip)
+        self._octavia.delete(balancer, cascade=config.cascade_delete)
+        self._deleting.add(who.uid)
+        raise Pending(f"Octavia is deleting {balancer['id']}", BUSY_SECONDS)
+
+    @override
+    @answered()
+    def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
+        return self._finder.owned(cluster_name, self._cluster_uid)
+
+    @override
+    def delete_owned_load_balancer(self, cluster_name: str, owned: OwnedLoadBalancer) -> None:
+        """One that several Services share, or that the Go manager built, is left to the operator:
+        nothing proves that it is this cluster's alone."""
+        if not owned.service_uid:
+            raise CloudProviderError(
+                f"several Services share {owned.name}, or the Go manager built it for a cluster of this name: look "
+                "whose it is, and delete it: openstack loadbalancer delete --cascade"
+            )
+        super().delete_owned_load_balancer(cluster_name, owned)
+
+    @property
+    def _config(self) -> LoadBalancerConfig:
+        return self._cloud.config.loadbalancer
+
+    def _who(self, cluster_name: str, service: V1Service) -> Identity:
+        return identity(cluster_name, self._cluster_uid, service)
+
+    def _plan(self, who: Identity, service: V1Service) -> Plan:
+        return plan(who, service, self._config, self._cloud.config.loadbalancerclass)
+
+    def _build(self, wanted: Plan, chosen: Sequence[Target]) -> NoReturn:
+        """Create it. Raises `Pending`: Octavia needs a minute or two."""
+        ports = ports_of(self._cloud, chosen) if self._config.manage_security_groups else []
+        placed = self._vips.placed(wanted, chosen, ports)
+        vip, families = self._vips.of(placed)
+        made = self._octavia.create(created(placed, chosen, vip, families, self._tags(wanted, None)))
+        logger.info("%s: Octavia builds load balancer %s", wanted.who.key, made["id"])
+        if self._config.manage_security_groups:
+            self._open(placed, made, ports)
+        address = ""
+        if families_of([made["vip_address"]]) == [IPV4]:
+            address = self._floating.ensure(wanted, made["vip_port_id"], None, is_owner=True)
+        with self._lock:
+            self._built[wanted.who.uid] = _Built(made["id"], wanted, chosen, address)
+        raise Pending(f"Octavia is building {made['id']}", BUILDING_SECONDS)
+
+    def _keep(self, wanted: Plan, service: V1Service, chosen: Sequence[Target], balancer: JSON) -> list[str]:
+        """Bring what is there in line. Returns its addresses. Raises `Pending` before it is."""
+        who, managed = wanted.who, self._config.manage_security_groups
+        _refuse_another_address(wanted, balancer)
+        if balancer["provisioning_status"] == "ERROR":
+            self._rebuild(who, service, balancer)
+        self._octavia.usable(balancer)
+        with self._lock:
+            built = self._built.pop(who.uid, None)
+            self._failures.pop(who.uid, None)
+        if built is not None and (built.id, built.plan, built.targets) == (balancer["id"], wanted, chosen):
+            return addresses(balancer, built.address)
+        tags = self._tags(wanted, balancer)
+        if len(tags) > len(balancer.get("tags") or ()):
+            # First of all, so that whatever follows is known to be the Service's.
+            self._octavia.do(balancer, [tag_step(balancer, tags)], more=True)
+        wanted = evolve(
+            wanted, networks=evolve(wanted.networks, member_subnet=_member_subnet(wanted.networks, balancer))
+        )
+        families = families_of(addresses(balancer, ""))
+        todo = steps(wanted, self._octavia.tree(who, balancer), chosen, families)
+        if len(todo) > 1:
+            self._octavia.do(balancer, todo)
+        # The rest is looked at in the call of the last step, and not in each.
+        surplus = self._open(wanted, balancer, ports_of(self._cloud, chosen)) if managed else []
+        address = ""
+        if families[0] == IPV4:
+            there = self._floating.at(balancer["vip_port_id"])
+            address = self._floating.ensure(wanted, balancer["vip_port_id"], there, is_owner=is_owner(balancer, who))
+        self._octavia.do(balancer, todo, more=bool(surplus))
+        self._groups.close(surplus)
+        if OPENED_TAG in tags and not managed:
+            # They are managed no more: nothing half is left.
+            self._close(who, balancer)
+            self._octavia.do(balancer, [tag_step(balancer, [tag for tag in tags if tag != OPENED_TAG])])
+        return addresses(balancer, address)
+
+    def _rebuild(self, who: Identity, service: V1Service, balancer: JSON) -> None:
+        """Delete one in ERROR where nobody knows its address yet, so that it is built again."""
+        if has_status(service) or not is_marked(balancer) or not may_be_deleted(balancer, who):
+            return
+        floating = self._floating.at(balancer["vip_port_id"])
+        if floating is not None:
+            self._floating.release(who, floating, keep=False)
+        self._octavia.delete(balancer)
+        with self._lock:
+            self._built.pop(who.uid, None)
+            tries = self._failures[who.uid] = self._failures.get(who.uid, 0) + 1
+        first, most = AGAIN_SECONDS
+        raise RetryError(
+            f"Octavia could not build {balancer['id']}, which was in ERROR: it is deleted and built again",
+            min(most, first * 2 ** min(tries - 1, 10)),
+        )
+
+    def _leave(self, who: Identity, balancer: JSON) -> None:
+        """Take the Service off a load balancer that stays."""
+        self._octavia.do(balancer, leaving(who, self._octavia.parts(balancer)), more=True)
+        self._close(who, balancer)
+        # The tags last: they are what the Service's parts are found by.
+        left = [tag for tag in balancer.get("tags") or () if tag not in (who.balancer, who.uid_tag)]
+        self._octavia.do(balancer, [tag_step(balancer, left)])
+
+    def _tags(self, wanted: Plan, balancer: JSON | None) -> list[str]:
+        """The tags that it should have, with those that it has."""
+        who = wanted.who
+        there = [] if balancer is None else list(balancer.get("tags") or ())
+        ours = [who.balancer, who.uid_tag]
+        if balancer is None or is_owner(balancer, who):
+            ours.append(who.cluster_tag)
+        if self._config.manage_security_groups:
+            ours.append(OPENED_TAG)
+        if balancer is not None and is_owner(balancer, who) and (who.cluster_tag or who.uid_tag) not in there:
+            ours.append(ADOPTED_TAG)
+        return [*there, *(tag for tag in ours if tag and tag not in there)]
+
+    def _open(self, wanted: Plan, balancer: JSON, ports: Sequence[JSON]) -> list[JSON]:
+        """Have the nodes let its traffic in. Returns the rules that it needs no more."""
+        subnet = wanted.networks.member_subnet or balancer["vip_subnet_id"]
+        if subnet not in self._ranges:
+            self._ranges[subnet] = ask(self._cloud.sdk.network, "GET", f"/subnets/{subnet}")["subnet"]["cidr"]
+        rules = rules_of(wanted, self._ranges[subnet], balancer["provider"] or "")
+        return self._groups.open(wanted.who, rules, ports)
+
+    def _close(self, who: Identity, balancer: JSON) -> None:
+        """Take its rules off the nodes, where there may be some."""
+        tags = balancer.get("tags") or ()
+        adopted = ADOPTED_TAG in tags or not is_marked(balancer)
+        if adopted or OPENED_TAG in tags or self._config.manage_security_groups:
+            self._groups.remove(who, adopted=adopted)
+
+
+def _refuse_another_address(wanted: Plan, balancer: JSON) -> None:
+    there, is_floating = balancer["vip_address"], not wanted.is_internal and wanted.families[0] == IPV4
+    if wanted.address not in ("", there) and not is_floating:
+        raise InvalidService(
+            f"spec.loadBalancerIP: the load balancer has the address {there}, which cannot be changed: name that one, "
+            "or make the Service again"
+        )
+
+
+def _member_subnet(where: Networks, balancer: JSON) -> str:
+    """The members' subnet: the load balancer's own, where nobody said anything of either."""
+    if where.member_subnet or where.network or where.port:
+        return where.member_subnet
+    return str(balancer["vip_subnet_id"])
+
+
+def _wait_for_addresses(chosen: Sequence[Target]) -> None:
+    """Raise `RetryError` where a node could not become a member. The Go manager reports success,
+    and the node stays outside until something else happens."""
+    lacking = sorted(one.name for one in chosen if not one.address)
+    if lacking:
+        more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
+        raise RetryError(f"no address yet of {', '.join(lacking[:5])}{more}: no traffic goes there", ADDRESS_SECONDS)

@@ -1,0 +1,335 @@
+"""Routes: the nodes' pod networks among the extra routes of one router, and in the allowed address
+pairs of the nodes' ports, without which Neutron drops what pods send.
+
+Neutron's routes have no marks. A route is the cluster's where its next hop is a port of a node's
+server, as Neutron and the host's cache of nodes say, or was while this process ran; every other one
+is listed as another's and never deleted. What the host asks for at the same moment, route by route,
+becomes one update of the router, by the calls that add and remove and never write the whole table.
+
+Idle, a listing is one request: ports are looked up again only when the nodes have changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+
+from attrs import frozen
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+from typing_extensions import override
+
+from cloudprovider import CloudProviderError, Listers, QuotaExceeded, Route, Routes
+from cloudprovider.helpers import provider_id_of
+from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
+from openstack_provider.cloud import Cloud
+from openstack_provider.errors import OpenStackError, answered
+from openstack_provider.gathering import Gathering
+from openstack_provider.rest import JSON, ask, listed
+from openstack_provider.servers import Servers, parse
+
+_IN_URL = 100
+_PORT = [
+    ("fields", name)
+    for name in (
+        "id", "device_id", "device_owner", "fixed_ips", "allowed_address_pairs", "port_security_enabled",
+        "revision_number",
+    )
+]  # fmt: skip
+
+Pair = tuple[str, str]
+"""Destination and next hop: a router has each such pair once."""
+
+
+@frozen
+class _Change:
+    cluster: str
+    node: str
+    cidr: str
+    server: str
+    hop: str = ""
+    """Of a route that goes; "" for one to be made."""
+    preferred: tuple[str, ...] = ()
+    """Addresses of the node, for one to be made."""
+
+
+class OpenStackRoutes(Routes):
+    """The extra routes of the router that the configuration names. Thread-safe."""
+
+    def __init__(self, cloud: Cloud, servers: Servers, provider_id: Callable[[str, str], str]) -> None:
+        """`provider_id`: of a server, by its ID and its region."""
+        self._cloud = cloud
+        self._servers = servers
+        self._provider_id = provider_id
+        self._listers: Listers | None = None
+        self._changes = Gathering(self._change)
+        self._lock = threading.Lock()
+        self._ours: dict[Pair, str] = {}
+        """The servers of the routes that were the cluster's while this process ran."""
+        self._made: dict[Pair, str] = {}
+        """For which cluster this process made them."""
+        self._behind: dict[str, str] = {}
+        """The server behind each next hop; "" where Neutron has no port of a server with it."""
+        self._asked_for: Set[str] = frozenset()
+
+    def use(self, listers: Listers) -> None:
+        """Tell the cluster's nodes by these from now on."""
+        self._listers = listers
+
+    @override
+    @answered()
+    def list_routes(self, cluster_name: str) -> list[Route]:
+        with self._lock:
+            pairs = self._pairs()
+            nodes = self._nodes()
+            self._look(frozenset(pairs), nodes)
+            return [self._shown(cluster_name, pair, nodes) for pair in pairs]
+
+    @override
+    @answered()
+    def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
+        region, server = parse(route.target_provider_id) if route.target_provider_id else ("", "")
+        if not server:
+            found = self._servers.one(route.target_node)
+            region, server = found.cloud.region, found.server["id"]
+        if region not in ("", self._cloud.region):
+            raise CloudProviderError(
+                f"{route.target_node} is in region {region}, and the router in {self._cloud.region}"
+            )
+        preferred = tuple(one.address for one in route.target_node_addresses)
+        self._changes.do(_Change(cluster_name, route.target_node, route.destination_cidr, server, preferred=preferred))
+
+    @override
+    @answered()
+    def delete_route(self, cluster_name: str, route: Route) -> None:
+        cidr = route.destination_cidr
+        hops = [one.address for one in route.target_node_addresses] if route.enable_node_addresses else []
+        if not hops or any((cidr, hop) not in self._ours for hop in hops):
+            present = [one for one in self.list_routes(cluster_name) if one.destination_cidr == cidr]
+            hops = [hop for one in present if (hop := _hop(one)) in hops or not hops]
+            for one in present:
+                if one.owned is False and _hop(one) in hops:
+                    raise CloudProviderError(f"the route {one.name} leads to no node of this cluster: it stays")
+        for hop in hops:
+            self._changes.do(_Change(cluster_name, route.target_node, cidr, self._ours[cidr, hop], hop))
+
+    def _pairs(self) -> list[Pair]:
+        router = ask(self._cloud.sdk.network, "GET", f"/routers/{self._cloud.config.route.router_id}")["router"]
+        return [(one["destination"], one["nexthop"]) for one in router["routes"]]
+
+    def _nodes(self) -> Set[str] | None:
+        """The IDs of the nodes' servers; None where no cache of nodes is there."""
+        if self._listers is None:
+            return None
+        if not self._listers.has_synced():
+            raise CloudProviderError("the nodes are not listed yet, and routes are told by them")
+        found: set[str] = set()
+        for node in self._listers.nodes.list():
+            try:
+                found.add(parse(provider_id_of(node))[1])
+            except CloudProviderError:
+                continue  # another provider's, or none yet: no route leads to it
+        return found
+
+    def _look(self, pairs: Set[Pair], nodes: Set[str] | None) -> None:
+        """Bring up to date what is known of the next hops, and forget what is no route any more."""
+        hops = {hop for _, hop in pairs}
+        changed = nodes is None or nodes != self._asked_for
+        ask = sorted(
+            hop for hop in hops if hop not in self._behind or (changed and self._behind[hop] not in (nodes or ()))
+        )
+        behind = {hop: server for hop, server in self._behind.items() if hop in hops} | dict.fromkeys(ask, "")
+        for start in range(0, len(ask), _IN_URL):
+            some = ask[start : start + _IN_URL]
+            for port in self._with_addresses(some):
+                for ip in port["fixed_ips"] if port["device_owner"].startswith("compute:") else ():
+                    if ip["ip_address"] in some and behind[ip["ip_address"]] not in (nodes or ()):
+                        # of two networks with the same addresses, the one that has the node
+                        behind[ip["ip_address"]] = port["device_id"]
+        self._behind, self._asked_for = behind, nodes or frozenset()
+        self._ours = {pair: server for pair, server in self._ours.items() if pair in pairs}
+        self._made = {pair: cluster for pair, cluster in self._made.items() if pair in pairs}
+
+    def _shown(self, cluster: str, pair: Pair, nodes: Set[str] | None) -> Route:
+        cidr, hop = pair
+        server = self._behind[hop]
+        if server and (server in nodes if nodes is not None else True):
+            self._ours.setdefault(pair, server)
+        leads = (V1NodeAddress(type=NODE_ADDRESS_INTERNAL_IP, address=hop),)
+        own = self._ours.get(pair, "")
+        if not own or self._made.get(pair, cluster) != cluster:
+            return Route(f"{cidr} by {hop}", "", cidr, True, leads, owned=False)
+        gone = server != own  # the port went with its server
+        return Route(
+            f"{cidr} by {hop}",
+            "",
+            cidr,
+            True,
+            leads,
+            gone,
+            target_provider_id=self._provider_id(own, self._cloud.region),
+        )
+
+    # ---- one batch of changes
+
+    @answered()
+    def _change(self, changes: Sequence[_Change]) -> Mapping[_Change, CloudProviderError]:
+        """Make and remove routes: two requests, one for each port that changes, and one or two for
+        the router."""
+        ports = self._ports({one.server for one in changes})
+        present = self._pairs()
+        failed: dict[_Change, CloudProviderError] = {}
+        remove: dict[Pair, _Change] = {(one.cidr, one.hop): one for one in changes if one.hop}
+        add: dict[Pair, _Change] = {}
+        in_the_way: list[Pair] = []
+        allowed = _Allowed(self._cloud)
+        subnets = _subnets(ports[self._cloud.config.route.router_id])
+        for one in changes:
+            try:
+                if one.hop:
+                    for port in ports[one.server]:
+                        allowed.without(port, one)
+                    continue
+                if not ports[one.server]:
+                    self._servers.one(
+                        one.node, self._provider_id(one.server, self._cloud.region)
+                    )  # raises where it is gone
+                port, hop = _next_hop(one, ports[one.server], subnets)
+                in_the_way += self._in_the_way(one.cidr, hop, present)
+                allowed.also(port, one)
+                add[one.cidr, hop] = one
+            except CloudProviderError as error:
+                failed[one] = error
+        failed |= allowed.put()
+        # A route whose pairs could not be removed stays too: the host asks again for what it lists.
+        remove = {pair: one for pair, one in remove.items() if one not in failed}
+        self._update("remove_extraroutes", [pair for pair in (*remove, *in_the_way) if pair in present])
+        add = {pair: one for pair, one in add.items() if one not in failed}
+        full = self._added([pair for pair in add if pair not in present])
+        failed |= {add[pair]: error for pair, error in full.items()}
+        with self._lock:
+            for pair in (*remove, *in_the_way):
+                self._ours.pop(pair, None)
+                self._made.pop(pair, None)
+            for pair, one in add.items():
+                if pair not in full:
+                    self._ours[pair], self._made[pair] = one.server, one.cluster
+        return failed
+
+    def _added(self, pairs: Sequence[Pair]) -> Mapping[Pair, CloudProviderError]:
+        """Add routes; those that Neutron refuses, and why. One that it refuses, or for which there
+        is no place, keeps no other from being made."""
+        try:
+            with answered():
+                self._update("add_extraroutes", pairs)
+        except (OpenStackError, QuotaExceeded) as error:
+            if isinstance(error, OpenStackError) and error.status != 400:
+                raise
+            if len(pairs) == 1:
+                return {pairs[0]: error}
+            half = len(pairs) // 2
+            return {**self._added(pairs[:half]), **self._added(pairs[half:])}
+        return {}
+
+    def _ports(self, servers: Set[str]) -> Mapping[str, list[JSON]]:
+        """The ports of these servers and of the router, by server or router."""
+        found: dict[str, list[JSON]] = defaultdict(list)
+        devices = [self._cloud.config.route.router_id, *sorted(servers)]
+        for start in range(0, len(devices), _IN_URL):
+            query = [*_PORT, *(("device_id", one) for one in devices[start : start + _IN_URL])]
+            for port in listed(self._cloud.sdk.network, "/ports", "ports", query):
+                found[port["device_id"]].append(port)
+        return found
+
+    def _with_addresses(self, ips: Iterable[str]) -> list[JSON]:
+        query = [*_PORT, *(("fixed_ips", f"ip_address={ip}") for ip in ips)]
+        return listed(self._cloud.sdk.network, "/ports", "ports", query)
+
+    def _in_the_way(self, cidr: str, hop: str, present: Sequence[Pair]) -> list[Pair]:
+        """Routes to the same destination by other hops, which have to go first. Raises for one that
+        leads to a machine that is not this cluster's: half of the packets would go there."""
+        others = [pair for pair in present if pair[0] == cidr and pair[1] != hop]
+        for pair in others:
+            if pair not in self._ours and self._with_addresses([pair[1]]):
+                raise CloudProviderError(
+                    f"the route to {cidr} leads to {pair[1]}, which is no node of this cluster, and not to {hop}: "
+                    "give the clusters that share this router ranges of their own"
+                )
+        return others
+
+    def _update(self, how: str, pairs: Sequence[Pair]) -> None:
+        if pairs:
+            routes = [{"destination": cidr, "nexthop": hop} for cidr, hop in pairs]
+            path = f"/routers/{self._cloud.config.route.router_id}/{how}"
+            ask(self._cloud.sdk.network, "PUT", path, body={"router": {"routes": routes}})
+
+
+class _Allowed:
+    """The allowed address pairs that ports shall have: one request for each port that changes."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._ports: dict[str, tuple[JSON, list[JSON]]] = {}
+        self._changes: dict[str, list[_Change]] = defaultdict(list)
+
+    def also(self, port: JSON, change: _Change) -> None:
+        """Let packets from and to these addresses pass at this port."""
+        # Without port security, or the extension, Neutron lets all pass and takes no pairs.
+        if port.get("allowed_address_pairs") is None or not port.get("port_security_enabled", True):
+            return
+        _, pairs = self._ports.setdefault(port["id"], (port, list(port["allowed_address_pairs"])))
+        if all(pair["ip_address"] != change.cidr for pair in pairs):
+            pairs.append({"ip_address": change.cidr})
+        self._changes[port["id"]].append(change)
+
+    def without(self, port: JSON, change: _Change) -> None:
+        """No longer."""
+        _, pairs = self._ports.setdefault(port["id"], (port, list(port.get("allowed_address_pairs") or ())))
+        pairs[:] = [pair for pair in pairs if pair["ip_address"] != change.cidr]
+        self._changes[port["id"]].append(change)
+
+    def put(self) -> Mapping[_Change, CloudProviderError]:
+        """Write them, only on ports as they were read: others keep pairs there too, for virtual
+        addresses. What failed, and why."""
+        failed: dict[_Change, CloudProviderError] = {}
+        for port, pairs in self._ports.values():
+            if pairs == list(port.get("allowed_address_pairs") or ()):
+                continue
+            try:
+                with answered():
+                    ask(
+                        self._cloud.sdk.network, "PUT", f"/ports/{port['id']}",
+                        body={"port": {"allowed_address_pairs": pairs}}, revision=port["revision_number"],
+                    )  # fmt: skip
+            except CloudProviderError as error:
+                failed |= dict.fromkeys(self._changes[port["id"]], error)
+        return failed
+
+
+def _subnets(ports: Iterable[JSON]) -> Set[str]:
+    """Those of the router's interfaces, but for the one to the outside."""
+    inside = [port for port in ports if port["device_owner"] != "network:router_gateway"]
+    return {str(ip["subnet_id"]) for port in inside for ip in port["fixed_ips"]}
+
+
+def _next_hop(change: _Change, ports: Sequence[JSON], subnets: Set[str]) -> tuple[JSON, str]:
+    """The port and the address by which the router reaches the node: the first of the node's that
+    is of the destination's family, else of the server's."""
+    version6 = ":" in change.cidr
+    found = {
+        str(ip["ip_address"]): port
+        for port in ports
+        for ip in port["fixed_ips"]
+        if ip["subnet_id"] in subnets and (":" in ip["ip_address"]) == version6
+    }
+    for hop in (*change.preferred, *found):
+        if hop in found:
+            return found[hop], hop
+    raise OpenStackError(
+        f"the server {change.server} has no {'IPv6' if version6 else 'IPv4'} address in a subnet of the router: add "
+        "an interface in the nodes' subnet to the router, or name another one as router-id in [Route]"
+    )
+
+
+def _hop(route: Route) -> str:
+    return str(route.target_node_addresses[0].address)

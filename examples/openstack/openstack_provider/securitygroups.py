@@ -1,0 +1,174 @@
+"""The nodes' security group: one for the cluster, on the port of each node, with rules for each
+Service.
+
+A node's port is changed once in its life, and not for each Service: the Go manager makes a group
+for each Service and changes every node's port for it. A port always keeps all its other groups, and
+is changed only as it was read: by its revision.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from openstack.exceptions import ConflictException, NotFoundException, PreconditionFailedException
+
+from cloudprovider import CallDeadlineExceeded, CloudProviderError, RetryError, current_call
+from openstack_provider.cloud import Cloud
+from openstack_provider.names import Identity
+from openstack_provider.plan import Plan, Target
+from openstack_provider.rest import JSON, ask, listed
+
+AT_ONCE: Final = 100
+"""How many servers' ports one request asks for: their IDs stand in its URL."""
+
+Rule = tuple[str, str, str, int]
+"""Of a rule: IPv4 or IPv6, the protocol, the range that may come in, the port."""
+
+
+def rules_of(plan: Plan, cidr: str, provider: str) -> set[Rule]:
+    """What the nodes must let in, of load balancers in this subnet. The provider `ovn` keeps the
+    clients' addresses, so there the source ranges are limited here."""
+    spread = plan.sources(plan.families) if provider == "ovn" else None
+    ranges = spread or [cidr]
+    wanted = {(_family(one), port.transport.lower(), one, port.node_port) for port in plan.ports for one in ranges}
+    checked = {port.monitor_port for port in plan.ports if port.monitor_port}
+    return wanted | {(_family(cidr), "tcp", cidr, number) for number in checked}
+
+
+def ports_of(cloud: Cloud, targets: Iterable[Target]) -> list[JSON]:
+    """The ports of these nodes' servers that have the nodes' addresses."""
+    known = {target.server: target.address for target in targets if target.server and target.address}
+    found: list[JSON] = []
+    for start in range(0, len(known), AT_ONCE):
+        query = [("device_id", one) for one in sorted(known)[start : start + AT_ONCE]]
+        found += listed(cloud.sdk.network, "/ports", "ports", query)
+    return [one for one in found if known.get(one["device_id"]) in {ip["ip_address"] for ip in one["fixed_ips"]}]
+
+
+class NodeGroups:
+    """The security group of the nodes of a cluster. Raises what openstacksdk raises. Thread-safe
+    for different Services."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._turn = threading.Lock()
+        """One Service at a time: the last one's deletion takes the group away, under another one's
+        hands."""
+
+    def open(self, who: Identity, rules: set[Rule], ports: Sequence[JSON]) -> list[JSON]:
+        """Have the nodes let in what the Service needs. Returns the rules that it needs no more:
+        for `close`, when nothing uses them."""
+        with self._alone():
+            return self._open(who, rules, ports)
+
+    def _open(self, who: Identity, rules: set[Rule], ports: Sequence[JSON]) -> list[JSON]:
+        group = self._group(who)
+        if group is None:
+            told = {"name": who.node_group, "description": f"Node ports of Kubernetes cluster {who.cluster}"[:255]}
+            group = ask(self._cloud.sdk.network, "POST", "/security-groups", body={"security_group": told})[
+                "security_group"
+            ]
+        there = {_rule(one): one for one in group["security_group_rules"] if one["direction"] == "ingress"}
+        if missing := sorted(rules - there.keys()):
+            made = [
+                {
+                    "security_group_id": group["id"], "direction": "ingress", "ethertype": family, "protocol": protocol,
+                    "remote_ip_prefix": cidr, "port_range_min": port, "port_range_max": port, "description": who.uid,
+                }
+                for family, protocol, cidr, port in missing
+            ]  # fmt: skip
+            try:
+                ask(self._cloud.sdk.network, "POST", "/security-group-rules", body={"security_group_rules": made})
+            except ConflictException as error:
+                raise RetryError(f"the rules of {who.node_group} changed meanwhile", 1.0) from error
+        self._attach(group, ports)
+        return [one for rule, one in there.items() if one.get("description") == who.uid and rule not in rules]
+
+    def extend(self, who: Identity, ports: Sequence[JSON]) -> None:
+        """Have the cluster's group, where there is one, on the ports of more nodes."""
+        group = self._group(who) if ports else None
+        if group is not None:
+            self._attach(group, ports)
+
+    def _attach(self, group: JSON, ports: Sequence[JSON]) -> None:
+        for port in ports:
+            if port.get("port_security_enabled", True) and group["id"] not in port["security_groups"]:
+                self._put(port, [*port["security_groups"], group["id"]])
+
+    def close(self, rules: Iterable[JSON]) -> None:
+        """Delete these rules."""
+        for one in rules:
+            self._delete(f"/security-group-rules/{one['id']}")
+
+    def remove(self, who: Identity, *, adopted: bool) -> None:
+        """Delete the Service's rules; with the last of all Services' the group, too. With `adopted`
+        also the group that the Go manager made for it."""
+        with self._alone():
+            self._remove(who, adopted=adopted)
+
+    def _remove(self, who: Identity, *, adopted: bool) -> None:
+        names = [("name", who.node_group)] + ([("name", who.go_group)] if adopted else [])
+        for group in listed(self._cloud.sdk.network, "/security-groups", "security_groups", names):
+            if group["name"] == who.go_group:
+                self._drop(group)
+                continue
+            rules = [one for one in group["security_group_rules"] if one["direction"] == "ingress"]
+            mine = [one for one in rules if one.get("description") == who.uid]
+            self.close(mine)
+            if len(mine) == len(rules):
+                self._drop(group)
+
+    @contextmanager
+    def _alone(self) -> Generator[None, None, None]:
+        left = current_call().remaining()
+        if not self._turn.acquire(timeout=-1 if left is None else left):
+            raise CallDeadlineExceeded("another Service's change of the nodes' security group took too long")
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _group(self, who: Identity) -> JSON | None:
+        found = listed(self._cloud.sdk.network, "/security-groups", "security_groups", [("name", who.node_group)])
+        if len(found) > 1:
+            raise CloudProviderError(f"{len(found)} security groups have the name {who.node_group}: delete all but one")
+        return found[0] if found else None
+
+    def _drop(self, group: JSON) -> None:
+        ports = listed(self._cloud.sdk.network, "/ports", "ports", [("security_groups", group["id"])])
+        for port in ports:
+            if group["id"] in port["security_groups"]:
+                self._put(port, [one for one in port["security_groups"] if one != group["id"]])
+        try:
+            self._delete(f"/security-groups/{group['id']}")
+        except ConflictException as error:
+            raise RetryError(f"the security group {group['name']} is still used", 5.0) from error
+
+    def _put(self, port: JSON, groups: Sequence[str]) -> None:
+        current_call().check()
+        body = {"port": {"security_groups": list(groups)}}
+        path, revision = f"/ports/{port['id']}", port.get("revision_number")
+        try:
+            ask(self._cloud.sdk.network, "PUT", path, body=body, revision=revision)
+        except NotFoundException:
+            return  # the server is gone, and its port with it
+        except PreconditionFailedException as error:
+            raise RetryError(f"the port {port['id']} changed meanwhile", 1.0) from error
+
+    def _delete(self, path: str) -> None:
+        try:
+            ask(self._cloud.sdk.network, "DELETE", path)
+        except NotFoundException:
+            return
+
+
+def _family(cidr: str) -> str:
+    return "IPv6" if ":" in cidr else "IPv4"
+
+
+def _rule(one: JSON) -> Rule:
+    low = one["port_range_min"] if one["port_range_min"] == one["port_range_max"] else -1
+    return (one["ethertype"], one["protocol"] or "", one["remote_ip_prefix"] or "", low or 0)
