@@ -20,10 +20,10 @@ from typing_extensions import override
 from cloudprovider import CloudProviderError, LoadBalancer, LoadBalancerKept, OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.errors import InvalidService
 from cloudprovider.helpers import provider_id_of
-from localcloud_provider.annotations import ADOPT, adopts, keeps
+from localcloud_provider.annotations import ADOPT, adopts, keeps, keeps_for
 from localcloud_provider.client import Client, Conflict, NotFound, Refused, path_of
 from localcloud_provider.instances import is_ours, machine_id
-from localcloud_provider.plan import LABEL_KEPT, LABEL_SERVICE, LABEL_UID, plan
+from localcloud_provider.plan import LABEL_KEPT, LABEL_KEPT_FOR, LABEL_SERVICE, LABEL_UID, plan
 from localcloud_provider.resources import Balancer, Balancers
 
 
@@ -79,7 +79,7 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         found = self._found(cluster_name, service, calls=2)
         if found is not None and (keep := keeps(service)):
-            labels = {**found.labels, LABEL_KEPT: keep}
+            labels = {**found.labels, LABEL_KEPT: keep, LABEL_KEPT_FOR: keeps_for(service)}
             nobody: dict[str, object] = {"targets": (), "draining": (), "weights": {}}
             if found.labels != labels:
                 self._put(found.model_copy(update={"labels": labels, **(nobody if keep == "address" else {})}))
@@ -143,9 +143,8 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
 
 def _owned(balancer: Balancer) -> OwnedLoadBalancer:
     labels = balancer.labels
-    return OwnedLoadBalancer(
-        balancer.name, labels.get(LABEL_SERVICE, ""), labels.get(LABEL_UID, ""), LABEL_KEPT in labels
-    )
+    service, uid, namespace = (labels.get(label, "") for label in (LABEL_SERVICE, LABEL_UID, LABEL_KEPT_FOR))
+    return OwnedLoadBalancer(balancer.name, service, uid, LABEL_KEPT in labels, namespace)
 
 
 def _targets(nodes: Sequence[V1Node]) -> tuple[str, ...]:

@@ -257,6 +257,34 @@ def test_an_address_alone_is_kept_and_adopted(made: Daemon, provider: LocalCloud
         ensure(provider, taker)
 
 
+@pytest.mark.row("S31")
+def test_it_is_kept_for_one_namespace_its_own_unless_its_owner_names_another(
+    made: Daemon, provider: LocalCloud
+) -> None:
+    keep = {"localcloud.example/keep": "load-balancer"}
+    mine, moved, thief = (
+        new_service(name, uid, annotations={"localcloud.example/adopt": NAME})
+        for name, uid in (("mine", "u-2"), ("moved", "u-3"), ("thief", "u-4"))
+    )
+    for one, namespace in ((moved, "shop"), (thief, "evil")):
+        assert one.metadata is not None
+        one.metadata.namespace = namespace
+    status = ensure(provider, new_service("web", UID, annotations=keep), node(made, "a"))
+    for service in (new_service("web", UID, annotations=keep), mine):
+        assert service.metadata is not None
+        service.metadata.annotations = {**(service.metadata.annotations or {}), **keep}
+        if service is mine:
+            assert ensure(provider, mine) == status
+            service.metadata.annotations["localcloud.example/keep-for"] = "shop"
+        with pytest.raises(LoadBalancerKept):
+            provider.load_balancer().ensure_load_balancer_deleted(CLUSTER, service)
+        with pytest.raises(InvalidService, match="was kept for Services of the namespace"):
+            ensure(provider, thief)
+    with pytest.raises(InvalidService, match="was kept for Services of the namespace shop"):
+        ensure(provider, new_service("late", "u-5", annotations={"localcloud.example/adopt": NAME}))
+    assert ensure(provider, moved) == status
+
+
 def test_a_node_that_is_none_of_ours_spoils_nothing(made: Daemon, provider: LocalCloud) -> None:
     strangers = [
         new_node(f"n{i}", one) for i, one in enumerate(("", "aws:///i-1", "localcloud://", "localcloud://x,y"))
