@@ -56,7 +56,7 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
         name = self.get_load_balancer_name(cluster_name, service)
-        wanted, address = plan(name, cluster_name, service, _targets(nodes))
+        wanted, address = plan(name, cluster_name, service, _targets(self.targets(service, nodes)))
         # From the look to the change: of two Services that name the same one, one gets it.
         with self._adopting if adopts(service) else nullcontext():
             self._check_free(cluster_name, service)
@@ -68,12 +68,16 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         found = self._found(cluster_name, service, calls=2)
         if found is None:
             raise CloudProviderError("the load balancer does not exist")  # the host ensures it at once
-        targets = _targets(nodes)
+        targets = _targets(self.targets(service, nodes))
         draining = tuple(one for one in found.draining if one in targets)
         weights = {key: weight for key, weight in found.weights.items() if key in targets}
         wanted = found.model_copy(update={"targets": targets, "draining": draining, "weights": weights})
         if set(targets) != set(found.targets):
             self._put(wanted)
+
+    def targets(self, service: V1Service, nodes: Sequence[V1Node]) -> Sequence[V1Node]:
+        """Those of the nodes that are to be targets: all of them."""
+        return nodes
 
     @override
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
