@@ -24,7 +24,8 @@ pytest_plugins = ["tests.lab.openstack.fixtures"]
 
 FLAGS = (
     "--cluster-name=costs", "--controllers=cloud-node,service", "--node-status-update-frequency=5m",
-    "--load-balancer-drift-check-period=30m",
+    "--load-balancer-drift-check-period=30m", "--load-balancer-orphan-check-period=30m",
+    "--load-balancer-node-window=1s",
 )  # fmt: skip
 PATIENCE = 240.0
 POLLS = "octavia GET /v2.0/lbaas/loadbalancers"
@@ -62,7 +63,7 @@ def quiet(cloud: Double | OpenStack, count: Count) -> Counter[str]:
     last write."""
     seen = count.so_far()
     while True:
-        time.sleep(5.0 if isinstance(cloud, OpenStack) else 0.5)  # real time: the manager's own
+        time.sleep(8.0 if isinstance(cloud, OpenStack) else 0.5)  # real time: the manager's own
         now = count.so_far()
         if now == seen:
             return now
