@@ -113,7 +113,7 @@ class InstanceMetadata:
 
     annotations: Mapping[str, str] = field(factory=dict, converter=fields.own_copy, validator=fields.labels)
     """Kept like `additional_labels`, by the same rules for keys. Values are any text; all together
-    at most 32 KiB, as each is in the memory of whatever watches nodes."""
+    at most 32 KiB as JSON, as each is in the memory of whatever watches nodes."""
 
 
 class InstanceState(enum.Enum):

@@ -1,7 +1,8 @@
 """Helpers for providers and controllers: pure functions over the official client's objects, under
 flat names.
 
-Node addresses and taints (`addresses`, `taints`), labels and names, also a volume's zones
+Node addresses and taints (`addresses`, `taints`), machines with an IPv6 network of their own
+(`hostnetworks`), labels and names, also a volume's zones
 (`labels`), provider IDs (`providerid`), Services (`service`, `wanted`) and their annotations
 (`annotations`), SSH keys (`sshkeys`), time limits of HTTP clients (`timelimits`), and what is read
 of every object (`objects`). The kinds of values and IP addresses are in `cloudprovider.kinds` and
@@ -13,6 +14,7 @@ from cloudprovider import ips, kinds
 from cloudprovider.helpers import (
     addresses,
     annotations,
+    hostnetworks,
     labels,
     objects,
     providerid,
@@ -24,6 +26,7 @@ from cloudprovider.helpers import (
 )
 from cloudprovider.helpers.addresses import *
 from cloudprovider.helpers.annotations import *
+from cloudprovider.helpers.hostnetworks import *
 from cloudprovider.helpers.labels import *
 from cloudprovider.helpers.objects import *
 from cloudprovider.helpers.providerid import *
@@ -38,6 +41,7 @@ from cloudprovider.kinds import *
 __all__: list[str] = []
 __all__ += addresses.__all__
 __all__ += annotations.__all__
+__all__ += hostnetworks.__all__
 __all__ += ips.__all__
 __all__ += kinds.__all__
 __all__ += labels.__all__

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from cloudprovider import InstanceMetadata
-from cloudprovider.helpers.objects import addresses_of, key_of
-from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of, same_provider_id
+from cloudprovider import InstanceMetadata, InstanceNotFound
+from cloudprovider.helpers.objects import key_of
+from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from controllers.cloudcalls import PRIORITY_NEW, Answer, CloudCallError
-from controllers.kubeletcsr.decide import NotYet, ips_of, mismatches, not_on_node, not_ready
+from controllers.kubeletcsr.decide import NotYet, by_name_alone, mismatches, not_on_node, not_ready
 from controllers.kubeletcsr.request import Refused, Request, is_decided, read
 from controllers.runtime.api import ObjectNotFound, RestClient
 from controllers.runtime.cache import KUBELET_SERVING_REQUESTS, Lister
@@ -79,14 +79,20 @@ class KubeletCSRReconciler:
         if self._tries(key) >= TRIES:
             raise GivenUp(f"request {name} waits no longer: the kubelet sends another one")
         # What costs no question comes first: a kubelet may send any number of requests.
-        waits = not_ready(node, key)
+        prefixes = self._cloud.provider_id_prefixes
+        waits = not_ready(node, key, has_ids=bool(prefixes))
         if waits or node is None:
             raise NotYet(waits)
-        if ownership(provider_id_of(node), self._cloud.provider_id_prefixes) is Ownership.FOREIGN:
+        if ownership(provider_id_of(node), prefixes) is Ownership.FOREIGN:
             return DONE  # another cloud's machine: its manager decides
-        if against := [*not_on_node(request, node), *self._also_claimed(request, node)]:
+        if against := not_on_node(request, node):
             raise NotYet("; ".join(against))
-        if against := mismatches(request, node, self._ask(key, node)):
+        against = mismatches(request, node, self._by_name(node))
+        if against and provider_id_of(node):
+            # The machine is proved now. Which of its addresses it uses may be its kubelet's choice:
+            # `helpers.host_address` takes the --node-ip.
+            against = mismatches(request, node, self._ask(node))
+        if against:
             raise NotYet("; ".join(against))
         self._approve(csr, node, request)
         return DONE
@@ -108,26 +114,23 @@ class KubeletCSRReconciler:
         text = f"The request {name} of its kubelet for a serving certificate is not approved: {error}. {rest}"
         self._recorder.event(node, "Warning", "KubeletCertificateNotApproved", text)
 
-    def _also_claimed(self, request: Request, node: V1Node) -> list[str]:
-        """Other Nodes that say they are this machine. One of them lies, and it may be this one: a
-        kubelet chooses its provider ID when it registers."""
-        own, found = provider_id_of(node), []
-        for other in self._nodes.list():
-            theirs = provider_id_of(other)
-            if not theirs or other is node or key_of(other) == key_of(node):
-                continue
-            # How the provider compares is asked only where there is a reason: it is a call each.
-            if same_provider_id(own, theirs) or (
-                not request.ips.isdisjoint(ips_of(addresses_of(other))) and self._cloud.same_provider_id(own, theirs)
-            ):
-                found.append(f"node {key_of(other)} has the provider ID {theirs} too. Delete the Node that lies")
-        return found
+    def _by_name(self, node: V1Node) -> InstanceMetadata:
+        """What the cloud says of the machine that it knows by the node's name. Raises NotYet where
+        its provider ID is not the Node's."""
+        try:
+            metadata = self._ask(by_name_alone(node))
+        except InstanceNotFound as error:
+            raise NotYet(f"the cloud knows no machine by the name of node {key_of(node)}: {error}") from error
+        own = provider_id_of(node)
+        if not self._cloud.same_provider_id(own, metadata.provider_id):
+            raise NotYet(f"the machine of this name is {metadata.provider_id}, and the Node has the provider ID {own}")
+        return metadata
 
-    def _ask(self, key: str, node: V1Node) -> InstanceMetadata:
+    def _ask(self, node: V1Node) -> InstanceMetadata:
         """What the cloud says of the machine now, not from memory: an address may have moved."""
         answers: list[Answer[InstanceMetadata]] = []
         self._cloud.fetch_metadata([node], lambda _, answer: answers.append(answer), fresh=True, priority=PRIORITY_NEW)
-        return answers[0].of(self._nodes.get(key) or node)
+        return answers[0].of(node)
 
     def _approve(self, csr: V1CertificateSigningRequest, node: V1Node, request: Request) -> None:
         name = key_of(csr)
@@ -136,7 +139,7 @@ class KubeletCSRReconciler:
             "type": "Approved",
             "status": "True",
             "reason": "ConfirmedByCloud",
-            "message": f"The cloud confirms {asked} of {provider_id_of(node)}, node {request.node}",
+            "message": f"The cloud confirms {asked} of {provider_id_of(node) or 'the machine'}, node {request.node}",
         }
 
         def plan(fresh: V1CertificateSigningRequest) -> list[Patch]:

@@ -202,7 +202,9 @@ def _kept(node: V1Node, labels: _Part, annotations: _Part | None) -> Kept:
             continue
         ours = dict(part.known.written)
         if ours != recorded(node, record):
-            noted[record] = json.dumps(ours, sort_keys=True, separators=(",", ":")) if ours else None
+            # Letters as they are: as escapes they would take up to three times the bytes.
+            text = json.dumps(ours, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            noted[record] = text if ours else None
     meta = {name: dict(changed) for name, changed in (("labels", labels.changed), ("annotations", noted)) if changed}
     # Versioned: what is written depends on the present labels, which may just have been changed.
     patch = Patch({"metadata": meta}, versioned=True) if meta else Patch()

@@ -44,6 +44,8 @@ class Holding:
 class Allocations:
     """Thread-safe: a range is searched and taken in one step.
 
+    `pools`: of several of one family the first that is not full gives. The families of a node's
+    ranges have the order in which they come first there.
     `kept_free` are ranges that no node gets, such as those of Services. `on_change` is called after
     each step that took or gave back blocks, with the pool and how many more are taken now;
     `on_search` after each search for a free one.
@@ -57,6 +59,9 @@ class Allocations:
         on_search: Callable[[CIDRSet], None] = lambda _pool: None,
     ) -> None:
         self.pools = tuple(pools)
+        self._by_family: dict[int, list[CIDRSet]] = {}
+        for pool in self.pools:
+            self._by_family.setdefault(pool.cluster.version, []).append(pool)
         self._on_change = on_change
         self._on_search = on_search
         self._lock = threading.Lock()
@@ -83,8 +88,8 @@ class Allocations:
             return list(self._by_name)
 
     def give(self, name: str, uid: str) -> Ranges | None:
-        """A free range of each pool for a node, or those that it was given before, unless another
-        node has them now; None when a pool is exhausted."""
+        """A free range of each family for a node, or those that it was given before, unless another
+        node has them now; None when all pools of a family are exhausted."""
         with self._lock:
             # The same range again, while it is unknown whether a write arrived. If another program
             # has put it onto another node meanwhile, a new one: the first stays kept (`doubted`)
@@ -92,9 +97,10 @@ class Allocations:
             held = self._holdings.get(uid)
             if held is not None and held.counts and (held.written or not self._overlapping(name, held.ranges)):
                 return held.ranges
-            if not all(pool.free for pool in self.pools):
+            if not self.room():
                 return None
-            found = tuple(net for net in map(self._find, self.pools) if net is not None)
+            first = [next(pool for pool in pools if pool.free) for pools in self._by_family.values()]
+            found = tuple(net for net in map(self._find, first) if net is not None)
             self._replace(held, Holding(name, uid, found, written=False))
             return found
 
@@ -162,9 +168,16 @@ class Allocations:
 
     def lacked(self, ranges: Ranges) -> list[int]:
         """The pools' families (4, 6) of which these have none."""
-        return [
-            pool.cluster.version for pool in self.pools if all(net.version != pool.cluster.version for net in ranges)
-        ]
+        return [family for family in self._by_family if all(net.version != family for net in ranges)]
+
+    def room(self) -> int:
+        """How many nodes can get a range of each family; 0 without pools."""
+        return min((sum(pool.free for pool in pools) for pools in self._by_family.values()), default=0)
+
+    def exhausted(self) -> list[CIDRSet]:
+        """All pools of the families that have nothing free."""
+        full = [pools for pools in self._by_family.values() if not any(pool.free for pool in pools)]
+        return [pool for pools in full for pool in pools]
 
     def doubt(self, uid: str) -> None:
         """Whether the API server has what the node was given is not known any more."""

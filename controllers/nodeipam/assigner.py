@@ -193,7 +193,7 @@ class Assigner:
                 raw = raw if raw is not None else self.read(facts.name)
                 if raw is not None and facts_of_raw(raw).uid == facts.uid:
                     self.detector.wrote(raw, before_us=before_us)
-            self.pending.wake(self._room())  # it may have been given others, which are free now
+            self.pending.wake(self.allocations.room())  # it may have been given others, which are free now
 
     def _baseless(self, facts: NodeFacts, *, made_with: bool) -> str:
         """Which node's ranges no allocator can have given, "" for none: others may get these."""
@@ -249,7 +249,7 @@ class Assigner:
         held = self.allocations.get(uid)
         if self.allocations.release(uid) and held is not None:
             log.info("node %s is gone, which had %s", name, _text(held.kept) or "nothing")
-        self.pending.wake(self._room())
+        self.pending.wake(self.allocations.room())
 
     def report(self, name: str, reason: str, text: str) -> None:
         """Tell in an Event why the node has no ranges, where the cache has it."""
@@ -290,10 +290,6 @@ class Assigner:
         self._lacked.pop(name, None)
         self._fresh.pop(name, None)
         self.pending.discard(name)
-
-    def _room(self) -> int:
-        """How many nodes can be served now."""
-        return min((pool.free for pool in self.allocations.pools), default=0)
 
     def _report_too_wide(self, name: str, wide: str) -> None:
         text = (

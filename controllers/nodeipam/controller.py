@@ -51,7 +51,7 @@ _SETTLING = 30.0  # seconds that the barrier may be closed before health reports
 
 
 class NodeIPAMController(ControllerBase):
-    """Gives each node a range of each cluster CIDR, or the ranges that the cloud chose for it.
+    """Gives each node a range of each family of the cluster CIDRs, or those that the cloud chose.
 
     Takes what every controller takes: clients, shared informers, the gateway to one provider; and
     `options`, which name the cluster's CIDRs. It does not start the informers. `run` may be called

@@ -1,5 +1,5 @@
 """Stage 4: RECONCILE. A node's name in, its ranges written (stage 6): with RangeAllocator a free
-one of each cluster CIDR, with CloudAllocator those that the cloud chose (stage 5)."""
+one of each family, with CloudAllocator those that the cloud chose (stage 5)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RangesOverlap(Exception):
 
 
 class NoRangeLeft(Exception):
-    """All blocks of a cluster CIDR are taken; the node is served when one returns."""
+    """All blocks of a family are taken; the node is served when one returns."""
 
 
 class RangeReconciler:
@@ -114,14 +114,15 @@ class RangeReconciler:
     def _wait(self, name: str) -> None:
         """The node is pending; what it waits for may have happened just now."""
         self._pending.add(name)
-        if self._barrier.over and all(pool.free for pool in self._allocations.pools):
+        if self._barrier.over and self._allocations.room():
             self._pending.wake()
 
     def _exhausted(self) -> str:
-        full = ", ".join(str(pool.cluster) for pool in self._allocations.pools if not pool.free)
+        full = ", ".join(str(pool.cluster) for pool in self._allocations.exhausted())
         wide = self._allocations.widest()
         taken = f" ({', '.join(wide)})" if wide else ""
-        return f"no pod CIDR is free in {full}{taken}. Fix: a wider --cluster-cidr, or a larger mask size for new nodes"
+        fix = "add a range to --cluster-cidr, or give new nodes a larger mask size"
+        return f"no pod CIDR is free in {full}{taken}. Fix: {fix}"
 
 
 class CloudReconciler:

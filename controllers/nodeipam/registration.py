@@ -87,10 +87,12 @@ class NodeIPAMOptions(PodNetworkOptions):
         for net in self.cluster_cidrs:
             size = sizes[net.version]
             if net.version == 6 and size - net.prefixlen > _MOST_BITS:
+                most = net.prefixlen + _MOST_BITS
+                fits_all = all(one.prefixlen <= most for one in self.cluster_cidrs if one.version == 6)
                 wrong.append(
                     f"--cluster-cidr={net}: a node's pod CIDR of mask size {size} is too small for it: at most "
-                    f"{_MOST_BITS} bits can be between them, as in Go. Fix: a smaller cluster CIDR, or "
-                    f"--node-cidr-mask-size-ipv6={net.prefixlen + _MOST_BITS}"
+                    f"{_MOST_BITS} bits can be between them, as in Go. Fix: a smaller cluster CIDR"
+                    + (f", or --node-cidr-mask-size-ipv6={most}" if fits_all else "")
                 )
             covering = [one for one in self.service_cidrs if one.version == net.version and _covers(one, net)]
             wrong += [f"--service-cluster-ip-range={one}: no range of {net} is left for pods" for one in covering]

@@ -7,11 +7,12 @@ Stage: before the first one, no I/O.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any, Final
 
 import attrs
 
-from cloudprovider.ips import IPNetwork
+from cloudprovider.ips import IPNetwork, is_inside
 from cloudprovider.kinds import BOOL, CIDR, Kind, ListOf
 from controllers.options.declare import between, option
 from controllers.options.kinds import INT, NAME
@@ -25,13 +26,23 @@ _SECTION: Final = "generic"
 
 
 def at_most_one_of_each_family(nets: Sequence[IPNetwork]) -> str | None:
-    """A check for ranges of the cluster.
-
-    Follows: processCIDRs and startRouteController in k8s.io/cloud-provider's app/core.go.
-    """
+    """A check for the ranges of Services, of which kube-apiserver has no more."""
     if len(nets) > 2 or len({net.version for net in nets}) < len(nets):
         return "must be one IP range, or two of different families: 10.244.0.0/16,fd00:10:244::/56"
     return None
+
+
+def no_overlap(nets: Sequence[IPNetwork]) -> str | None:
+    """A check for the ranges of pods: names all pairs that share addresses."""
+    # Of two ranges that share addresses, one contains the other, or they are the same.
+    pairs = [
+        f"{one} is given twice"
+        if one == other
+        else f"{one} and {other} overlap: leave out {max(one, other, key=lambda net: net.prefixlen)}"
+        for one, other in combinations(nets, 2)
+        if is_inside(one, (other,)) or is_inside(other, (one,))
+    ]
+    return "; ".join(pairs) or None
 
 
 CIDRS: Final[Kind[tuple[IPNetwork, ...]]] = ListOf(CIDR, least=0, repeated=False)
@@ -52,16 +63,19 @@ def allocate_node_cidrs_option() -> Any:
 
 
 def cluster_cidrs_option() -> Any:
-    """The ranges of the cluster's pods."""
+    """The ranges of the cluster's pods.
+
+    Go's manager takes one of each family (processCIDRs in k8s.io/cloud-provider's app/core.go)."""
     return option(
         (),
         CIDRS,
         "cluster-cidr",
         _SECTION,
-        "IP range of the cluster's pods, or two ranges of different families separated by a comma. Required by "
-        "node-route-controller, which creates and deletes nothing outside it, and by node-ipam-controller, which gives "
-        "each node a part of it.",
-        check=at_most_one_of_each_family,
+        "IP ranges of the cluster's pods, separated by commas: one, or several of one family or of both, which do not "
+        "overlap. Required by node-route-controller, which creates and deletes nothing outside them, and by "
+        "node-ipam-controller, which gives each node a part of one range of each family: of the first that is not "
+        "full. The family of the first range is the nodes' primary one.",
+        check=no_overlap,
         configz="KubeCloudShared.ClusterCIDR",
     )
 
@@ -114,7 +128,7 @@ class PodNetworkOptions:
         "Mask size of nodes' pod CIDRs, as given to kube-controller-manager. With it no route of another size is "
         "created, so that no kubelet can claim more or less than a node's part; with 0 routes of any size are. A route "
         "that nothing else shows to be a node's is deleted only if it has this size, with 0: 24 for IPv4, 64 for IPv6. "
-        "For a cluster CIDR of one family; with two use the flags with -ipv4 and -ipv6.",
+        "For cluster CIDRs of one family; with two use the flags with -ipv4 and -ipv6.",
         check=between(0, 128),
     )
     node_cidr_mask_size_ipv4: int = option(
@@ -141,23 +155,24 @@ class PodNetworkOptions:
         by_family = ((4, self.node_cidr_mask_size_ipv4), (6, self.node_cidr_mask_size_ipv6))
         sizes = {version: given for version, given in by_family if given}
         if self.node_cidr_mask_size:
-            if sizes or len(self.cluster_cidrs) != 1:
+            families = {net.version for net in self.cluster_cidrs}
+            if sizes or len(families) != 1:
                 problems.append(
                     "--node-cidr-mask-size: is for a --cluster-cidr of one IP family, and not together with "
                     "--node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6: give one flag for each family"
                 )
             else:
-                sizes[self.cluster_cidrs[0].version] = self.node_cidr_mask_size
-        of_family: dict[int, IPNetwork] = {net.version: net for net in self.cluster_cidrs}
+                sizes[families.pop()] = self.node_cidr_mask_size
         for version, given in sizes.items():
-            cluster = of_family.get(version)
-            if cluster is None:
+            of_family = [net for net in self.cluster_cidrs if net.version == version]
+            if not of_family:
                 problems.append(
                     f"--node-cidr-mask-size-ipv{version}: needs a cluster CIDR of that family (--cluster-cidr)"
                 )
-            elif not cluster.prefixlen <= given <= cluster.max_prefixlen:
-                problems.append(
-                    f"--node-cidr-mask-size: a node's pod CIDR of mask size {given} does not fit into the cluster CIDR "
-                    f"{cluster}: the size must be between {cluster.prefixlen} and {cluster.max_prefixlen}"
-                )
+            problems += [
+                f"--node-cidr-mask-size: a node's pod CIDR of mask size {given} does not fit into the cluster CIDR "
+                f"{cluster}: the size must be between {cluster.prefixlen} and {cluster.max_prefixlen}"
+                for cluster in of_family
+                if not cluster.prefixlen <= given <= cluster.max_prefixlen
+            ]
         return sizes, problems

@@ -100,9 +100,14 @@ class Scope:
         return is_inside(net, self.cluster_cidrs)
 
     def has_pod_cidr_size(self, net: IPNetwork) -> bool:
-        """Whether it could be a node's pod CIDR: inside, and of that size; or not all there is."""
+        """Whether it could be a node's pod CIDR: inside, and of that size; where the flags say
+        none, of any but a whole cluster CIDR, unless that has room for one node only."""
         size = self.mask_sizes.get(net.version)
-        return (net not in self.cluster_cidrs if size is None else net.prefixlen == size) and self.inside(net)
+        if size is not None:
+            fits = net.prefixlen == size
+        else:
+            fits = net not in self.cluster_cidrs or net.prefixlen == self.usual_sizes.get(net.version)
+        return fits and self.inside(net)
 
     def objection(self, net: IPNetwork, name: str) -> str:
         """Why a node may not have a route to this pod CIDR of its own; "" if it may."""
@@ -115,7 +120,11 @@ class Scope:
             )
         if not self.has_pod_cidr_size(net):
             size = self.mask_sizes.get(net.version)
-            wrong = f"is not of the size /{size} that the flags say" if size is not None else "is all of --cluster-cidr"
+            wrong = (
+                f"is not of the size /{size} that the flags say"
+                if size is not None
+                else "is a whole range of --cluster-cidr"
+            )
             return (
                 f"{net} {wrong}. Fix: if nodes have pod CIDRs of this size, give "
                 f"--node-cidr-mask-size-ipv{net.version}={net.prefixlen}; if not, delete the Node, so that it "

@@ -79,6 +79,11 @@ class Classes:
             return None
         return note.lb_class if has_load_balancer_finalizer(service) else None
 
+    def taken_over(self, service: V1Service) -> bool:
+        """Whether the manager of the Service's present class builds for it now, by its note. With
+        the same cloud account its load balancer has the name of the one that we had."""
+        return self.is_others(service) and self.handed_over(service) == class_of(service)
+
     def waits_for_others(self, service: V1Service) -> bool:
         """Whether another manager has yet to delete what it built, when the Service was of another
         class. Our note in place of its own would take its proof away."""

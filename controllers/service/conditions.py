@@ -17,6 +17,7 @@ from attrs import evolve, frozen
 
 from cloudprovider import InvalidService, QuotaExceeded, RetryError, Throttled
 from cloudprovider.internal.backoff import Backoff
+from cloudprovider.internal.cleaning import one_line
 from controllers.runtime.api import STRATEGIC_PATCH
 from controllers.runtime.write import Patch, combined, condition_set, timestamp, to_json
 from controllers.service import changes
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.runtime.clock import Clock
+    from controllers.service.records import Record
 
 TYPE: Final = "LoadBalancerReady"
 """Type of the condition. Must never change: scripts wait for it."""
@@ -69,12 +71,13 @@ def verdict(view: ServiceView, error: Exception | None) -> Verdict | None:
     if service is None or record is None or record.state.deleted:
         return None
     if not view.classes.keeps(service):
-        if error is None or not record.removing:
+        # The controller of its class may say by the same type how far its own load balancer is.
+        if error is None or not record.removing or view.classes.is_others(service):
             return None
         return Verdict("False", "Deleting", f"The load balancer is to be deleted: {error}")
     if record.state is State.ELSEWHERE:
         # Another controller may write a condition of this type; only our own last word goes.
-        return _NONE if _shown(service).get("reason") == BUILDING.reason else None
+        return _NONE if _is_ours(service, record) else None
     stands = record.state in _STANDS and record.spec == wanted(view) and not record.new_status
     if stands:
         return built(record.status)
@@ -130,7 +133,8 @@ class Conditions:
         """The view after that write, which was answered with this Service."""
         record = view.known
         writes = ALONE.next(record.condition_writes, self._clock.monotonic())
-        return evolve(view, service=service, record=evolve(record.after(service), condition_writes=writes))
+        record = evolve(record.after(service), condition_writes=writes, said=reason_of(service))
+        return evolve(view, service=service, record=record)
 
     def _patch(self, service: V1Service, said: Verdict) -> Patch:
         shown = _shown(service)
@@ -138,13 +142,29 @@ class Conditions:
             gone = {"status": {"conditions": [{"$patch": "delete", "type": TYPE}]}}
             return Patch(gone, STRATEGIC_PATCH, "status") if shown else Patch()
         wanted: dict[str, Any] = {"type": TYPE, "status": said.status, "reason": said.reason}
-        wanted["message"] = said.message[:_LONGEST]
+        # Tenants read it, as they read Events: no credential of an error's text, no forged line.
+        wanted["message"] = one_line(said.message, _LONGEST)
         generation = service.metadata.generation if service.metadata is not None else None
         if generation:  # no Service of Kubernetes 1.37 has one
             wanted["observedGeneration"] = generation
         if said.status != "True" and _alike(shown, wanted):
             return Patch()
         return condition_set([shown] if shown else [], wanted, now=timestamp(self._clock.time()))
+
+
+def reason_of(service: V1Service) -> str:
+    """The reason in the condition as the Service has it; "" without one."""
+    return str(_shown(service).get("reason", ""))
+
+
+def _is_ours(service: V1Service, record: Record) -> bool:
+    """Whether the condition on the Service is one that this process wrote, or the one before it
+    with the address that the Service still has."""
+    reason = reason_of(service)
+    if reason and reason in (BUILDING.reason, record.said):
+        return True
+    last = built(changes.status_of(service))
+    return (reason, _shown(service).get("message")) == (last.reason, last.message)
 
 
 def _shown(service: V1Service) -> dict[str, Any]:

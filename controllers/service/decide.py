@@ -16,6 +16,7 @@ RELEASED            the cache still shows our finalizer           REST: our writ
 ------------------  --------------------------------------------  --------------------------------
 `Not wanted`        deleted, or no load balancer of ours wanted
 GONE                                                              RELEASE
+any other           the manager of its present class took it over LEAVE, then FORGET
 none, RELEASED      nothing shows that it may be ours, or it has  REST
                     a class and not our note
 none, RELEASED      it may be ours, and the cloud was not asked   LOOK
@@ -114,6 +115,7 @@ class Action(Enum):
     PUT_BACK = "put back what another program removed from the Service"
     DELETE_OTHERS = "have the cloud delete what the Service had under other names"
     DELETE = "have the cloud delete"
+    LEAVE = "say that it is left to another manager, and forget it"
     RELEASE = "take our note, status and finalizer off"
     REMOVE_FINALIZER = "take the finalizer off, and nothing else"
     KEEP_FINALIZER = "leave the finalizer on as another controller's"
@@ -215,6 +217,9 @@ def _remove(view: ServiceView, service: V1Service) -> Step:
     record = view.record
     if record is not None and record.state is State.GONE:
         return Step(action=Action.RELEASE)
+    if record is not None and not record.state.deleted and view.classes.taken_over(service):
+        # It built, or adopted, under the same name: to delete on would be to delete what serves.
+        return Step(action=Action.LEAVE)
     if record is None or record.state is State.RELEASED or (record.is_untouched and view.classes.is_others(service)):
         # Where ours is off already, what holds the Service is another's, and goes at its deletion
         # only, as in Go.
@@ -266,7 +271,9 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
     ensure: Step | None = None
     changed = found is ObservedLoadBalancer.NONE or (record.spec != fingerprint and not waits)
     if fingerprint and (changed or view.again):
-        ensure = Step(action=Action.ENSURE, record=record, sweep=not changed)
+        # A change that waits is built, too, when the provider asks: then the note is true no longer.
+        same = record.spec == fingerprint and not changed
+        ensure = Step(action=Action.ENSURE, record=record, sweep=same)
     elif certain and not waits and min(record.due, record.ensure_due) <= now:
         looks = record.state is not State.ELSEWHERE
         if looks and found is ObservedLoadBalancer.NOT_LOOKED and Action.LOOK not in view.tried:

@@ -22,7 +22,7 @@ from controllers.service import changes
 from controllers.service.changes import as_built
 from controllers.service.changes import fingerprint as fingerprint_of
 from controllers.service.cloud import CLOUD_ERRORS, SAYS_LATER, ServiceCloud, TooEarly
-from controllers.service.conditions import Conditions, built
+from controllers.service.conditions import Conditions, built, reason_of
 from controllers.service.decide import Action, ObservedLoadBalancer, OwnedField, ServiceView, Step, wanted
 from controllers.service.records import CHANGES, RESTORED, TOLD, Record, State
 from controllers.service.remove import Remover
@@ -82,6 +82,7 @@ class Executor:
             Action.PUT_BACK: self._put_back,
             Action.DELETE_OTHERS: remover.delete_others,
             Action.DELETE: remover.delete,
+            Action.LEAVE: remover.leave,
             Action.RELEASE: remover.remove_finalizer,
             Action.REMOVE_FINALIZER: remover.remove_finalizer,
             Action.KEEP_FINALIZER: remover.keep_finalizer,
@@ -162,8 +163,9 @@ class Executor:
             return evolve(view, record=self._records.put(key, former.after(service)), over=True)
         if missing:
             former = evolve(former, built=None)
+        said = reason_of(service) if asks_new else ""
         # Remembered before the call: whatever comes of it, the cloud may have begun to build.
-        record = self._records.put(key, self._begun(view, former, fingerprint, targets.digest))
+        record = self._records.put(key, self._begun(view, former, fingerprint, targets.digest, said))
         if view.again:
             self._records.looked_again(key)  # what the provider asks for while the call runs is another look
         if not (step.sweep or former.asks_again("ensure", fingerprint)):
@@ -242,7 +244,7 @@ class Executor:
         annotations = *map(self._cloud.naming_annotations, others.values()), self._cloud.naming_annotations(service)
         return evolve(former, others=tuple(others.values()), annotations=annotations)
 
-    def _begun(self, view: ServiceView, former: Record, fingerprint: str, targets: str) -> Record:
+    def _begun(self, view: ServiceView, former: Record, fingerprint: str, targets: str, said: str) -> Record:
         """Before the cloud is called: nothing is certain any more, as it may begin to build."""
         service, own, now = view.present, fingerprint, self._clock.monotonic()
         if view.depends_on != "":
@@ -272,6 +274,7 @@ class Executor:
             warned=former.warned and not changed,
             restores=former.restores,
             condition_writes=former.condition_writes,
+            said=said or former.said,
         )
 
     def _update(self, key: str, view: ServiceView, step: Step) -> ServiceView:
@@ -360,7 +363,8 @@ class Executor:
         note = record.note if state is State.CONFIRMED and not record.others else None
         patch = changes.status_patch(service, status, note)
         if self._conditions is not None and state is State.CONFIRMED and record.spec == wanted(view):
-            patch = self._conditions.added(service, patch, built(record.status))
+            patch = self._conditions.added(service, patch, said := built(record.status))
+            record = evolve(record, said=said.reason)
         with self._cloud.reporting(service, "failed to write its status"):
             service = self._api.write(key, service, patch)
         state = State.WRITTEN if note is not None else state

@@ -82,11 +82,15 @@ class ServiceAPI:
 
     def prove_unwanted(self, key: str, service: V1Service, classes: Classes) -> None:
         """Return when the Service is being deleted, or the API server too shows that no load
-        balancer of ours is wanted; else CacheBehind. Raises ServiceGone, and MalformedObject."""
+        balancer of ours is wanted, nor another manager's built; else CacheBehind. Raises
+        ServiceGone, and MalformedObject."""
         if service.metadata is not None and service.metadata.deletion_timestamp is not None:
             return
-        if classes.keeps(self.newest(key, service)):
+        newest = self.newest(key, service)
+        if classes.keeps(newest):
             raise CacheBehind(f"Service {key} wants a load balancer again, but our cache does not show it yet")
+        if classes.taken_over(newest):
+            raise CacheBehind(f"Service {key} has another manager now, but our cache does not show it yet")
 
     def confirmed(self, present: Targets, *, may_be_empty: bool) -> Targets:
         """The targets, after the API server confirmed it should there be none; raise CacheBehind

@@ -123,7 +123,11 @@ class ServiceReconciler:
             if step.record is not None and step.record is not view.record:
                 view = evolve(view, record=self._records.put(key, step.record))
             if step.action is Action.REST:
-                after = min(step.after, max(_LEAST, self._records.again_due(key, self._clock.monotonic())))
+                after = step.after
+                # What was asked for before this run, and is not ensured, waits for what the run
+                # rests for: the manager of another class, say.
+                if not view.again or Action.ENSURE in view.tried:
+                    after = min(after, max(_LEAST, self._records.again_due(key, self._clock.monotonic())))
                 if self._executor.tells:
                     after = self._tell(key, view, after, blamed)
                 if failures:

@@ -138,6 +138,8 @@ class Record:
     """Whether the owner knows that the latest change waits."""
     condition_writes: Attempts = NO_ATTEMPTS
     """How often the condition LoadBalancerReady was written by itself recently."""
+    said: str = ""
+    """The reason in it when this process last wrote it; "" if it did not."""
     restores: Attempts = NO_ATTEMPTS
     """How often our finalizer or the address was put back recently."""
     restore_at: float = 0.0

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from cloudprovider import ImplementedElsewhere, LoadBalancerKept
+from cloudprovider import ImplementedElsewhere, InvalidService, LoadBalancerKept
 from controllers.cloudcalls import CallsClosed
 from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import Parked
 from controllers.runtime.write import Patch
 from controllers.service import changes
 from controllers.service.changes import as_built
+from controllers.service.classes import named
 from controllers.service.cloud import CLOUD_ERRORS, SAYS_LATER, ServiceCloud
 from controllers.service.decide import Action, ServiceView, Step
 from controllers.service.kube import CacheBehind
@@ -133,10 +134,12 @@ class Remover:
             self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         errors: list[Exception] = []
         kept, none = False, True
-        kept_as: str | None = None
+        settled: str | None = None
         for one in (service, *record.others):
-            if kept_as is not None and self._cloud.name(one) in ("", kept_as):
-                continue  # its owner wrote last that it stays, which the Service as built may lack
+            # Of a load balancer of the same name its owner's last word counts, which the Service as
+            # built may lack: that it is to be kept.
+            if settled is not None and self._cloud.name(one) in ("", settled):
+                continue
             try:
                 with self._cloud.delays(key, record, "delete"):
                     self._cloud.balancers.ensure_deleted(
@@ -148,12 +151,16 @@ class Remover:
                 self._tell_kept(service, word)
                 kept = True
                 if one is service:
-                    kept_as = self._cloud.name(service)
+                    settled = self._cloud.name(service)
             except (Parked, CallsClosed):
                 raise
             except CLOUD_ERRORS as error:
                 errors.append(error)
                 none = none and not isinstance(error, SAYS_LATER) and self._cloud.shows_none(one)
+                # Whether it is to stay is not known. Only a Service that the provider refuses is
+                # deleted as it was built: its owner may never mend it.
+                if one is service and not none and not isinstance(error.__cause__, InvalidService):
+                    settled = self._cloud.name(service)
         if errors:
             first = errors[0]
             # Some providers fail to delete what is not there. One look that shows none may be
@@ -169,6 +176,22 @@ class Remover:
             self._recorder.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
             self._deleted(record.others[0] if record.others else service)
         return evolve(view, record=self._records.put(key, evolve(record, state=State.GONE, others=())))
+
+    def leave(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+        """Another manager took the Service over while the deletion failed. The note, finalizer and
+        status are its own by now, and in the same cloud account the load balancer, too."""
+        service, record = view.present, view.known
+        points = changes.ingress(record.status)
+        address = ", ".join(str(point.ip or point.hostname) for point in points) or "no address"
+        message = (
+            f"The manager of {named([changes.class_of(service)])} took this Service over before its load balancer was "
+            f"deleted ({address}; UID of the Service {record.uid}). It is left alone: where both managers have one "
+            "cloud account and --cluster-name, it is that manager's now. Where they have not, delete it in the cloud"
+        )
+        log.warning("Service %s: %s", key, message)
+        self._recorder.event(service, "Warning", "LoadBalancerLeft", message)
+        self._records.drop(key)
+        return evolve(view, record=None, over=True)
 
     def _tell_kept(self, service: V1Service, kept: LoadBalancerKept) -> None:
         message = f"The load balancer stays in the cloud: {kept}"
@@ -194,8 +217,8 @@ class Remover:
             patch = Patch()  # a manager of another class has it now: note and finalizer are its own
         else:
             patch = changes.release_patch(service, wanted=view.classes.wants(service))
-            if self._conditions is not None:
-                patch = self._conditions.removed(service, patch)
+            if self._conditions is not None and not view.classes.is_others(service):
+                patch = self._conditions.removed(service, patch)  # else it is the other controller's
         with self._cloud.reporting(service, "failed to remove load balancer cleanup finalizer"):
             service = self._api.write(key, service, patch)
         if step.action is Action.RELEASE:

@@ -97,6 +97,25 @@ def test_a_hostile_kubelet_gets_nothing_of_another_node(api: Cluster, tmp_path: 
         assert world.decisions(name) == [], name
 
 
+def test_the_provider_id_of_a_machine_that_is_no_node_brings_a_kubelet_nothing(api: Cluster, tmp_path: Path) -> None:
+    """The contract wants the Node's own name as Hostname, so what the cloud says of the provider ID
+    fits whatever Node is asked about."""
+    vault = {"name": "vault", "addresses": {"InternalIP": "10.9.9.9"}}
+    world = World(api, FakeCloud(FakeConfig.model_validate({**CLOUD, "instances": [vault]})))
+    own, ids = world.ips[OTHER], {name: f"fake://{world.cloud.console.instance(name).id}" for name in (OTHER, "vault")}
+    kubelet = api.kubelet(OTHER)
+    api.delete(f"{NODES}/{OTHER}")  # as after a drain: it registers again
+    lie = small_node(OTHER, provider_id=ids["vault"])
+    del lie["status"]
+    kubelet.create(NODES, lie)
+    addresses = [{"type": "InternalIP", "address": ip} for ip in ("10.9.9.9", own)]
+    kubelet.patch(f"{NODES}/{OTHER}/status", {"status": {"addresses": addresses}})
+    with at_work(KubeletCSRController, admin(api, tmp_path), world.cloud):
+        world.send("vault", OTHER, make.pem(OTHER, ["10.9.9.9"], [OTHER]))
+        eventually(lambda: f"of this name is {ids[OTHER]}" in world.told() or world.decisions("vault"), 60, world.told)
+    assert world.decisions("vault") == []
+
+
 def test_another_signers_requests_are_not_even_read(api: Cluster, tmp_path: Path) -> None:
     world = World(api)
     request = make.pem(OWN)

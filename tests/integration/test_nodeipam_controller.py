@@ -83,6 +83,11 @@ def tainted(api: Cluster, name: str) -> bool:
     return UNINITIALIZED in api.get(f"{NODES}/{name}")["spec"].get("taints", [])
 
 
+def joined(api: Cluster, name: str) -> None:
+    """Wait until pods on it have a network."""
+    eventually(lambda: network(api, name) == ("False", "RouteCreated"), 60)
+
+
 def judge(api: Cluster) -> None:
     """No two nodes overlap."""
     taken = sorted(
@@ -118,6 +123,26 @@ def test_nodes_get_a_range_of_each_family_beside_what_others_have(api: Cluster) 
         add(api, "last")
         eventually(lambda: "CIDRNotAvailable" in api.reasons("last"), 60)
     assert versions.items() <= api.versions(NODES).items()
+
+
+def test_a_small_first_range_fills_up_and_the_next_node_gets_its_part_of_the_second(api: Cluster) -> None:
+    flags = (
+        "--controllers=*,nodeipam",
+        "--allocate-node-cidrs",
+        "--cluster-cidr=10.244.0.0/25,10.250.0.0/23,fd00:10:244::/60",
+        "--node-cidr-mask-size-ipv4=26",
+    )
+    names = [f"node-{number:04}" for number in range(3)]
+    with FakeCloud(FakeConfig.model_validate({"generate": [{"count": 3}]})) as cloud:
+        with ManagerRun(api.kubeconfig, cloud, flags):
+            for name in names:
+                api.create(NODES, small_node(name))
+                joined(api, name)
+        found = ranges(api)
+        assert [found[name][0] for name in names] == ["10.244.0.0/26", "10.244.0.64/26", "10.250.0.0/26"]
+        table = {route.destination_cidr: route.target_node for route in cloud.console.routes()}
+        assert table == {cidr: name for name in names for cidr in found[name]}
+    judge(api)
 
 
 def test_it_stops_beside_kube_controller_managers_allocator(api: Cluster) -> None:
@@ -317,7 +342,8 @@ def test_with_routes_a_cluster_without_overlay_works(api: Cluster, cidrs: str) -
         with ManagerRun(api.kubeconfig, cloud, flags):
             for name in names:
                 api.create(NODES, small_node(name))
-            eventually(lambda: all(network(api, name) == ("False", "RouteCreated") for name in names), 60)
+            for name in names:
+                joined(api, name)
             eventually(lambda: not any(tainted(api, name) for name in names), 60)
         found = ranges(api)
         assert [len(found[name]) for name in names] == [cidrs.count(",") + 1] * 2

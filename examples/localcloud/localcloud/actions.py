@@ -44,7 +44,8 @@ def show_machine(client: Client, args: argparse.Namespace) -> Result:
 
 
 def create_machine(client: Client, args: argparse.Namespace) -> Result:
-    body = {"name": args.name, "type": args.type, "zone": args.zone, "labels": _labels(args.label)}
+    body = {"name": args.name, "type": args.type, "zone": args.zone, "taints": args.taint}
+    body["labels"], body["annotations"] = _pairs("label", args.label), _pairs("annotation", args.annotation)
     if args.user_data:
         body["userData"] = sys.stdin.read() if args.user_data == "-" else Path(args.user_data).read_text()
     made = client.call("POST", "/v1/machines", body)
@@ -188,9 +189,9 @@ def _machines(found: Iterable[Document]) -> str:
     return _table(("ID", "NAME", "STATE", "ADDRESS", "TYPE", "ZONE"), rows)
 
 
-def _labels(given: Sequence[str]) -> dict[str, str]:
+def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
     if wrong := [one for one in given if "=" not in one]:
-        raise BadCommand(f"--label must be KEY=VALUE, not {', '.join(wrong)}")
+        raise BadCommand(f"--{option} must be KEY=VALUE, not {', '.join(wrong)}")
     return dict(one.split("=", 1) for one in given)
 
 

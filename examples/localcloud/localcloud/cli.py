@@ -142,6 +142,8 @@ def _machine_commands(
     create.add_argument("--type", default=next(iter(TYPES)), help=f"{', '.join(TYPES)} (%(default)s)")
     create.add_argument("--zone", default=ZONES[0], help=f"{', '.join(ZONES)} (%(default)s)")
     create.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", help="may be given several times")
+    create.add_argument("--taint", action="append", default=[], metavar="KEY[=VALUE]:EFFECT", help="as --label")
+    create.add_argument("--annotation", action="append", default=[], metavar="KEY=VALUE", help="as --label")
     create.add_argument("--user-data", metavar="FILE", help="a script that it runs at each boot; - is standard input")
     _command(kinds, "delete", "end it and its disk", actions.delete_machine, client, "MACHINE")
     _command(kinds, "start", "power on", actions.start_machine, client, "MACHINE")

@@ -132,6 +132,8 @@ class Cloud:
                 zone=body.zone,
                 address=self._free_address(),
                 labels=dict(body.labels),
+                taints=tuple(body.taints),
+                annotations=dict(body.annotations),
                 user_data=body.user_data,
                 created_at=self._now().strftime("%Y-%m-%dT%H:%M:%SZ"),
             )

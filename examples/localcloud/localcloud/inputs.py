@@ -27,6 +27,7 @@ TYPES = {"small": (1, 1), "medium": (2, 4), "large": (4, 8)}
 _HOST_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,254}")
 _MACHINE_ID = r"^m[0-9]{1,6}$"
+_TAINT = re.compile(r"[^\s=:]{1,317}(=[^\s=:]{0,63})?:(NoSchedule|PreferNoSchedule|NoExecute)")
 
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
@@ -65,11 +66,27 @@ def _type(text: str) -> str:
     return text
 
 
+def _taint(text: str) -> str:
+    if not _TAINT.fullmatch(text):
+        raise ValueError(
+            f"{text!r} must be KEY=VALUE:EFFECT or KEY:EFFECT, the effect NoSchedule, PreferNoSchedule or NoExecute"
+        )
+    return text
+
+
+def _taints(given: list[str]) -> list[str]:
+    seen = [(one.partition("=")[0].partition(":")[0], one.rpartition(":")[2]) for one in given]
+    if twice := [f"{key}:{effect}" for key, effect in dict.fromkeys(seen) if seen.count((key, effect)) > 1]:
+        raise ValueError(f"the key and effect {', '.join(twice)} are given twice")
+    return given
+
+
 Network = Annotated[str, AfterValidator(_network)]
 MachineID = Annotated[str, Field(pattern=_MACHINE_ID)]
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
 Text = Annotated[str, Field(max_length=255)]
 Labels = Annotated[dict[Text, Text], Field(max_length=64)]
+Taint = Annotated[str, AfterValidator(_taint)]
 
 
 class _Body(BaseModel):
@@ -84,6 +101,8 @@ class MachineBody(_Body):
     zone: Annotated[str, AfterValidator(_zone)] = ZONES[0]
     user_data: Annotated[str, Field(max_length=1 << 18)] = ""
     labels: Labels = {}
+    taints: Annotated[list[Taint], Field(max_length=64), AfterValidator(_taints)] = []
+    annotations: Labels = {}
 
 
 class RebootBody(_Body):

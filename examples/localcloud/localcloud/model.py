@@ -37,6 +37,10 @@ class Machine:
     """What its owner wants: a machine that ended by itself is still "running" here."""
     external_address: str | None = None
     labels: Mapping[str, str] = field(factory=dict[str, str])
+    taints: tuple[str, ...] = ()
+    """KEY=VALUE:EFFECT or KEY:EFFECT. The cloud keeps them, and does nothing with them."""
+    annotations: Mapping[str, str] = field(factory=dict[str, str])
+    """Text for whoever asks about the machine; the cloud does nothing with it."""
     user_data: str = ""
     """A script that the machine runs at each boot."""
     created_at: str = ""

@@ -87,12 +87,17 @@ def _state(document: Mapping[str, Any]) -> State:
     if document.get("version") != VERSION:
         raise ValueError(f"its version is {document.get('version')!r}, not {VERSION}")
     return State(
-        machines={key: Machine(**one) for key, one in document["machines"].items()},
+        machines={key: _machine(one) for key, one in document["machines"].items()},
         routes={key: Route(**one) for key, one in document["routes"].items()},
         balancers={key: _balancer(one) for key, one in document["balancers"].items()},
         ssh_keys={user: tuple(keys) for user, keys in document["ssh_keys"].items()},
         last_machine=int(document["last_machine"]),
     )
+
+
+def _machine(document: Mapping[str, Any]) -> Machine:
+    # One that an older version saved has none.
+    return Machine(**{**document, "taints": tuple(document.get("taints", ()))})
 
 
 def _balancer(document: Mapping[str, Any]) -> LoadBalancer:

@@ -30,6 +30,8 @@ def machine(status: MachineStatus) -> Document:
         "zone": one.zone,
         "addresses": [{"type": kind, "address": address} for kind, address in addresses],
         "labels": dict(one.labels),
+        "taints": list(one.taints),
+        "annotations": dict(one.annotations),
         "createdAt": one.created_at,
     }
 

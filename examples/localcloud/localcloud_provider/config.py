@@ -22,6 +22,12 @@ class Config(ProviderConfig):
         description="The API's bearer token. Needed by the manager; `node-info` needs none.",
     )
 
+    local_targets: bool = Field(
+        default=False,
+        description="Whether Services with externalTrafficPolicy Local get only nodes with a ready endpoint as "
+        "targets. Takes the permission to list and watch EndpointSlices.",
+    )
+
     @field_validator("url")
     @classmethod
     def _is_base_url(cls, url: str) -> str:

@@ -21,6 +21,7 @@ from cloudprovider import (
     InstanceState,
     InstancesV2,
     SSHKeys,
+    Taint,
 )
 from cloudprovider.helpers import (
     format_provider_id,
@@ -167,4 +168,12 @@ def metadata(machine: Machine, node: str) -> InstanceMetadata:
         node_addresses=[V1NodeAddress(type=kind, address=address) for kind, address in addresses],
         zone=label_value(machine.zone),
         region=label_value(machine.region),
+        taints=[_taint(one) for one in machine.taints],
+        annotations=machine.annotations,
     )
+
+
+def _taint(text: str) -> Taint:
+    rest, _, effect = text.rpartition(":")
+    key, _, value = rest.partition("=")
+    return Taint(key=key, value=value, effect=effect)

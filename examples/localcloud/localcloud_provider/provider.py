@@ -11,6 +11,7 @@ from cloudprovider import (
     InstancesBatch,
     InstancesV2,
     Interface,
+    Listers,
     LoadBalancer,
     LocalInstance,
     Routes,
@@ -21,6 +22,7 @@ from localcloud_provider.client import Client, path_of
 from localcloud_provider.config import Config
 from localcloud_provider.instances import PROVIDER, LocalInstances
 from localcloud_provider.loadbalancer import LocalLoadBalancers
+from localcloud_provider.localtargets import LocalTargets
 from localcloud_provider.machine import LocalMachine
 from localcloud_provider.resources import Machines
 from localcloud_provider.routes import LocalRoutes
@@ -34,7 +36,8 @@ class LocalCloud(Interface):
         self.client = Client(config.url, token)
         self._has_token = bool(token)
         self._instances = LocalInstances(self.client)
-        self._load_balancers = LocalLoadBalancers(self.client)
+        self._local = LocalTargets(self.client) if config.local_targets else None
+        self._load_balancers = self._local or LocalLoadBalancers(self.client)
         self._routes = LocalRoutes(self.client)
         self._machine = LocalMachine(self.client)
 
@@ -48,6 +51,11 @@ class LocalCloud(Interface):
         if not self._has_token:
             raise InvalidConfig("token is not set: give token in the cloud config, or LOCALCLOUD_TOKEN_FILE")
         self.client.get(Machines, path_of("machines"))
+
+    def set_informers(self, informers: Listers) -> None:
+        """Asked for here, or the host reads no EndpointSlices."""
+        if self._local is not None:
+            self._local.slices = informers.endpoint_slices
 
     @override
     def instances_v2(self) -> InstancesV2:

@@ -38,6 +38,9 @@ class Machine(_Resource):
     region: str = ""
     zone: str = ""
     addresses: tuple[Address, ...] = ()
+    taints: tuple[str, ...] = ()
+    """KEY=VALUE:EFFECT or KEY:EFFECT."""
+    annotations: Mapping[str, str] = {}
 
 
 class Machines(_Resource):

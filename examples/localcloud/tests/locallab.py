@@ -81,7 +81,13 @@ class LocalLab(HTTPLab):
 
     @override
     def create_machine(self, name: str) -> V1Node:
-        self.made.cloud.create_machine(MachineBody(name=name, type="large", zone="local-c"))
+        marks = {
+            "taints": ["localcloud.example/gpu=a100:PreferNoSchedule"],
+            "annotations": {"localcloud.example/rack": "7"},
+        }
+        self.made.cloud.create_machine(
+            MachineBody.model_validate({"name": name, "type": "large", "zone": "local-c", **marks})
+        )
         return new_node(name)
 
     @override

@@ -73,7 +73,7 @@ def test_machines(caller: Caller) -> None:
     assert made == {
         "id": made["id"], "name": "a", "state": "running", "type": "large", "region": "local", "zone": "local-c",
         "addresses": [{"type": "InternalIP", "address": "10.90.0.10"}, {"type": "Hostname", "address": "a"}],
-        "labels": {"k": "v"}, "createdAt": made["createdAt"],
+        "labels": {"k": "v"}, "taints": [], "annotations": {}, "createdAt": made["createdAt"],
     }  # fmt: skip
     path = f"/v1/machines/{made['id']}"
     assert caller.get(path) == made
@@ -152,6 +152,31 @@ def test_without_the_token(caller: Caller, token: str) -> None:
     assert answer.json()["error"]["code"] == "unauthorized"
     assert caller.refused(401, "POST", "/v1/machines", {"name": "a"}, token=token)
     assert [one.machine.id for one in caller.made.cloud.machines()] == [LOCAL.id]
+
+
+def test_taints_and_annotations_stay_with_the_machine(caller: Caller) -> None:
+    marks = {
+        "taints": ["example.com/gpu=a100:NoSchedule", "example.com/gpu:NoExecute"],
+        "annotations": {"example.com/rack": "7 b"},
+    }
+    made = caller.ask("POST", "/v1/machines", {"name": "a", **marks}).json()
+    assert {name: caller.get(f"/v1/machines/{made['id']}")[name] for name in marks} == marks
+    for wrong in (
+        "",
+        "gpu",
+        "gpu=a100",
+        ":NoSchedule",
+        "gpu:Never",
+        "a b:NoSchedule",
+        "gpu=a=b:NoSchedule",
+        "g:NoSchedule ",
+    ):
+        (problem,) = caller.refused(422, "POST", "/v1/machines", {"name": "b", "taints": [wrong]})
+        assert problem.startswith(f"taints.0: {wrong!r} must be KEY=VALUE:EFFECT"), problem
+    twice = {"name": "b", "taints": ["gpu=1:NoSchedule", "gpu:NoSchedule", "cpu:NoSchedule"]}
+    assert caller.refused(422, "POST", "/v1/machines", twice) == [
+        "taints: the key and effect gpu:NoSchedule are given twice"
+    ]
 
 
 def test_what_is_refused(caller: Caller) -> None:

@@ -46,13 +46,16 @@ def run(made: Daemon, capsys: pytest.CaptureFixture[str]) -> Run:
 def test_machines(run: Run, made: Daemon, tmp_path: Path) -> None:
     script = tmp_path / "boot.sh"
     script.write_text("#!/bin/sh\n")
-    create = ("machine", "create", "cp-1", "--type=large", "--zone=local-b", "--label=a=b=c", f"--user-data={script}")
+    create = ("machine", "create", "cp-1", "--type=large", "--zone=local-b", "--label=a=b=c", f"--user-data={script}",
+              "--taint=gpu=a100:NoSchedule", "--taint=old:NoExecute", "--annotation=rack=7")  # fmt: skip
     assert run(*create) == (
         "ID  NAME  STATE    ADDRESS     TYPE   ZONE\n"
         "m1  cp-1  running  10.90.0.10  large  local-b\n"
     )  # fmt: skip
     machine = made.cloud.machine("m1").machine
     assert (machine.user_data, machine.labels) == ("#!/bin/sh\n", {"a": "b=c"})
+    assert (machine.taints, machine.annotations) == (("gpu=a100:NoSchedule", "old:NoExecute"), {"rack": "7"})
+    assert "--annotation must be KEY=VALUE, not rack" in run("machine", "create", "cp-2", "--annotation=rack", code=1)
     assert "stopped" in run("machine", "stop", "cp-1")
     assert "running" in run("machine", "start", "m1")
     assert "10.90.0.11" in run("machine", "reboot", "cp-1", "--new-address")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from kubernetes.client.models import (
     V1ClientIPConfig,
+    V1Endpoint,
+    V1EndpointSlice,
     V1LoadBalancerStatus,
     V1Node,
     V1Service,
@@ -25,12 +27,13 @@ from localcloud.model import HealthCheck, LoadBalancer, Port
 from localcloud.ratelimit import RateLimit
 from localcloud_provider.client import Client, CloudError, NotFound
 from localcloud_provider.config import Config
-from localcloud_provider.loadbalancer import NotOurs
+from localcloud_provider.loadbalancer import LocalLoadBalancers, NotOurs
 from localcloud_provider.provider import LocalCloud, new_provider
-from localcloud_provider.resources import Machine, Machines
+from localcloud_provider.resources import Balancer, Machine, Machines
 from locallab import TOKEN, Daemon, daemon
+from pydantic import SecretStr
 
-from cloudprovider import CloudConfig, CloudProviderError, InstanceNotFound, OwnedLoadBalancers, Route, Throttled
+from cloudprovider import CloudConfig, CloudProviderError, InstanceNotFound, OwnedLoadBalancers, Route, Taint, Throttled
 from cloudprovider.errors import InvalidConfig, InvalidService, LoadBalancerKept
 from cloudprovider.testing.conformance import new_node, new_service
 
@@ -103,6 +106,69 @@ def test_everything_that_a_service_asks_for(made: Daemon, provider: LocalCloud) 
         health=HealthCheck(port=32100, path="/healthz"),
     )
     assert [(point.ip, point.ip_mode) for point in status.ingress or ()] == [("198.51.100.9", "VIP")]
+
+
+def test_a_machines_taints_and_annotations_come_to_its_node(made: Daemon, provider: LocalCloud) -> None:
+    marks = {
+        "taints": ["example.com/gpu=a100:NoSchedule", "example.com/old:NoExecute"],
+        "annotations": {"example.com/rack": "7 b"},
+        "labels": {"example.com/not": "on the node"},
+    }
+    made.cloud.create_machine(MachineBody.model_validate({"name": "a", **marks}))
+    found = provider.instances_v2().instance_metadata(new_node("a", "localcloud://m1"))
+    assert found.taints == (
+        Taint("example.com/gpu", "NoSchedule", "a100"),
+        Taint("example.com/old", "NoExecute"),
+    )
+    assert (found.annotations, found.additional_labels) == (marks["annotations"], {})
+    assert provider.instances_v2().instance_metadata(node(made, "b")).taints == ()
+
+
+class Endpoints:
+    """A lister of EndpointSlices with ready endpoints on these nodes, as the host's Listers."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.nodes = nodes
+        self.endpoint_slices = self
+
+    def get(self, key: str) -> V1EndpointSlice | None:
+        return None
+
+    def list(self) -> Sequence[V1EndpointSlice]:
+        return self.of_service("default", "web")
+
+    def of_service(self, namespace: str, name: str) -> Sequence[V1EndpointSlice]:
+        assert (namespace, name) == ("default", "web")
+        endpoints = [V1Endpoint(addresses=["10.1.0.1"], node_name=node) for node in self.nodes]
+        return [V1EndpointSlice(address_type="IPv4", endpoints=endpoints)]
+
+
+@pytest.mark.row("S33")
+def test_targets_are_where_a_ready_endpoint_runs_if_asked_for(made: Daemon, provider: LocalCloud) -> None:
+    nodes = node(made, "a"), node(made, "b")
+    local, everywhere = service(external_traffic_policy="Local", health_check_node_port=32100), service()
+    config = Config(url=made.server.url, token=SecretStr(TOKEN), local_targets=True)
+    asked = LocalCloud(config)
+
+    def targets(of: LocalCloud, one: V1Service) -> tuple[str, ...]:
+        ensure(of, one, *nodes)
+        ensured = only(made).targets
+        of.load_balancer().update_load_balancer(CLUSTER, one, nodes)
+        assert only(made).targets == ensured
+        return ensured
+
+    provider.set_informers(None)  # type: ignore[arg-type]  # it asks for nothing
+    assert targets(provider, local) == targets(asked, local) == ("m1", "m2")
+    assert (provider.load_balancer().depends_on(local), asked.load_balancer().depends_on(local)) == ("", "")
+    slices = Endpoints("b", "gone")
+    asked.set_informers(slices)  # type: ignore[arg-type]
+    assert asked.load_balancer().depends_on(local) == "b gone"
+    assert (targets(asked, local), targets(asked, everywhere)) == (("m2",), ("m1", "m2"))
+    slices.nodes = ("a",)
+    asked.load_balancer().update_load_balancer(CLUSTER, local, nodes)
+    assert only(made).targets == ("m1",)
+    slices.nodes = ()
+    assert targets(asked, local) == ("m1", "m2")
 
 
 def test_annotations_ask_for_a_proxy_and_an_address(made: Daemon, provider: LocalCloud) -> None:
@@ -255,6 +321,69 @@ def test_an_address_alone_is_kept_and_adopted(made: Daemon, provider: LocalCloud
     assert not made.cloud.load_balancers()
     with pytest.raises(InvalidService, match="has no load balancer of it"):
         ensure(provider, taker)
+
+
+@pytest.mark.row("S31")
+def test_it_is_kept_for_one_namespace_its_own_unless_its_owner_names_another(
+    made: Daemon, provider: LocalCloud
+) -> None:
+    keep = {"localcloud.example/keep": "load-balancer"}
+    mine, moved, thief = (
+        new_service(name, uid, annotations={"localcloud.example/adopt": NAME})
+        for name, uid in (("mine", "u-2"), ("moved", "u-3"), ("thief", "u-4"))
+    )
+    for one, namespace in ((moved, "shop"), (thief, "evil")):
+        assert one.metadata is not None
+        one.metadata.namespace = namespace
+    status = ensure(provider, new_service("web", UID, annotations=keep), node(made, "a"))
+    for service in (new_service("web", UID, annotations=keep), mine):
+        assert service.metadata is not None
+        service.metadata.annotations = {**(service.metadata.annotations or {}), **keep}
+        if service is mine:
+            assert ensure(provider, mine) == status
+            service.metadata.annotations["localcloud.example/keep-for"] = "shop"
+        with pytest.raises(LoadBalancerKept):
+            provider.load_balancer().ensure_load_balancer_deleted(CLUSTER, service)
+        with pytest.raises(InvalidService, match="was kept for Services of the namespace"):
+            ensure(provider, thief)
+    with pytest.raises(InvalidService, match="was kept for Services of the namespace shop"):
+        ensure(provider, new_service("late", "u-5", annotations={"localcloud.example/adopt": NAME}))
+    assert ensure(provider, moved) == status
+
+
+@pytest.mark.row("S31")
+def test_its_former_service_and_another_one_do_not_both_get_it(
+    made: Daemon, provider: LocalCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former one wants a load balancer again, at the moment in which another one adopts it."""
+    one = new_service("web", UID, annotations={"localcloud.example/keep": "address"})
+    taker = new_service("shop", "u-2", annotations={"localcloud.example/adopt": NAME})
+    balancers = provider.load_balancer()
+    ensure(provider, one)
+    with pytest.raises(LoadBalancerKept):
+        balancers.ensure_load_balancer_deleted(CLUSTER, one)
+    put = LocalLoadBalancers._put
+    got: list[object] = []
+    threads: list[threading.Thread] = []
+
+    def adopt() -> None:
+        try:
+            got.append(ensure(provider, taker))
+        except CloudProviderError as error:
+            got.append(error)
+
+    def late(self: LocalLoadBalancers, wanted: Balancer, address: str = "") -> Balancer:
+        if not threads:
+            threads.append(threading.Thread(target=adopt))
+            threads[0].start()
+            threads[0].join(0.3)  # it ends here, or waits for this call
+        return put(self, wanted, address)
+
+    monkeypatch.setattr(LocalLoadBalancers, "_put", late)
+    ensure(provider, one)
+    threads[0].join()
+    assert [str(answer) for answer in got if "in use by Service default/web" in str(answer)], got
+    assert only(made).labels["kubernetes.io/service-uid"] == UID
 
 
 def test_a_node_that_is_none_of_ours_spoils_nothing(made: Daemon, provider: LocalCloud) -> None:

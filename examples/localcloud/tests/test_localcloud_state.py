@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from localcloud.model import HealthCheck, LoadBalancer, Machine, Port, Route
 from localcloud.state import BadState, State, StateFile
 
 STATE = State(
     machines={"m1": Machine(id="m1", name="a", type="small", region="r", zone="z", address="10.90.0.10",
-                            labels={"k": "v"}, user_data="#!/bin/sh\n", external_address="203.0.113.1")},
+                            labels={"k": "v"}, user_data="#!/bin/sh\n", external_address="203.0.113.1",
+                            taints=("example.com/gpu:NoSchedule",), annotations={"example.com/rack": "7"})},
     routes={"r": Route(name="r", destination="10.91.1.0/24", machine="m1", owner="o")},
     balancers={
         "plain": LoadBalancer(name="plain", owner="o", address="198.51.100.1"),
@@ -35,6 +37,16 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "new" / "state.json"
     assert path.stat().st_mode & 0o777 == 0o600, "userData may hold secrets"
     assert [one.name for one in path.parent.iterdir()] == ["state.json"]
+
+
+def test_a_machine_that_an_older_version_saved_has_no_taints(tmp_path: Path) -> None:
+    file = StateFile(tmp_path / "state.json")
+    file.save(STATE)
+    document = json.loads((tmp_path / "state.json").read_text())
+    for name in ("taints", "annotations"):
+        del document["machines"]["m1"][name]
+    (tmp_path / "state.json").write_text(json.dumps(document))
+    assert file.load().machines == {"m1": evolve(STATE.machines["m1"], taints=(), annotations={})}
 
 
 def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

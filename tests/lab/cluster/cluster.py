@@ -131,11 +131,13 @@ class Cluster:
     def create_machine(self, spec: MachineSpec) -> dict[str, Any]:
         """Make a machine that becomes a node; one of the options' machines or spares only, as the
         API server knows no other kubelet."""
-        return self.cloud.create_machine(spec.name, self._user_data(spec), zone=spec.zone)
+        marks = {"taints": [*spec.taints], "annotations": {**spec.annotations}}
+        return self.cloud.create_machine(spec.name, self._user_data(spec), zone=spec.zone, **marks)
 
-    def install_manager(self, image: ManagerImage | None = None, **values: object) -> None:
-        """Install or upgrade the manager's chart. More values for it are merged into those of the
-        cluster, as by helm. The image must be on the machines."""
+    def install_manager(self, image: ManagerImage | None = None, *, release: str = MANAGER, **values: object) -> None:
+        """Install or upgrade the manager's chart, or with another `release` a second manager beside
+        it. More values for it are merged into those of the cluster, as by helm. The image must be
+        on the machines."""
         image = image or self.image
         assert image is not None
         files = []
@@ -145,7 +147,7 @@ class Cluster:
             file.write_text(json.dumps(layer))
             files.append(f"--values={file}")
         # A release that failed, or that was cut off, is no base for an upgrade.
-        self.helm("upgrade", "--install", MANAGER, str(CHART), "--namespace=kube-system", *files)
+        self.helm("upgrade", "--install", release, str(CHART), "--namespace=kube-system", *files)
 
     def wait(self, what: str, lacking: Callable[[], str], seconds: float = SECONDS) -> None:
         """Until `lacking` returns "". Raises ClusterError with its last answer."""

@@ -66,8 +66,10 @@ class LocalCloud:
         """All machines, by name."""
         return {one["name"]: one for one in self.call("GET", "/v1/machines")["machines"]}
 
-    def create_machine(self, name: str, user_data: str, *, zone: str) -> dict[str, Any]:
-        return self.call("POST", "/v1/machines", {"name": name, "type": "medium", "zone": zone, "userData": user_data})
+    def create_machine(self, name: str, user_data: str, *, zone: str, **more: object) -> dict[str, Any]:
+        """`more` are other fields of the API's body."""
+        body = {"name": name, "type": "medium", "zone": zone, "userData": user_data, **more}
+        return self.call("POST", "/v1/machines", body)
 
     def enter(self, name: str, command: Sequence[str]) -> list[str]:
         """The command line that runs `command` inside a machine. Raises KeyError, ApiError."""

@@ -18,6 +18,10 @@ class MachineSpec:
     name: str
     zone: str
     control_plane: bool = False
+    taints: Sequence[str] = ()
+    """Of the machine in the cloud, KEY=VALUE:EFFECT each; its node gets them from there."""
+    annotations: Mapping[str, str] = field(factory=dict[str, str])
+    """Likewise."""
 
 
 @frozen(kw_only=True)

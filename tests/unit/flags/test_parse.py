@@ -454,8 +454,32 @@ def test_the_routes_flags_are_gos_but_for_the_period() -> None:
 @pytest.mark.row("M4")
 @pytest.mark.parametrize(
     "value",
-    ["10.244.0.0", "10.0.0.0/8,10.244.0.0/16", "10.0.0.0/8,fd00::/56,fd01::/56", "fd00::/56,fd01::/56", "10.0.0.0/8,"],
+    [
+        "10.244.0.0",
+        "10.0.0.0/8,10.244.0.0/16",
+        "10.0.0.0/8,fd00::/56,fd00::/56",
+        "10.244.0.0/16,fd00::/56,10.0.0.0/8",
+        "10.0.0.0/8,",
+    ],
 )
 def test_a_bad_cluster_cidr_is_rejected(value: str) -> None:
     (problem,) = read(*GOOD, f"--cluster-cidr={value}").problems
     assert problem.startswith(f"--cluster-cidr={value}: ")
+
+
+def test_all_pod_ranges_that_overlap_are_named_with_the_one_to_leave_out() -> None:
+    value = "10.0.0.0/16,10.0.4.0/22,10.1.0.0/16,fd00::/48,fd00::/48,10.0.0.0/15"
+    (problem,) = read(*GOOD, f"--cluster-cidr={value}").problems
+    assert problem == (
+        f"--cluster-cidr={value}: 10.0.0.0/16 and 10.0.4.0/22 overlap: leave out 10.0.4.0/22; "
+        "10.0.0.0/16 and 10.0.0.0/15 overlap: leave out 10.0.0.0/16; "
+        "10.0.4.0/22 and 10.0.0.0/15 overlap: leave out 10.0.4.0/22; "
+        "10.1.0.0/16 and 10.0.0.0/15 overlap: leave out 10.1.0.0/16; "
+        "fd00::/48 is given twice"
+    )
+
+
+def test_several_pod_ranges_of_a_family_are_taken_in_their_order() -> None:
+    given = options("--allocate-node-cidrs", "--cluster-cidr=fd00::/48,10.0.0.0/16,10.8.0.0/16,fd01::/48")
+    ranges = [str(net) for net in given.of(RouteOptions).cluster_cidrs]
+    assert ranges == ["fd00::/48", "10.0.0.0/16", "10.8.0.0/16", "fd01::/48"]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudprovider import Taint
+from cloudprovider.checks.nodelabels import annotation_problems
 from controllers.node import changes
 from controllers.node.kept import APPLIED_ANNOTATIONS, APPLIED_LABELS
 from tests.unit.node.test_changes import OTHER_TAINT, TAINT, instance, node, object_of
@@ -182,6 +183,17 @@ def test_reserved_annotations_are_refused() -> None:
     world = joined(annotations={"kubernetes-cloud-provider/applied-labels": "{}", "a.k8s.io/b": "c", CONSOLE: "one"})
     assert noted(world).keys() == {CONSOLE, APPLIED_ANNOTATIONS}
     assert world.record()["topology.kubernetes.io/zone"] == "z1"
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "語", "😀", "\x01", "\\"])
+def test_what_is_taken_of_any_script_fits_into_a_node_with_its_record(letter: str) -> None:
+    """The API server takes 256 KiB of annotations in all, and the record holds them once more."""
+    allowed = next(
+        text for count in range(32 * 1024, 0, -1024) if not annotation_problems({CONSOLE: (text := letter * count)})
+    )
+    found = noted(joined(annotations={CONSOLE: allowed}))
+    assert found[CONSOLE] == allowed
+    assert sum(len(part.encode()) for pair in found.items() for part in pair) < 128 * 1024, "as much is left to others"
 
 
 def test_without_them_nothing_is_added() -> None:

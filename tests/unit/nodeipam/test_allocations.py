@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cloudprovider.ips import IPNetwork
+from cloudprovider.ips import IPNetwork, is_inside
 from controllers.nodeipam.allocations import Allocations
 from controllers.nodeipam.cidr_set import CIDRSet
 
@@ -163,6 +163,76 @@ def test_both_families_or_none() -> None:
     assert allocations.give("a", "a") == (net("10.0.0.0/25"), net("fd00:0:0:1::/64"))
     assert allocations.give("b", "b") is None
     assert allocations.pools[0].free == 1, "nothing was kept of it"
+
+
+def test_ranges_of_a_family_are_used_one_after_the_other_and_the_first_range_says_which_family_is_first() -> None:
+    ranges = [("fd00::/63", 64), ("10.0.0.0/25", 26), ("10.8.0.0/25", 26), ("fd01::/62", 64)]
+    allocations = Allocations([CIDRSet(net(text), size) for text, size in ranges])
+    given = [allocations.give(f"n{number}", f"u{number}") for number in range(5)]
+    assert [tuple(str(each) for each in one or ()) for one in given] == [
+        ("fd00::/64", "10.0.0.0/26"),
+        ("fd00:0:0:1::/64", "10.0.0.64/26"),
+        ("fd01::/64", "10.8.0.0/26"),
+        ("fd01:0:0:1::/64", "10.8.0.64/26"),
+        (),
+    ]
+    assert [str(pool.cluster) for pool in allocations.exhausted()] == ["10.0.0.0/25", "10.8.0.0/25"]
+    assert allocations.room() == 0
+    assert allocations.lacked((net("10.8.0.0/26"),)) == [6]
+    assert allocations.too_wide((net("10.0.0.0/12"),)) == "10.0.0.0/12 takes 4 blocks"
+    allocations.release("u0")
+    assert allocations.room() == 1
+    assert allocations.exhausted() == []
+    assert allocations.give("n4", "u4") == (net("fd00::/64"), net("10.0.0.0/26")), "the first ranges have room again"
+
+
+def _sets(places: list[int]) -> list[CIDRSet]:
+    """Ranges of both families, in any order, each with one to eight blocks."""
+    found = []
+    for place in places:
+        bits = place % 4
+        if place % 2:
+            found.append(CIDRSet(ip_network((0x0A000000 + (place << 10), 29 - bits)), 29))
+        else:
+            found.append(CIDRSet(ip_network(((0xFD << 120) + (place << 68), 64 - bits)), 64))
+    return found
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_over_restarts_with_other_ranges_no_range_is_given_twice_and_none_outside(data: st.DataObject) -> None:
+    """Between two leaders ranges are added, left out, and put in another order."""
+    lists = st.lists(st.integers(0, 9), min_size=1, max_size=5, unique=True)
+    nodes: dict[str, tuple[IPNetwork, ...]] = {}
+    for _ in range(data.draw(st.integers(1, 4))):
+        sets = _sets(data.draw(lists))
+        allocations = Allocations(sets)
+        clusters = [pool.cluster for pool in sets]
+        for uid, ranges in nodes.items():
+            assert allocations.saw(uid, uid, ranges) == ()
+        for _ in range(data.draw(st.integers(0, 12))):
+            if gone := data.draw(st.sampled_from(["", *nodes])):
+                allocations.release(gone)
+                del nodes[gone]
+            room, uid = allocations.room(), f"u{data.draw(st.integers(0, 99))}"
+            if uid in nodes:
+                continue
+            before = [pool.free for pool in sets]
+            found = allocations.give(uid, uid)
+            assert (found is None) == (room == 0)
+            if found is None:
+                assert allocations.exhausted()
+                continue
+            families = list(dict.fromkeys(one.version for one in clusters))
+            assert [one.version for one in found] == families
+            for one in found:
+                [home] = [place for place, cluster in enumerate(clusters) if is_inside(one, (cluster,))]
+                assert all(
+                    free == 0 or cluster.version != one.version
+                    for free, cluster in zip(before[:home], clusters[:home], strict=True)
+                ), "a range before it had room"
+            assert not any(mine.overlaps(theirs) for mine in found for had in nodes.values() for theirs in had)
+            nodes[uid] = found
 
 
 def test_overlaps_are_told_by_name_and_each_holder_keeps_the_block() -> None:

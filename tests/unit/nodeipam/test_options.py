@@ -44,6 +44,18 @@ def problems_of(argv: list[str]) -> list[str]:
         ),
         (("--cluster-cidr=10.244.0.0/16", "--cidr-allocator-type=IPAMFromCloud"), ["RangeAllocator or CloudAllocator"]),
         (("--cidr-allocator-type=CloudAllocator",), []),
+        (("--cluster-cidr=10.0.0.0/16,10.8.0.0/16,fd00::/48,10.9.0.0/24,fd01::/48",), []),
+        (("--cluster-cidr=10.0.0.0/16,10.8.0.0/20", "--node-cidr-mask-size=26"), []),
+        (
+            ("--cluster-cidr=10.0.0.0/16,10.8.0.0/25,10.9.0.0/26", "--node-cidr-mask-size-ipv4=24"),
+            ["does not fit into the cluster CIDR 10.8.0.0/25", "does not fit into the cluster CIDR 10.9.0.0/26"],
+        ),
+        (
+            ("--cluster-cidr=10.0.0.0/16,10.8.0.0/25,fd00::/40,fd01::/47",),
+            ["10.8.0.0/25: is smaller", "fd00::/40: .* or --node-cidr-mask-size-ipv6=56$", "fd01::/47: .* at most 16"],
+        ),
+        (("--cluster-cidr=fd00::/40,fd01::/60",), ["Fix: a smaller cluster CIDR$"]),
+        (("--cluster-cidr=10.0.0.0/16,10.8.0.0/16", "--service-cluster-ip-range=10.8.0.0/15"), ["10.8.0.0/16 is left"]),
     ],
 )
 def test_problems_of_the_flags_together(flags: tuple[str, ...], wrong: list[str]) -> None:

@@ -605,11 +605,45 @@ def test_overlaps_and_ranges_that_cannot_be_read_are_told_and_left_alone() -> No
     assert seals(server) == ["c"]
 
 
+def test_ranges_that_are_added_left_out_or_put_in_another_order_change_no_node() -> None:
+    server, leader = started("10.0.0.0/25,fd00::/60")
+    for name in ("a", "b"):
+        assert leader.join(name) == []
+    [error] = leader.join("c")
+    assert str(error).startswith("no pod CIDR is free in 10.0.0.0/25. Fix: add a range to --cluster-cidr")
+
+    leader = leads(server, "10.0.0.0/25,fd00::/60,10.8.0.0/24")
+    assert server.ranges()["c"] == ["10.8.0.0/26", "fd00:0:0:2::/64"], "it waited"
+    usage = "node_ipam_controller_cidrset_usage_cidrs"
+    assert leader.metrics.value(usage, clusterCIDR="10.0.0.0/25") == 1.0
+    assert leader.metrics.value(usage, clusterCIDR="10.8.0.0/24") == 0.25
+
+    leader = leads(server, "fd00::/60,10.8.0.0/24,10.0.0.0/25")
+    assert leader.join("d") == []
+    assert server.ranges()["d"] == ["fd00:0:0:3::/64", "10.8.0.64/26"], "the first range's family comes first"
+
+    leader = leads(server, "10.8.0.0/24,10.9.0.0/25")  # the first two are left out
+    for name in ("e", "f", "g"):
+        assert leader.join(name) == []
+    assert [server.ranges()[name] for name in "efg"] == [["10.8.0.128/26"], ["10.8.0.192/26"], ["10.9.0.0/26"]]
+    assert [server.ranges()[name] for name in "abc"] == [
+        ["10.0.0.0/26", "fd00::/64"],
+        ["10.0.0.64/26", "fd00:0:0:1::/64"],
+        ["10.8.0.0/26", "fd00:0:0:2::/64"],
+    ]
+    assert leader.events.reasons("a") == []
+    leader = leads(server, "10.0.0.0/25")  # and back: what its nodes kept is not free
+    [error] = leader.join("h")
+    assert "no pod CIDR is free in 10.0.0.0/25" in str(error)
+    server.judge()
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_chaos_of_leaders_lost_answers_and_late_writes(seed: int) -> None:
-    """Leaders are killed at random; their writes arrive late, never, or without an answer. The
-    judge is the history."""
+    """Leaders are killed at random; their writes arrive late, never, or without an answer. The next
+    one may have other ranges. The judge is the history."""
     draw = random.Random(seed)
+    clusters = ["10.0.0.0/20", "10.8.0.0/22,10.0.0.0/20", "10.0.0.0/22,10.8.0.0/20"]
     server = Server()
     under_way: list[tuple[str, Any]] = []
 
@@ -630,12 +664,12 @@ def test_chaos_of_leaders_lost_answers_and_late_writes(seed: int) -> None:
             raise lost()
 
     server.before, server.after = before, after
-    leader = leads(server, "10.0.0.0/20")
+    leader = leads(server, draw.choice(clusters))
     names = 0
     for _ in range(120):
         step = draw.random()
         if step < 0.1:
-            leader = leads(server, "10.0.0.0/20")  # the last one is killed
+            leader = leads(server, draw.choice(clusters))  # the last one is killed
         elif step < 0.5:
             names += 1
             server.create(f"n{names}")

@@ -113,6 +113,7 @@ class Bench:
         mask_sizes: Mapping[int, int] | None = None,
         allocator: str = "RangeAllocator",
         cloud: Cloud | None = None,
+        clusters: str = "10.244.0.0/16,fd00:10:244::/56",
     ) -> None:
         self.clock = FakeClock()
         self.metrics = Metrics()
@@ -124,7 +125,7 @@ class Bench:
             "Routes", clock=self.clock, metrics=self.metrics, backoff=Backoff(0.2, 60.0)
         )
         options = RouteOptions(
-            cluster_cidrs=CIDRS.parse("10.244.0.0/16,fd00:10:244::/56"),
+            cluster_cidrs=CIDRS.parse(clusters),
             node_cidr_mask_size_ipv4=(mask_sizes or {}).get(4, 0),
             node_cidr_mask_size_ipv6=(mask_sizes or {}).get(6, 0),
             cidr_allocator_type=allocator,

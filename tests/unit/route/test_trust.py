@@ -205,7 +205,7 @@ def test_without_a_size_any_inside_will_do(cidr: str, allocator: str) -> None:
         ("10.244.1.7/32", "n1"),
         ("10.244.0.0/20", "n1"),
         ("fd00:10:244:1::/64", "n1"),
-        ("10.244.0.0/16", "all of --cluster-cidr"),
+        ("10.244.0.0/16", "a whole range of --cluster-cidr"),
         ("10.245.0.0/24", "outside"),
         ("10.0.0.0/8", "outside"),
     ],
@@ -220,6 +220,29 @@ def test_but_none_that_overlaps_with_another_nodes(cidr: str, match: str, alloca
         bench.work("hostile")
     assert _destinations(bench) == ["10.244.1.0/24", "fd00:10:244:1::/80"]
     assert bench.conditions()[1:] == [("hostile", *MISSING)]
+
+
+@pytest.mark.row("R7")
+@pytest.mark.row("R8")
+def test_of_several_ranges_of_a_family_each_counts_and_what_lies_between_does_not() -> None:
+    bench = Bench(
+        route("10.240.7.0/24", "gone"),
+        route("10.248.7.0/24", "gone"),
+        route("10.244.7.0/24", "gone"),
+        route("10.244.1.0/24", "old"),
+        clusters="10.240.0.0/16,10.248.0.0/24,fd00::/56,10.248.7.0/24",
+    )
+    bench.add("n1", "10.240.1.0/24", "fd00::/64")
+    bench.add("n2", "10.248.0.0/24")  # a range with room for one node
+    bench.add("old", "10.244.1.0/24")  # its range is not listed any more
+    bench.start()
+    bench.later(300)
+    bench.later(300)
+    left = ["10.244.1.0/24", "10.244.7.0/24"]
+    assert sorted(_destinations(bench)) == ["10.240.1.0/24", *left, "10.248.0.0/24", "fd00::/64"]
+    bench.add("late", "10.244.2.0/24")
+    with pytest.raises(RouteRefused, match=r"10\.244\.2\.0/24 is outside --cluster-cidr=10\.240\.0\.0/16,10\.248"):
+        bench.work("late")
 
 
 @pytest.mark.row("R8")

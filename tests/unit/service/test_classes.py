@@ -209,7 +209,8 @@ def test_but_not_for_ever() -> None:
 
 @pytest.mark.row("S14")
 def test_the_former_manager_leaves_what_the_new_one_wrote() -> None:
-    """It was slow: the cloud failed to delete, until the Service had the other's note."""
+    """It was slow: the cloud failed to delete, until the Service had the other's note. In one cloud
+    account the other's load balancer has the same name."""
     bench = _bench("")
     bench.serve()
     bench.cloud.faults += [Fault(CloudProviderError("busy"))] * 2
@@ -226,10 +227,31 @@ def test_the_former_manager_leaves_what_the_new_one_wrote() -> None:
     bench.server.edit(KEY, taken)
     bench.forget()
     bench.settle(rounds=10, step=60.0)
-    assert "delete" in bench.cloud.methods()
-    assert bench.cloud.balancers == {}
+    assert bench.cloud.methods() == []
+    assert set(bench.cloud.balancers) == {"uid-web"}
+    [told] = bench.recorder.messages()
+    assert told.startswith(f"The manager of class {ACME} took this Service over")
+    assert KEY not in bench.records
     assert bench.server.patches == []
     assert _web(bench)["metadata"]["finalizers"] == [FINALIZER]
+
+
+def test_nor_does_it_delete_while_its_cache_does_not_show_that_yet() -> None:
+    bench = _bench("")
+    bench.serve()
+    bench.server.set_type(KEY, "ClusterIP")
+    bench.see()
+
+    def taken(raw: Raw) -> None:
+        raw["spec"].update(CLASSED | {"type": SERVICE_TYPE_LOAD_BALANCER})
+        raw["metadata"].update(annotations=_noted(ACME), finalizers=[FINALIZER])
+
+    bench.server.edit(KEY, taken)
+    bench.work()
+    assert bench.cloud.methods() == []
+    bench.settle(rounds=10)
+    assert set(bench.cloud.balancers) == {"uid-web"}
+    assert bench.recorder.reasons()[-1] == "LoadBalancerLeft"
 
 
 # ---- orphans

@@ -334,3 +334,60 @@ def test_what_is_implemented_elsewhere_while_it_is_deleted(bench: Bench) -> None
     bench.server.set_type(KEY, "ClusterIP")
     bench.settle()
     assert _all(bench) == []
+
+
+def test_a_credential_in_an_error_is_not_shown(bench: Bench) -> None:
+    """As in Events: tenants read the status of their Services."""
+    _failing(bench, CloudProviderError("401\nAuthorization: Bearer abcdefghijklmnopqrstuvwxyz012345"))
+    message = _shown(bench)["message"]
+    assert "abcdefghij" not in message
+    assert "\n" not in message
+    assert message.startswith("401")
+
+
+def test_what_was_written_before_another_controller_builds_it_goes(bench: Bench) -> None:
+    bench.cloud.faults += [Fault(CloudProviderError("HTTP 500")), Fault(ImplementedElsewhere("not mine"))]
+    bench.server.put(raw_service())
+    bench.settle(rounds=10)
+    assert bench.cloud.methods()[-1] == "ensure"
+    assert _all(bench) == []
+
+
+def test_ready_goes_when_a_new_process_leaves_it_to_another_controller(bench: Bench) -> None:
+    bench.serve()
+    bench.cloud.elsewhere.add(KEY)
+    bench.cloud.revisions.append("r2")
+    bench.start()
+    bench.settle()
+    assert _all(bench) == []
+
+
+def test_the_word_of_the_controller_that_builds_it_stays(bench: Bench) -> None:
+    bench.cloud.elsewhere.add(KEY)
+    foreign = FOREIGN | {"type": TYPE, "reason": "Ready", "message": "mine"}
+    raw = raw_service()
+    raw["status"]["conditions"] = [foreign]
+    raw["status"]["loadBalancer"] = {"ingress": [{"ip": "192.0.2.77"}]}
+    bench.server.put(raw)
+    bench.settle()
+    assert _all(bench) == [foreign]
+
+
+def test_the_word_of_the_controller_of_another_class_stays(bench: Bench) -> None:
+    """It has the Service now, while ours is still to be deleted."""
+    bench.serve()
+    foreign = FOREIGN | {"type": TYPE}
+
+    def moved(raw: Raw) -> None:
+        raw["spec"]["loadBalancerClass"] = "other.example/lb"
+        raw["status"] = {"conditions": [foreign]}
+
+    bench.cloud.fail["delete"] = CloudProviderError("HTTP 500")
+    bench.server.edit(KEY, moved)
+    bench.settle()
+    assert _all(bench) == [foreign]
+    bench.cloud.fail.clear()
+    bench.settle(rounds=10, step=30.0)
+    assert bench.cloud.balancers == {}
+    assert APPLIED not in _web(bench)["metadata"]["annotations"]
+    assert _all(bench) == [foreign]

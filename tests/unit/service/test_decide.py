@@ -93,6 +93,12 @@ HALF_BUILT = service(finalizers=[FINALIZER], annotations={APPLIED: str(Note("uid
 ENSURED = {Action.ENSURE}
 OTHERS = (service(annotations={KIND: "big"}),)
 WITH_CLASS = service(loadBalancerClass="example.com/other", finalizers=[FINALIZER], version="7")
+TAKEN_OVER = service(
+    loadBalancerClass="example.com/other",
+    finalizers=[FINALIZER],
+    annotations={APPLIED: str(Note("uid-web", lb_class="example.com/other"))},
+    version="7",
+)
 EDITED = service(finalizers=[FINALIZER], annotations=NOTE, ingress=[POINT], version="8", port=81)
 CLAIMED = service(finalizers=[FINALIZER])
 STRIPPED = service(annotations=NOTE, ingress=[POINT], version="8")
@@ -173,6 +179,8 @@ ROWS = [
     _row("another class, deleted, let go", _deleted(WITH_CLASS), _record(State.RELEASED, version="6"), Action.REST),
     _row("another class, deleted, never served", _deleted(WITH_CLASS), Record.blank(WITH_CLASS), Action.REST),
     _row("another class, deleted, of ours", _deleted(WITH_CLASS), _record(), Action.DELETE),
+    _row("another class, failing, taken over", TAKEN_OVER, _record(State.UNSURE), Action.LEAVE),
+    _row("another class, gone, taken over", TAKEN_OVER, _record(State.GONE), Action.RELEASE),
     # ---- wanted, and to be built
     _row("new", service(), None, Action.ENSURE, sweep=False, record=Record.blank(service())),
     _row("new, wanted since before its event", service(), Record.blank(service()), Action.ENSURE, sweep=False),

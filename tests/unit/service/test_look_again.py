@@ -13,10 +13,13 @@ from cloudprovider import CloudProviderError, InvalidService, Pending
 from controllers.cloudcalls import PRIORITY_SWEEP
 from controllers.runtime.api import ServerError
 from controllers.runtime.cache import ENDPOINT_SLICES
+from controllers.service.changes import APPLIED, Note
+from controllers.service.classes import Classes
+from controllers.service.records import LOOKING
 from controllers.service.triggers import DRIFT, SliceTriggers
-from tests.support.controllers import DELETED_AT
+from tests.support.controllers import DELETED_AT, Crash, Fault
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import raw_node, raw_service, service
+from tests.unit.service.objects import FINALIZER, raw_node, raw_service, service
 
 KEY = "default/web"
 
@@ -222,3 +225,36 @@ def test_what_says_nothing_new_of_the_endpoints_and_other_services_means_nothing
     slices.on_add(_slice(service="another"), False)
     slices.on_add(_slice(service=""), False)
     assert served.waiting() == []
+
+
+def test_a_word_about_a_service_that_waits_for_another_manager_does_not_poll(bench: Bench) -> None:
+    bench.classes = Classes(["acme.example/b"])
+    bench.start()
+    note = str(Note("uid-web", lb_class="acme.example/a"))
+    raw = raw_service(loadBalancerClass="acme.example/b", annotations={APPLIED: note}, finalizers=[FINALIZER])
+    bench.server.put(raw)
+    bench.settle(rounds=2)
+    _ask(bench)
+    assert len(bench.settle(rounds=100)) <= 2
+    bench.settle(rounds=4, step=LOOKING / 3)
+    assert "ensure" in bench.cloud.methods()
+
+
+def test_a_change_that_waits_is_built_and_the_note_says_no_more_what_was_built_before(served: Bench) -> None:
+    """Killed in the call, and the change taken back meanwhile: the next process must not take the
+    former note for true."""
+    for port in range(81, 88):
+        _port(served, port)
+        served.settle(rounds=1, step=0.3)
+    built = served.cloud.balancers["uid-web"].content["ports"][0]["port"]
+    assert built < 87
+    served.forget()
+    served.cloud.faults.append(Fault(Crash(), after=True))
+    _ask(served)
+    with pytest.raises(Crash):
+        served.settle(rounds=3)
+    assert served.cloud.balancers["uid-web"].content["ports"][0]["port"] == 87
+    _port(served, built)
+    served.start()
+    served.settle(rounds=10)
+    assert served.cloud.balancers["uid-web"].content["ports"][0]["port"] == built

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import CloudProviderError, LoadBalancerKept, RetryError
+from cloudprovider import CloudProviderError, InvalidService, LoadBalancerKept, RetryError
 from cloudprovider.helpers import annotations_of, ports_of
+from controllers.cloudcalls import CallFailed
 from controllers.runtime.cache import SERVICES
 from controllers.service.changes import APPLIED, ingress, note_of, status_of
 from tests.support.controllers import Crash, Fault, Raw
@@ -272,6 +273,40 @@ def test_one_that_its_owner_keeps_in_the_last_moment_is_not_deleted_as_it_was_bu
     assert _ids(bench) == {"uid-web"}
     assert bench.recorder.reasons() == ["DeletingLoadBalancer", "LoadBalancerKept"]
     assert KEY not in bench.server.services
+
+
+@pytest.mark.row("S27", "S31")
+@pytest.mark.parametrize("error", [CloudProviderError("HTTP 500"), RetryError("busy", 5.0)])
+def test_nor_when_the_cloud_fails_before_it_is_known_that_it_stays(bench: Bench, error: Exception) -> None:
+    bench.serve()
+    errors = [error] * 2
+
+    def keep(method: str, service: V1Service) -> None:
+        if method == "delete" and SIZE in annotations_of(service):
+            raise errors.pop() if errors else LoadBalancerKept("its annotation says so")
+
+    bench.cloud.during = keep
+    bench.server.edit(KEY, lambda raw: raw["metadata"]["annotations"].update({SIZE: "kept"}))
+    bench.server.delete(KEY)
+    bench.settle(rounds=40)
+    assert errors == []
+    assert _ids(bench) == {"uid-web"}
+    assert KEY not in bench.server.services
+
+
+@pytest.mark.row("S27")
+def test_one_whose_present_annotations_are_refused_is_deleted_as_it_was_built(bench: Bench) -> None:
+    bench.serve()
+
+    def refuse(method: str, service: V1Service) -> None:
+        if method == "delete" and SIZE in annotations_of(service):
+            raise CallFailed("the provider refused it") from InvalidService("there is no such size")
+
+    bench.cloud.during = refuse
+    bench.server.edit(KEY, lambda raw: raw["metadata"]["annotations"].update({SIZE: "huge"}))
+    bench.server.delete(KEY)
+    bench.settle(rounds=40)
+    assert _ids(bench) == set()
 
 
 @pytest.mark.row("S27")

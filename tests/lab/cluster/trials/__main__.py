@@ -21,7 +21,19 @@ from localcloud.layout import BadLayout
 from tests.lab.cluster.cluster import Cluster, ClusterError
 from tests.lab.cluster.needs import Missing
 from tests.lab.cluster.options import MachineSpec, Options
-from tests.lab.cluster.trials import bootstrap, flow, hour, kills, machines, memory, migration, rights, sandbox, tokens
+from tests.lab.cluster.trials import (
+    bootstrap,
+    features,
+    flow,
+    hour,
+    kills,
+    machines,
+    memory,
+    migration,
+    rights,
+    sandbox,
+    tokens,
+)
 from tests.lab.cluster.trials.manager import processes
 from tests.lab.cluster.trials.result import Result, judged
 from tests.lab.envtest.build import AssetsMissing
@@ -49,6 +61,7 @@ TRIALS: Sequence[Trial] = (
     Trial("traffic", flow.TITLE, flow.METHOD, lambda cluster, _: flow.run(cluster)),
     Trial("machines", machines.TITLE, machines.METHOD, lambda cluster, _: machines.run(cluster)),
     Trial("migration", migration.TITLE, migration.METHOD, lambda cluster, _: migration.run(cluster)),
+    Trial("features", features.TITLE, features.METHOD, lambda cluster, _: features.run(cluster)),
     Trial("kills", kills.TITLE, kills.METHOD, lambda cluster, _: kills.run(cluster)),
     Trial("tokens", tokens.TITLE, tokens.METHOD, lambda cluster, _: tokens.run(cluster)),
     Trial("rights", rights.TITLE, rights.METHOD, lambda cluster, _: rights.run(cluster)),

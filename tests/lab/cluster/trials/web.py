@@ -43,18 +43,6 @@ class Pair:
 def pages() -> list[dict[str, Any]]:
     """Four pods and two Services."""
     labels = {"app": NAME}
-    script = "mkdir /tmp/page && echo $POD on $NODE > /tmp/page/index.html && exec httpd -f -p 8080 -h /tmp/page"
-    container = {
-        "name": "web",
-        "image": BUSYBOX,
-        "imagePullPolicy": "Never",
-        "command": ["sh", "-c", script],
-        "env": [
-            {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-            for variable, path in (("POD", "metadata.name"), ("NODE", "spec.nodeName"))
-        ],
-        "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 2},
-    }
     lost = [
         {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute",
          "tolerationSeconds": MOVES_AFTER}
@@ -69,19 +57,41 @@ def pages() -> list[dict[str, Any]]:
         "matchLabelKeys": ["pod-template-hash"],
     }
     pod = {
-        "containers": [container],
+        "containers": [page_container()],
         "tolerations": lost,
         "topologySpreadConstraints": [spread],
         "terminationGracePeriodSeconds": 1,
     }
-    template = {"metadata": {"labels": labels}, "spec": pod}
     ports = [{"port": 80, "targetPort": 8080}]
     return [
-        _object("apps/v1", "Deployment", NAME, {"replicas": 4, "selector": {"matchLabels": labels},
-                                                "template": template}),
+        deployment(NAME, pod, replicas=4),
         _object("v1", "Service", NAME, {"type": "LoadBalancer", "selector": labels, "ports": ports}),
         _object("v1", "Service", BESIDE, {"type": "NodePort", "selector": labels, "ports": ports}),
-    ]  # fmt: skip
+    ]
+
+
+def deployment(name: str, pod: dict[str, Any], *, replicas: int, **spec: object) -> dict[str, Any]:
+    """A Deployment whose pods have the label app."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    wanted = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template, **spec}
+    return _object("apps/v1", "Deployment", name, wanted)
+
+
+def page_container() -> dict[str, Any]:
+    """Serves a page on port 8080 that says on which node it is."""
+    script = "mkdir /tmp/page && echo $POD on $NODE > /tmp/page/index.html && exec httpd -f -p 8080 -h /tmp/page"
+    return {
+        "name": "web",
+        "image": BUSYBOX,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", script],
+        "env": [
+            {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for variable, path in (("POD", "metadata.name"), ("NODE", "spec.nodeName"))
+        ],
+        "readinessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 2},
+    }
 
 
 @contextmanager
@@ -95,7 +105,7 @@ def pair(cluster: Cluster) -> Iterator[Pair]:
     try:
         made = cluster.cloud.call("PUT", path, _balancer(cluster))
         ours, beside = Traffic(_address(cluster), 80), Traffic(made["address"], 80)
-        cluster.wait("first answers", lambda: _unanswered(ours) or _unanswered(beside))
+        cluster.wait("first answers", lambda: unanswered(ours) or unanswered(beside))
         with ours, beside:
             yield Pair(ours, beside)
     finally:
@@ -112,7 +122,7 @@ def _balancer(cluster: Cluster) -> dict[str, Any]:
     return {"owner": "nobody", "ports": ports, "targets": workers}
 
 
-def _unanswered(traffic: Traffic) -> str:
+def unanswered(traffic: Traffic) -> str:
     """Whether a request gets an answer now: a load balancer's first pods may just be coming."""
     with Traffic(traffic.host, traffic.port, at_most=1, timeout=2.0) as once:
         once.finish()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.lab.cluster.traffic import Lost
-from tests.lab.cluster.trials import hour, migration
+from tests.lab.cluster.trials import features, hour, migration
 from tests.lab.cluster.trials.bootstrap import order
 from tests.lab.cluster.trials.flow import is_more
+from tests.lab.cluster.trials.leftovers import There, differences
 from tests.lab.cluster.trials.operator import asked_to_delete
 from tests.lab.cluster.trials.result import Result
 from tests.lab.cluster.trials.rights import verdict
+from tests.lab.cluster.trials.watched import documents
 from tests.lab.cluster.trials.witness import ACCOUNT, Kill, calls, pod_of, process_at
 from tests.support.failover.audit import parse
 from tests.support.failover.fencing import judge
@@ -267,3 +270,48 @@ def test_an_hour_of_churn_tells_a_cache_that_fills_from_a_leak() -> None:
     assert not fills.problems
     (problem,) = leaks.problems
     assert problem.startswith("leader: memory, MB grew by +29.")
+
+
+# ---- features
+
+
+def version(*taints: JSON, rack: str = "rack 7") -> JSON:
+    return {"metadata": {"annotations": {features.RACK: rack} if rack else {}}, "spec": {"taints": [*taints]}}
+
+
+def bound(name: str, *tolerations: JSON) -> JSON:
+    return {"metadata": {"name": name}, "spec": {"tolerations": [*tolerations]}}
+
+
+NEW = {"key": features.UNINITIALIZED, "effect": "NoSchedule"}
+GUEST = bound("guest", {**features.TAINT, "operator": "Equal"})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "problem"),
+    [
+        ([version(NEW, rack=""), version(features.TAINT)], [GUEST, bound("agent", {"operator": "Exists"})], ""),
+        ([version(NEW), version(), version(features.TAINT)], [GUEST], "1 versions of the Node .* not the taint"),
+        ([version({**features.TAINT, "value": "other"})], [GUEST], "1 versions of the Node .* not the taint"),
+        ([version(features.TAINT, rack="")], [GUEST], "1 versions of the Node .* not the annotation"),
+        ([version(features.TAINT)], [GUEST, bound("web", {"key": "other"})], "without a toleration: web"),
+        ([version(features.TAINT)], [], "the watch saw nothing"),
+        ([version(NEW)], [GUEST], "no version of the Node is open to pods"),
+    ],
+)
+def test_a_moment_without_the_taint_is_seen(nodes: list[JSON], pods: list[JSON], problem: str) -> None:
+    _, problems = features.joined(nodes, pods)
+    assert re.search(problem, "; ".join(problems))
+    assert len(problems) == bool(problem)
+
+
+def test_what_is_left_behind_or_gone_is_named() -> None:
+    before = There({"node": frozenset({"a", "b"}), "Lease": frozenset({"x"})})
+    after = There({"node": frozenset({"a"}), "Lease": frozenset({"x", "trial"})})
+    assert differences(before, after) == ["gone: node b", "new: Lease trial"]
+    assert differences(before, before) == []
+
+
+def test_each_document_of_a_watch_is_read() -> None:
+    assert documents('{"a": 1}\n{"b": {}}\n\n{"c": ') == [{"a": 1}, {"b": {}}]
+    assert documents("") == []
