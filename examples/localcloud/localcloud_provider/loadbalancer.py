@@ -57,9 +57,11 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     ) -> V1LoadBalancerStatus:
         name = self.get_load_balancer_name(cluster_name, service)
         wanted, address = plan(name, cluster_name, service, _targets(self.targets(service, nodes)))
-        # From the look to the change: of two Services that name the same one, one gets it.
-        with self._adopting if adopts(service) else nullcontext():
-            self._check_free(cluster_name, service)
+        kept = self._check_free(cluster_name, service)
+        # Of the Services that may have a kept one, the former one among them, one gets it.
+        with self._adopting if kept else nullcontext():
+            if kept:
+                self._check_free(cluster_name, service)  # another one may have it since
             # Also where nothing differs: what the cloud shows it may not have carried out yet.
             return _status(self._put(wanted, address))
 
@@ -125,13 +127,15 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         found = self._look(cluster_name, service, calls=calls)
         return found if found is not None and _owned(found).is_of(service) else None
 
-    def _check_free(self, cluster_name: str, service: V1Service) -> None:
-        """Raises where the load balancer cannot be this Service's."""
+    def _check_free(self, cluster_name: str, service: V1Service) -> bool:
+        """Whether what there is was kept. Raises where it cannot be this Service's."""
         found = self._look(cluster_name, service, calls=2)
         if found is not None:
             _owned(found).check_adoptable(service)
-        elif name := adopts(service):
+            return _owned(found).kept
+        if name := adopts(service):
             raise InvalidService(f"the annotation {ADOPT} names {name}, and this cluster has no load balancer of it")
+        return False
 
     def _put(self, wanted: Balancer, address: str = "") -> Balancer:
         try:
