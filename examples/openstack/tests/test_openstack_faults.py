@@ -53,7 +53,8 @@ def kubeconfig(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_token_that_ends_in_mid_call_is_renewed_and_nothing_is_built_twice(kubeconfig: Path) -> None:
-    with served(ShortLived()) as cloud, Cluster(kubeconfig) as cluster:
+    cloud = ShortLived()
+    with served(cloud), Cluster(kubeconfig) as cluster:
         cloud.create_server("node-1")
         with ManagerRun(kubeconfig, new_provider(login(cloud)), FLAGS):
             node = cluster.join("node-1")
