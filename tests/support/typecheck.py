@@ -20,7 +20,8 @@ from pathlib import Path
 from tests.support.blocks import DOCUMENTED, ROOT, Unit, units
 from tests.support.pages import pages
 
-_PATHS = [ROOT, ROOT / "examples", ROOT / "examples" / "samplecloud", ROOT / "examples" / "localcloud", DOCUMENTED]
+_PROVIDERS = [ROOT / "examples" / name for name in ("samplecloud", "localcloud", "openstack")]
+_PATHS = [ROOT, ROOT / "examples", *_PROVIDERS, DOCUMENTED]
 
 
 def documented(folder: Path) -> dict[Path, Unit]:

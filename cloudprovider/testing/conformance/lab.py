@@ -90,6 +90,8 @@ class Lab:
     page: int = 0
     """How many items the cloud puts on a page of a listing at most; where set, scenarios make one
     more."""
+    batch: int = 5000
+    """The most nodes that a scenario asks about at once: fewer where each answer takes its time."""
     empty_listing: bytes = b""
     """The body of the cloud's empty listing, where it answers the question for one machine
     otherwise."""

@@ -103,7 +103,7 @@ class Trial:
         were. AssertionError when `size` is no number of nodes."""
         assert isinstance(size, int), f"max_batch is {size!r}, not a number: is @property missing?"
         assert size >= 1, f"max_batch is {size}"
-        return [*(new_node(self.bench.name("never")) for _ in range(min(size, 5000) - 1)), node]
+        return [*(new_node(self.bench.name("never")) for _ in range(min(size, self.lab.batch) - 1)), node]
 
     def identified(self, node: V1Node) -> V1Node:
         """The Node with its provider ID, asked of the provider where the lab did not give it."""

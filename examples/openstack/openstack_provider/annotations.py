@@ -39,7 +39,10 @@ _PROXY: Final = {"true": "PROXY", "v1": "PROXY", "v2": "PROXYV2", "false": ""}
 class _Selector(Kind[Mapping[str, str]]):
     """Labels of nodes, each with its value, or without one where any value will do."""
 
-    allowed = "labels such as role=edge,ssd"
+    @property
+    @override
+    def allowed(self) -> str:
+        return "labels such as role=edge,ssd"
 
     @override
     def parse(self, text: str) -> Mapping[str, str]:
@@ -57,7 +60,10 @@ class _Selector(Kind[Mapping[str, str]]):
 class _Pattern(Kind[str]):
     """A pattern for names of subnets; see `names.subnet_matches`."""
 
-    allowed = "a name, a pattern such as public-*, or ~ and a regular expression; ! before it means all others"
+    @property
+    @override
+    def allowed(self) -> str:
+        return "a name, a pattern such as public-*, or ~ and a regular expression; ! before it means all others"
 
     @override
     def parse(self, text: str) -> str:

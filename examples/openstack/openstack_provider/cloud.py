@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from typing import Any, cast
@@ -44,6 +45,8 @@ class Cloud:
         self._config, self._sdk = config, sdk
         self.region = region
         """"" where the cloud has but one and nobody named it."""
+        self.project = ""
+        """The ID of the cluster's project, once the login has worked."""
 
     @classmethod
     def of(cls, config: Config, region: str = "") -> Cloud:
@@ -66,8 +69,16 @@ class Cloud:
 
     def use(self, config: Config) -> None:
         """Log in by these settings from the next request on. Raises `InvalidConfig`, and nothing
-        has changed then."""
+        has changed then: also for a login to another project, where no server of the cluster is, so
+        that all of its nodes would be gone."""
         sdk = connection(config, self.region)
+        with suppress(ClientException):  # that it does not work now is told by each request
+            project = sdk.session.get_project_id()
+            if self.project and project != self.project:
+                raise InvalidConfig(
+                    f"the new login is for the project {project}, and this cluster's is {self.project}: if the cluster "
+                    "has moved there, restart the manager"
+                )
         with self._lock:
             self._config, self._sdk = config, sdk
 

@@ -30,7 +30,9 @@ from openstack.exceptions import HttpException, SDKException
 
 from cloudprovider import CloudProviderError, Pending, QuotaExceeded, RetryError, Throttled
 
-_QUOTA = re.compile(r"over ?quota|quota (has been|exceeded)|exceeds the maximum|no more ip addresses", re.IGNORECASE)
+_QUOTA = re.compile(
+    r"over ?quota|quota (has been|exceeded)|exceeds the maximum|no more ip addresses|find any ip address", re.IGNORECASE
+)
 _SHOWN = 300
 _CREDENTIALS = (
     "OpenStack did not accept the login: check user, password or application credential, domain and project in the "

@@ -40,15 +40,16 @@ class Finder:
         """Every load balancer with the Service's name among its tags, whoever wrote it."""
         return self._listed(("tags", who.balancer))
 
-    def proved(self, who: Identity, service: V1Service) -> tuple[JSON | None, JSON | None]:
+    def proved(self, who: Identity, service: V1Service, *, by_name: bool = True) -> tuple[JSON | None, JSON | None]:
         """The Service's load balancer, None where there is none or nothing proves it; and its
-        floating IP, where that had to be asked for."""
-        tagged = self.tagged(who)
-        found = own(tagged, who)
-        if found is not None:
-            return found, None
-        for one in tagged:
-            if is_owner(one, who) and not is_marked(one) and has_status(service):
+        floating IP, where that had to be asked for. `by_name`: also one whose tags somebody took
+        away."""
+        found = self.tagged(who)
+        mine = own(found, who)
+        if mine is not None or not has_status(service):
+            return mine, None
+        for one in found or (self._listed(("name", who.balancer)) if by_name else ()):
+            if is_owner(one, who) and not is_marked(one):
                 floating = self.floating.at(one["vip_port_id"])
                 if self._shows(service, one, floating):
                     return one, floating
@@ -71,7 +72,8 @@ class Finder:
 
     def owned(self, cluster: str, cluster_uid: str) -> list[OwnedLoadBalancer]:
         """All of a cluster, those that the Go manager built for a cluster of this name, too."""
-        found, anyone = [], Identity(cluster, cluster_uid, "", "")
+        found: list[OwnedLoadBalancer] = []
+        anyone = Identity(cluster, cluster_uid, "", "")
         for one in self._listed():
             if not service_of(one["name"], cluster) or is_of_another_cluster(one, anyone):
                 continue

@@ -52,9 +52,10 @@ class FloatingIPs:
             self.at(port)
         return self._seen.pop(port)
 
-    def ensure(self, plan: Plan, port: str, there: JSON | None, *, is_owner: bool) -> str:
+    def ensure(self, plan: Plan, port: str, there: JSON | None, *, is_owner: bool, had_one: bool) -> str:
         """Have the port's floating IP as planned. Returns its address, "" where there is to be
-        none. `there` is the one on the port."""
+        none. `there` is the one on the port; `had_one`: the Service may have one that was taken
+        off its port, or whose load balancer was deleted. Its address is known to clients."""
         if there is None:
             self._seen.pop(port, None)  # there may be one from now on
         if not is_owner:
@@ -69,6 +70,8 @@ class FloatingIPs:
             return address_of(there)
         if plan.address:
             return self._given(plan, port, there)
+        for one in self._leftovers(plan.who) if had_one else ():
+            return self._put_on(one, port)
         return self._made(plan, port)
 
     def release(self, who: Identity, there: JSON, *, keep: bool) -> None:
@@ -90,11 +93,16 @@ class FloatingIPs:
 
     def delete_leftover(self, who: Identity) -> None:
         """Delete what was made for the Service and has lost its load balancer."""
+        for one in self._leftovers(who):
+            self.release(who, one, keep=False)
+
+    def _leftovers(self, who: Identity) -> list[JSON]:
+        """Those of the Service that are on no port."""
         query = [("description", who.floating_description)]
-        for one in listed(self._cloud.sdk.network, "/floatingips", "floatingips", query):
-            # The description carries the Service's UID, so no other cluster's has it.
-            if one.get("description") == who.floating_description and not one.get("port_id"):
-                self.release(who, one, keep=False)
+        found = listed(self._cloud.sdk.network, "/floatingips", "floatingips", query)
+        # The description carries the Service's UID, so no other cluster's has it.
+        mine = [one for one in found if one.get("description") == who.floating_description]
+        return [one for one in mine if not one.get("port_id")]
 
     def _given(self, plan: Plan, port: str, there: JSON | None) -> str:
         query = [("floating_ip_address", plan.address)]
@@ -106,9 +114,12 @@ class FloatingIPs:
             self.release(plan.who, there, keep=plan.annotations.keep_floating_ip)
         if not found:
             return self._made(plan, port)
-        path, body = f"/floatingips/{found[0]['id']}", {"floatingip": {"port_id": port}}
-        ask(self._cloud.sdk.network, "PUT", path, body=body, revision=found[0].get("revision_number"))
-        return plan.address
+        return self._put_on(found[0], port)
+
+    def _put_on(self, floating: JSON, port: str) -> str:
+        path, body = f"/floatingips/{floating['id']}", {"floatingip": {"port_id": port}}
+        ask(self._cloud.sdk.network, "PUT", path, body=body, revision=floating.get("revision_number"))
+        return address_of(floating)
 
     def _made(self, plan: Plan, port: str) -> str:
         asked = plan.networks

@@ -87,6 +87,10 @@ class OpenStackInstances(InstancesV2, InstancesBatch):
                 result[name] = one
             elif state(one.server) is InstanceState.GONE:
                 result[name] = InstanceNotFound(f"Nova says that the server {one.server['id']} is deleted")
+            elif "addresses" not in one.server:
+                result[name] = CloudProviderError(
+                    f"Nova knows that the server {one.server['id']} is there, and no more: its cell is down"
+                )
             else:
                 result[name] = self._metadata(one, interfaces[one.server["id"]], ids[name])
         return result

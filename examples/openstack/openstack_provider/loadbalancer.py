@@ -30,7 +30,7 @@ from cloudprovider import (
 )
 from cloudprovider.errors import InvalidConfig
 from cloudprovider.helpers import labels_of, load_balancer_status_equal
-from openstack_provider.annotations import config_problems, lenient
+from openstack_provider.annotations import config_problems, lenient, was_internal
 from openstack_provider.cloud import Cloud
 from openstack_provider.config import ClassConfig, LoadBalancerConfig
 from openstack_provider.errors import answered
@@ -77,7 +77,8 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self._built: dict[str, _Built] = {}
         """By the Service's UID."""
         self._deleting: set[str] = set()
-        """UIDs of Services of which nothing was left beside what Octavia deletes."""
+        """UIDs of Services of which nothing was left beside what Octavia deletes, and that is found
+        by its tag."""
         self._failures: dict[str, int] = {}
         self._ranges: dict[str, str] = {}
         """Of subnets, by ID. They never change."""
@@ -124,7 +125,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         chosen = targets(nodes, wanted.annotations.node_selector, wanted.families[0])
         balancer = self._finder.for_plan(wanted, service)
         if balancer is None:
-            self._build(wanted, chosen)
+            self._build(wanted, chosen, had_one=has_status(service))
         shown = status(service, self._config, self._keep(wanted, service, chosen, balancer))
         published = service.status.load_balancer if service.status is not None else None
         if load_balancer_status_equal(published, shown):  # else better an address with those nodes than none
@@ -156,7 +157,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         with self._lock:
             self._built.pop(who.uid, None)
             self._failures.pop(who.uid, None)
-        balancer, floating = self._finder.proved(who, service)
+        balancer, floating = self._finder.proved(who, service, by_name=who.uid not in self._deleting)
         if balancer is None:
             if who.uid not in self._deleting:
                 self._floating.delete_leftover(who)
@@ -168,14 +169,18 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if not (may_be_deleted(balancer, who) or not (is_marked(balancer) or sharers(balancer, who))):
             self._leave(who, balancer)
             return
-        if not config.cascade_delete:
+        # In ERROR it takes no other change than its deletion.
+        cascade = config.cascade_delete or balancer["provisioning_status"] == "ERROR"
+        if not cascade:
             self._octavia.do(balancer, leaving(who, self._octavia.parts(balancer)), more=True)
         self._close(who, balancer)
         floating = floating or self._floating.last_seen(balancer["vip_port_id"])
         if floating is not None:
             self._floating.release(who, floating, keep=lenient(service, config).keep_floating_ip)
-        self._octavia.delete(balancer, cascade=config.cascade_delete)
-        self._deleting.add(who.uid)
+        self._octavia.delete(balancer, cascade=cascade)
+        is_whole = floating is not None or was_internal(service, config)
+        if is_whole and who.balancer in (balancer.get("tags") or ()):
+            self._deleting.add(who.uid)
         raise Pending(f"Octavia is deleting {balancer['id']}", BUSY_SECONDS)
 
     @override
@@ -204,8 +209,9 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     def _plan(self, who: Identity, service: V1Service) -> Plan:
         return plan(who, service, self._config, self._cloud.config.loadbalancerclass)
 
-    def _build(self, wanted: Plan, chosen: Sequence[Target]) -> NoReturn:
-        """Create it. Raises `Pending`: Octavia needs a minute or two."""
+    def _build(self, wanted: Plan, chosen: Sequence[Target], *, had_one: bool) -> NoReturn:
+        """Create it. Raises `Pending`: Octavia needs a minute or two. `had_one`: an address of the
+        Service was published."""
         ports = ports_of(self._cloud, chosen) if self._config.manage_security_groups else []
         placed = self._vips.placed(wanted, chosen, ports)
         vip, families = self._vips.of(placed)
@@ -215,7 +221,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             self._open(placed, made, ports)
         address = ""
         if families_of([made["vip_address"]]) == [IPV4]:
-            address = self._floating.ensure(wanted, made["vip_port_id"], None, is_owner=True)
+            address = self._floating.ensure(wanted, made["vip_port_id"], None, is_owner=True, had_one=had_one)
         with self._lock:
             self._built[wanted.who.uid] = _Built(made["id"], wanted, chosen, address)
         raise Pending(f"Octavia is building {made['id']}", BUILDING_SECONDS)
@@ -248,7 +254,9 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         address = ""
         if families[0] == IPV4:
             there = self._floating.at(balancer["vip_port_id"])
-            address = self._floating.ensure(wanted, balancer["vip_port_id"], there, is_owner=is_owner(balancer, who))
+            address = self._floating.ensure(
+                wanted, balancer["vip_port_id"], there, is_owner=is_owner(balancer, who), had_one=has_status(service)
+            )
         self._octavia.do(balancer, todo, more=bool(surplus))
         self._groups.close(surplus)
         if OPENED_TAG in tags and not managed:
@@ -276,6 +284,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
 
     def _leave(self, who: Identity, balancer: JSON) -> None:
         """Take the Service off a load balancer that stays."""
+        self._octavia.usable(balancer)
         self._octavia.do(balancer, leaving(who, self._octavia.parts(balancer)), more=True)
         self._close(who, balancer)
         # The tags last: they are what the Service's parts are found by.
@@ -285,7 +294,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     def _tags(self, wanted: Plan, balancer: JSON | None) -> list[str]:
         """The tags that it should have, with those that it has."""
         who = wanted.who
-        there = [] if balancer is None else list(balancer.get("tags") or ())
+        there: list[str] = [] if balancer is None else list(balancer.get("tags") or ())
         ours = [who.balancer, who.uid_tag]
         if balancer is None or is_owner(balancer, who):
             ours.append(who.cluster_tag)

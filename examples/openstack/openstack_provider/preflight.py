@@ -51,7 +51,8 @@ def problems(cloud: Cloud, *, home: bool) -> list[str]:
 def _catalog(cloud: Cloud, home: bool) -> Iterator[str]:
     session = cloud.sdk.config.get_session()
     login = cast("BaseIdentityPlugin", session.auth)  # each kind of login that config.py takes is one
-    catalog = login.get_access(session).service_catalog
+    access = login.get_access(session)
+    cloud.project, catalog = access.project_id or "", access.service_catalog
     interface = cloud.config.os_endpoint_type
     regions = {str(one["region_id"]) for service in catalog.catalog for one in service["endpoints"]}
     if cloud.region and cloud.region not in regions:

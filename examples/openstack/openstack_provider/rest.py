@@ -6,10 +6,11 @@ openstacksdk's own objects would ask for more than is needed, and leave out what
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import requests
 from keystoneauth1.adapter import Adapter
-from openstack.exceptions import raise_from_response
+from openstack.exceptions import HttpException, SDKException, raise_from_response
 
 JSON = dict[str, Any]
 BALANCERS: Final = "/lbaas/loadbalancers"
@@ -25,9 +26,30 @@ def ask(
     answer = service.request(
         path, method, params=list(query), json=body, headers=headers, microversion=microversion, raise_exc=False
     )
+    if answer.status_code == 404 and not _document(answer):
+        # Not a service's word that something is gone: a proxy's, which did not find the service.
+        raise HttpException("no service of OpenStack answered", response=answer, details=answer.text)
     raise_from_response(answer)
-    found: JSON = answer.json() if answer.content else {}
-    return found
+    found = _document(answer)
+    if found is None and answer.content:
+        raise SDKException(f"{method} {path} answered {answer.status_code}, and no JSON: look for a proxy in between")
+    return _Answer(found or {})
+
+
+class _Answer(JSON):
+    """An answer's body, where a key that must be there is asked for."""
+
+    def __missing__(self, key: str) -> Any:
+        raise SDKException(f"an answer of OpenStack has no {key!r}, but {', '.join(self) or 'nothing'}")
+
+
+def _document(answer: requests.Response) -> JSON | None:
+    """None of an answer that is no JSON object."""
+    try:
+        found = answer.json()
+    except ValueError:
+        return None
+    return cast("JSON", found) if isinstance(found, dict) else None
 
 
 def listed(

@@ -11,6 +11,7 @@ Idle, a listing is one request: ports are looked up again only when the nodes ha
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -27,6 +28,8 @@ from openstack_provider.errors import OpenStackError, answered
 from openstack_provider.gathering import Gathering
 from openstack_provider.rest import JSON, ask, listed
 from openstack_provider.servers import Servers, parse
+
+logger = logging.getLogger(__name__)
 
 _IN_URL = 100
 _PORT = [
@@ -111,7 +114,9 @@ class OpenStackRoutes(Routes):
                 if one.owned is False and _hop(one) in hops:
                     raise CloudProviderError(f"the route {one.name} leads to no node of this cluster: it stays")
         for hop in hops:
-            self._changes.do(_Change(cluster_name, route.target_node, cidr, self._ours[cidr, hop], hop))
+            server = self._ours.get((cidr, hop))
+            if server is not None:  # another thread may have deleted it meanwhile
+                self._changes.do(_Change(cluster_name, route.target_node, cidr, server, hop))
 
     def _pairs(self) -> list[Pair]:
         router = ask(self._cloud.sdk.network, "GET", f"/routers/{self._cloud.config.route.router_id}")["router"]
@@ -207,6 +212,7 @@ class OpenStackRoutes(Routes):
         add = {pair: one for pair, one in add.items() if one not in failed}
         full = self._added([pair for pair in add if pair not in present])
         failed |= {add[pair]: error for pair, error in full.items()}
+        self._take_back([add[pair] for pair in full if add[pair] in allowed.added])
         with self._lock:
             for pair in (*remove, *in_the_way):
                 self._ours.pop(pair, None)
@@ -215,6 +221,17 @@ class OpenStackRoutes(Routes):
                 if pair not in full:
                     self._ours[pair], self._made[pair] = one.server, one.cluster
         return failed
+
+    def _take_back(self, changes: Sequence[_Change]) -> None:
+        """Remove the address pairs of routes that were not made: nobody would ask for that."""
+        if not changes:
+            return
+        ports, allowed = self._ports({one.server for one in changes}), _Allowed(self._cloud)
+        for one in changes:
+            for port in ports[one.server]:
+                allowed.without(port, one)
+        for one, error in allowed.put().items():
+            logger.warning("the address pair %s of %s, whose route was refused, stays: %s", one.cidr, one.node, error)
 
     def _added(self, pairs: Sequence[Pair]) -> Mapping[Pair, CloudProviderError]:
         """Add routes; those that Neutron refuses, and why. One that it refuses, or for which there
@@ -271,6 +288,8 @@ class _Allowed:
         self._cloud = cloud
         self._ports: dict[str, tuple[JSON, list[JSON]]] = {}
         self._changes: dict[str, list[_Change]] = defaultdict(list)
+        self.added: set[_Change] = set()
+        """Those that found no such pair there."""
 
     def also(self, port: JSON, change: _Change) -> None:
         """Let packets from and to these addresses pass at this port."""
@@ -280,6 +299,7 @@ class _Allowed:
         _, pairs = self._ports.setdefault(port["id"], (port, list(port["allowed_address_pairs"])))
         if all(pair["ip_address"] != change.cidr for pair in pairs):
             pairs.append({"ip_address": change.cidr})
+            self.added.add(change)
         self._changes[port["id"]].append(change)
 
     def without(self, port: JSON, change: _Change) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from attrs import evolve
 from openstack.exceptions import ConflictException, NotFoundException, PreconditionFailedException
 
 from cloudprovider import CallDeadlineExceeded, CloudProviderError, RetryError, current_call
@@ -110,7 +111,10 @@ class NodeGroups:
             self._remove(who, adopted=adopted)
 
     def _remove(self, who: Identity, *, adopted: bool) -> None:
-        names = [("name", who.node_group)] + ([("name", who.go_group)] if adopted else [])
+        # One of the cluster's name is of a time when its UID could not be read.
+        named = {who.node_group, evolve(who, cluster_uid="").node_group}
+        named |= {who.go_group} if adopted else set[str]()
+        names = [("name", one) for one in sorted(named)]
         for group in listed(self._cloud.sdk.network, "/security-groups", "security_groups", names):
             if group["name"] == who.go_group:
                 self._drop(group)
@@ -118,7 +122,7 @@ class NodeGroups:
             rules = [one for one in group["security_group_rules"] if one["direction"] == "ingress"]
             mine = [one for one in rules if one.get("description") == who.uid]
             self.close(mine)
-            if len(mine) == len(rules):
+            if len(mine) == len(rules) and (mine or group["name"] == who.node_group):
                 self._drop(group)
 
     @contextmanager

@@ -99,7 +99,7 @@ class Servers:
             for cloud in self.clouds.values():
                 try:
                     with answered():
-                        seen += _beginning(cloud, [one.node for one in wanted if one.region in ("", cloud.region)])
+                        seen += _beginning(cloud, [one for one in wanted if one.region in ("", cloud.region)])
                 except CloudProviderError as error:
                     down[cloud.region] = error
             if len(down) == len(self.clouds):
@@ -168,17 +168,22 @@ class Servers:
         if not named and _is_uuid(wanted.hint):
             # Only a hint, as a kubelet writes it: it proves no server to be the node's, but it is
             # a reason not to say that the node has none.
-            for one in (one for cloud in clouds for one in _by_id(cloud, wanted.hint.lower())):
+            hinted = [Located(cloud, one) for cloud in clouds for one in _by_id(cloud, wanted.hint.lower())]
+            # A filter of Nova over PostgreSQL tells capitals from small letters.
+            named = [one for one in hinted if _lower_name(one) == wanted.node]
+            if hinted and not named:
+                server, name = wanted.hint.lower(), hinted[0].server.get("name") or "not shown by Nova now"
                 raise CloudProviderError(
-                    f"no server is named {wanted.node}; the server with the node's system UUID, {one['id']}, is named "
-                    f"{one['name']}: give server and node one name, or the kubelet --provider-id={PROVIDER}:///{one['id']}"
+                    f"no server is named {wanted.node}; the name of the server with the node's system UUID, {server}, "
+                    f"is {name}: give server and node one name, or the kubelet --provider-id={PROVIDER}:///{server}"
                 )
         return named
 
 
 def _lower_name(one: Located) -> str:
-    """A kubelet writes its host's name in small letters."""
-    return str(one.server["name"]).lower()
+    """A kubelet writes its host's name in small letters. "" where Nova has only the ID at hand: the
+    server's cell is down."""
+    return str(one.server.get("name") or "").lower()
 
 
 def _sole(found: Sequence[Located], wanted: _Wanted) -> Located:
@@ -190,12 +195,16 @@ def _sole(found: Sequence[Located], wanted: _Wanted) -> Located:
     return found[0]
 
 
-def _beginning(cloud: Cloud, names: Sequence[str]) -> list[Located]:
-    """All servers whose names begin as all of these do."""
-    if not names:
+def _beginning(cloud: Cloud, nodes: Sequence[_Wanted]) -> list[Located]:
+    """All servers whose names begin as those of all these nodes do; where that leaves out the
+    servers of many, all that the project has."""
+    if not nodes:
         return []
-    common = os.path.commonprefix(list(names))  # noqa: RUF071 - character by character is what is wanted
-    return [Located(cloud, one) for one in _named(cloud, f"^{re.escape(common)}" if common else "")]
+    common = os.path.commonprefix([one.node for one in nodes])  # noqa: RUF071 - character by character is what is wanted
+    found = _named(cloud, f"^{re.escape(common)}" if common else "")
+    if common and len({one.id for one in nodes if one.id} - {one["id"] for one in found}) > _FEW:
+        found = _named(cloud, "")
+    return [Located(cloud, one) for one in found]
 
 
 def _named(cloud: Cloud, pattern: str) -> list[JSON]:
@@ -210,7 +219,10 @@ def _by_id(cloud: Cloud, server: str) -> list[JSON]:
     newest = maximum_supported_microversion(compute, _MICROVERSION)
     try:
         found: JSON = ask(compute, "GET", f"/servers/{server}", microversion=newest)["server"]
-    except NotFoundException:
+    except NotFoundException as error:
+        # Other words are Nova's where it does not know the path: a wrong endpoint, no lost server.
+        if error.response is None or "itemNotFound" not in error.response.json():
+            raise
         return []
     return [found]
 

@@ -9,7 +9,7 @@ first, what is not needed goes last.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from attrs import field, frozen
 
@@ -53,9 +53,9 @@ class Actual:
     balancer: JSON
     listeners: Sequence[JSON]
     pools: Sequence[JSON]
-    members: Mapping[str, Sequence[JSON]] = field(factory=dict)
+    members: Mapping[str, Sequence[JSON]] = field(factory=dict[str, Sequence[JSON]])
     """By the pool's ID."""
-    monitors: Mapping[str, JSON] = field(factory=dict)
+    monitors: Mapping[str, JSON] = field(factory=dict[str, JSON])
     """By their IDs."""
 
 
@@ -63,7 +63,7 @@ def created(
     plan: Plan, targets: Sequence[Target], vip: Mapping[str, Any], families: Sequence[str], tags: Sequence[str]
 ) -> JSON:
     """The body that creates a load balancer with all its parts."""
-    listeners = []
+    listeners: list[JSON] = []
     for port in plan.ports:
         pool = {**port.pool, "members": members(_spot(plan, port), [], targets) or []}
         if port.monitor is not None:
@@ -235,13 +235,14 @@ def _listener_steps(
     settled = ("connection_limit", "timeout_client_data", "timeout_member_connect", "timeout_member_data",
                "timeout_tcp_inspect", "default_tls_container_ref")  # fmt: skip
     changed = _differing({"default_tls_container_ref": None, **port.listener}, listener, settled)
-    headers = {key: one for key, one in (listener.get("insert_headers") or {}).items() if key != "X-Forwarded-For"}
+    present: dict[str, str] = listener.get("insert_headers") or {}
+    headers = {key: one for key, one in present.items() if key != "X-Forwarded-For"}
     headers |= port.listener.get("insert_headers", {})
-    if headers != (listener.get("insert_headers") or {}):
+    if headers != present:
         changed["insert_headers"] = headers
     if ranges is not None and _limits(listener.get("allowed_cidrs") or (), families) != _limits(ranges, families):
         changed["allowed_cidrs"] = ranges
-    tags = list(listener.get("tags") or ())
+    tags: list[str] = list(listener.get("tags") or ())
     if plan.who.balancer not in tags:
         # A listener without a Service's tag was made by hand: it becomes the Service's.
         changed |= {"tags": [*tags, plan.who.balancer], "name": port.listener["name"]}
@@ -267,7 +268,7 @@ def _differing(wanted: Mapping[str, Any], present: Mapping[str, Any], keys: Iter
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return value.get("type")  # of a persistence, of which Octavia tells more
+        return cast("Mapping[str, Any]", value).get("type")  # of a persistence, of which Octavia tells more
     return value if isinstance(value, int) else value or None
 
 

@@ -66,7 +66,7 @@ class Nova:
         limit = min(int(query.get("limit", ["1000"])[0]), self.page)
         things = [one for one in reversed(self.servers.values()) if one["id"] not in self.hidden]
         filters = {
-            "name": lambda thing, wanted: any(re.search(text, thing["name"]) for text in wanted),
+            "name": lambda thing, wanted: any(re.search(text, thing.get("name", "")) for text in wanted),
             "changes-since": lambda thing, wanted: True,
             "uuid": lambda thing, wanted: thing["id"] == wanted[-1],  # Nova answers for one of many
         }

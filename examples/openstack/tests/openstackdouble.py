@@ -175,6 +175,7 @@ class Double:
             raise refuse("wrong password")
         document = answer("login")
         token = document["token"]
+        token["project"] |= {"id": self.project_id, "name": self.project}
         token |= {"methods": identity["methods"], "issued_at": _moment(0), "expires_at": _moment(self.lifetime)}
         for entry in token["catalog"]:
             service = _TYPES.get(entry["type"], entry["type"])
@@ -210,10 +211,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.cloud.delay:
             time.sleep(self.cloud.delay)
         service = self.path.lstrip("/").partition("/")[0]
-        text = json.dumps(document).replace("http://cloud", self.cloud.url(service)) if document is not None else ""
-        content = text.encode()
+        page = isinstance(document, str)  # a proxy's
+        text = str(document) if page else "" if document is None else json.dumps(document)
+        content = text.replace("http://cloud", self.cloud.url(service)).encode()
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(content)), **headers}.items():
+        kind = "text/html" if page else "application/json"
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(content)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)

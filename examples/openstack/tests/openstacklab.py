@@ -175,6 +175,7 @@ class ServicesLab(CloudLab):
     settle = 0.0
     poll = 0.5
     patience = 300.0
+    batch = 50
 
     @override
     def stop_machine(self, node: V1Node) -> None:

@@ -180,6 +180,28 @@ def test_a_changed_file_is_a_new_login(cloud: Double, tmp_path: Path) -> None:
     assert made.cloud.config.networking.ipv6_support_disabled
 
 
+def test_a_login_for_another_project_is_not_taken(
+    cloud: Double, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No server of the cluster is there: each of its nodes would be gone."""
+    conf, stop = tmp_path / "cloud.conf", threading.Event()
+    conf.write_bytes(login(cloud).data)
+    made = asks(conf.read_text(), str(conf))
+    server = cloud.create_server("web")
+    made.initialize(NoCluster(), stop)
+    stop.set()
+    watcher = made._watcher()
+    cloud.project, theirs = "another", cloud.project
+    cloud.project_id, ours = "0123456789abcdef0123456789abcdef", cloud.project_id
+    conf.write_bytes(login(cloud).data)
+    for _ in range(3):
+        watcher.look()
+    assert f"is for the project 0123456789abcdef0123456789abcdef, and this cluster's is {ours}" in caplog.text
+    cloud.project, cloud.project_id = theirs, ours
+    assert made.instances_v2().instance_exists(node("web", server))
+    assert made.cloud.config.tenant_name == theirs
+
+
 # ---- before the start
 
 
@@ -254,6 +276,7 @@ def refusal(status: int, message: str, headers: dict[str, str] | None = None) ->
         (409, "Quota exceeded for resources: ['floatingip'].", {}, QuotaExceeded),
         (409, "No more IP addresses available on network n.", {}, QuotaExceeded),
         (400, "The number of routes exceeds the maximum 30.", {}, QuotaExceeded),
+        (400, "Unable to find any IP address on external network n.", {}, QuotaExceeded),
         (413, "Over limit", {}, QuotaExceeded),
         (413, "Over limit", {"Retry-After": "7"}, Throttled),
         (429, "Too many", {"Retry-After": "7"}, Throttled),

@@ -78,11 +78,45 @@ def test_what_a_listing_lacks_is_asked_for_by_itself_before_it_is_gone(cloud: Do
     assert asked(cloud)["nova GET /v2.1/servers/ID"] == 2
 
 
+def test_nodes_whose_servers_have_other_names_cost_no_request_each(cloud: Double) -> None:
+    servers = created(cloud, 20, "k8s-worker")
+    states = provider(cloud).instances_batch().instances_state([node(f"n{one}", one) for one in servers.values()])
+    assert set(states.values()) == {InstanceState.RUNNING}
+    assert asked(cloud) == {"nova GET /v2.1/servers/detail": 2}
+
+
 def test_a_page_that_fails_is_never_a_short_listing(cloud: Double) -> None:
     servers = created(cloud, 300)
     cloud.answers["GET nova /v2.1/servers/detail?limit=250&name=%5Enode%5C-&marker"] = (503, {})
     with pytest.raises(CloudProviderError, match="503"):
         provider(cloud).instances_batch().instances_state([node(name) for name in servers])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (404, "<html><body><h1>404 Not Found</h1>nginx</body></html>"),
+        (404, {}),
+        # of Nova, for a path that it does not have: a wrong endpoint in the catalog
+        (404, {"message": "The resource could not be found.", "code": "404 Not Found", "title": "Not Found"}),
+        (410, {}),
+        (200, {}),
+        (200, "<html>maintenance</html>"),
+    ],
+)
+def test_only_novas_word_about_the_server_means_gone(cloud: Double, answer: tuple[int, Any]) -> None:
+    server = cloud.create_server("web")
+    asked_for = node("web", server)
+    instances = provider(cloud)
+    assert instances.instances_v2().instance_exists(asked_for)
+    cloud.answers["GET nova /v2.1/servers"] = answer
+    for method in (instances.instances_v2().instance_exists, instances.instances_v2().instance_metadata):
+        with pytest.raises(CloudProviderError) as error:
+            method(asked_for)
+        assert not isinstance(error.value, InstanceNotFound)
+    cloud.answers.clear()
+    cloud.delete_server(server)
+    assert not instances.instances_v2().instance_exists(asked_for)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +158,36 @@ def test_a_node_without_an_id_is_gone_only_where_no_server_is_its_machine(cloud:
     instances = provider(cloud).instances_v2()
     assert not instances.instance_exists(node("web-2"))  # the Go manager answers an error, for ever
     assert not instances.instance_exists(node("web-2", uuid=GONE))
-    with pytest.raises(CloudProviderError, match=f"no server is named web-2; .* {server}, is named Web-1: give"):
+    with pytest.raises(CloudProviderError, match=f"no server is named web-2; .* {server}, is Web-1: give"):
         instances.instance_exists(node("web-2", uuid=server.upper()))
+
+
+def test_a_server_in_capitals_is_found_by_its_machine_where_nova_tells_cases_apart(cloud: Double) -> None:
+    server = cloud.create_server("Web-1")
+    instances = provider(cloud).instances_v2()
+    assert not instances.instance_exists(node("web-1"))  # MySQL finds it, PostgreSQL does not
+    assert instances.instance_metadata(node("web-1", uuid=server)).provider_id == f"openstack:///{server}"
+    cloud.nova.set_state(server, "SOFT_DELETED")
+    assert not instances.instance_exists(node("web-1", uuid=server))
+
+
+def test_a_server_whose_cell_is_down_is_there_and_nothing_else_is_said_of_it(cloud: Double) -> None:
+    """All that Nova knows of it then: from microversion 2.69 on it answers without the cell."""
+    servers = created(cloud, 5)
+    lost = servers["node-1"]
+    cloud.nova.servers[lost] = {
+        key: cloud.nova.servers[lost][key] for key in ("id", "tenant_id", "created", "links")
+    } | {"status": "UNKNOWN"}
+    cloud.nova.hidden = {lost}  # a listing in pages, or by a name, leaves it out
+    instances = provider(cloud)
+    assert instances.instances_v2().instance_exists(node("node-1", lost))
+    batch = [node(name, server) for name, server in servers.items()]
+    assert set(instances.instances_batch().instances_state(batch).values()) == {InstanceState.RUNNING}
+    found = dict(instances.instances_batch().instances_metadata(batch))
+    assert "its cell is down" in str(found.pop("node-1"))
+    assert all(isinstance(one, InstanceMetadata) for one in found.values())
+    with pytest.raises(CloudProviderError, match=f"no server is named node-1; .* {lost}, is not shown by Nova now"):
+        instances.instances_v2().instance_exists(node("node-1", uuid=lost))
 
 
 def test_the_nodes_own_spelling_of_its_provider_id_is_kept(cloud: Double, monkeypatch: pytest.MonkeyPatch) -> None:

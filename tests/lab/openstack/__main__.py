@@ -27,6 +27,8 @@ from tests.lab.openstack.cloud import OpenStack, running, unavailable
 from tests.lab.openstack.environment import built
 
 TESTS = ("examples/openstack/tests", "examples/libcloud/tests")
+LONGEST = 1800
+"""Seconds that one test may take: on a busy machine each change of a load balancer takes many."""
 
 
 def main() -> int:
@@ -77,8 +79,9 @@ def _folder(kept: Path | None) -> Iterator[Path]:
 
 def _tested(cloud: OpenStack, arguments: list[str], say: Callable[[str], None]) -> int:
     since = time.time()
-    command = [sys.executable, "-m", "pytest", "-m", "openstack", "-v", *TESTS, *arguments]
-    done = subprocess.run(command, env={**os.environ, "OPENSTACK_LAB": str(cloud.folder)}, check=False)
+    pytest = [sys.executable, "-m", "pytest", "-m", "openstack", "-v", "-o", f"faulthandler_timeout={LONGEST}"]
+    environ = {**os.environ, "OPENSTACK_LAB": str(cloud.folder)}
+    done = subprocess.run([*pytest, *TESTS, *arguments], env=environ, check=False)
     counts = cloud.counts(since)
     services: Counter[str] = Counter()
     for what, number in counts.items():

@@ -1,4 +1,4 @@
-"""What vendors copy is clean under mypy --strict and in pyright's strict mode: README, docs, two
+"""What vendors copy is clean under mypy --strict and in pyright's strict mode: README, docs, three
 providers, examples, and what `python -m cloudprovider new` writes.
 
 Each checker runs once; a run that found nothing is remembered in pytest's cache until something
@@ -20,6 +20,7 @@ EXAMPLES = ROOT / "examples"
 COPIED = [
     *sorted((EXAMPLES / "samplecloud" / "samplecloud_provider").rglob("*.py")),
     *sorted((EXAMPLES / "localcloud" / "localcloud_provider").rglob("*.py")),
+    *sorted((EXAMPLES / "openstack" / "openstack_provider").rglob("*.py")),
     *sorted(EXAMPLES.glob("*.py")),
     ROOT / "tests" / "typing" / "vendor.py",
 ]
