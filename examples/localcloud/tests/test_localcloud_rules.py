@@ -182,7 +182,7 @@ def test_udp_leaves_targets_that_left_and_tcp_stays() -> None:
 
 
 def test_connections_that_go_on_cost_no_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, _, connection, _ = FLOWS.splitlines()
+    connection = FLOWS.splitlines()[2]
     monkeypatch.setattr("localcloud.balancers._FLOW", None)  # a use would fail
     assert stale_flows(connection, POOL, [evolve(WEB, targets=(ONE,))]) == []
 
