@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from cloudprovider.errors import CloudProviderError, NotImplementedByProvider
+from cloudprovider.errors import CloudProviderError, InvalidService, NotImplementedByProvider
 from cloudprovider.helpers.objects import key_of, uid_of
 from cloudprovider.helpers.service import default_load_balancer_name
 from cloudprovider.internal import fields
@@ -190,6 +190,9 @@ class OwnedLoadBalancer:
     kept: bool = field(default=False, validator=fields.flag)
     """Whether it, or its address, was left there on purpose (`LoadBalancerKept`): it is not
     reported as an orphan."""
+    kept_for: str = field(default="", validator=fields.text)
+    """The namespace for whose Services it was kept, by the word of the Service that it was made
+    for; "": for that Service's own namespace."""
 
     def is_of(self, service: V1Service) -> bool:
         """Whether it was made for this Service, or adopted by it: the UIDs are the same."""
@@ -197,7 +200,8 @@ class OwnedLoadBalancer:
 
     def check_adoptable(self, service: V1Service) -> None:
         """Raise CloudProviderError where a Service that names this load balancer may not adopt it:
-        it is another Service's, and not kept. Return where it may, or where it is its own.
+        it is another Service's, and not kept, or kept for another namespace. Return where it may,
+        or where it is its own.
 
         For a provider with an annotation by which a Service names a load balancer that was kept.
         Its `ensure_load_balancer` looks the name up among those of this cluster, calls this, and
@@ -207,12 +211,27 @@ class OwnedLoadBalancer:
         address. Until it is adopted, `get_load_balancer` answers None to that Service and
         `ensure_load_balancer_deleted` leaves the load balancer alone.
         """
-        if self.kept or self.is_of(service):
+        if self.is_of(service):
+            return
+        if self.kept:
+            self._check_namespace(service)
             return
         raise CloudProviderError(
             f"the load balancer {self.name} is in use by Service {self.service or self.service_uid}, so Service "
             f"{key_of(service)}, which names it, does not get it. Delete the other Service in such a way that its "
             "load balancer is kept, or have this one name no load balancer"
+        )
+
+    def _check_namespace(self, service: V1Service) -> None:
+        # Its name is no secret, so to name it proves nothing: else any tenant takes another's
+        # address, and what is sent to it.
+        allowed = self.kept_for or self.service.rpartition("/")[0]
+        if allowed and key_of(service).startswith(f"{allowed}/"):
+            return
+        whose = f"for Services of the namespace {allowed}" if allowed else "for a namespace that is not known"
+        raise InvalidService(
+            f"the load balancer {self.name} was kept {whose}, so Service {key_of(service)}, which names it, does not "
+            "get it. Create the Service in that namespace, or have whoever keeps it say for which namespace"
         )
 
     def placeholder(self) -> V1Service:
@@ -245,10 +264,16 @@ class OwnedLoadBalancers(ABC):
         """Delete one that `owned_load_balancers` listed, a kept one too, with every part of it.
         Absent already is success. Called by `cloud-controller-manager teardown`, without a cluster.
 
-        Default: `ensure_load_balancer_deleted` for `owned.placeholder()`. Override it where you
-        find a load balancer by more than that, as by a name that depends on annotations. Raises as
-        that does: `Pending` while the cloud deletes, `LoadBalancerKept` where it is protected.
+        Default: `ensure_load_balancer_deleted` for `owned.placeholder()`; NotImplementedByProvider
+        where the cloud does not know the Service's UID. Override it where you find a load balancer
+        by more than that, as by a name that depends on annotations. Raises as that does: `Pending`
+        while the cloud deletes, `LoadBalancerKept` where it is protected.
         """
         if not isinstance(self, LoadBalancer):
             raise NotImplementedByProvider(f"{type(self).__name__} is no LoadBalancer, which could delete {owned.name}")
+        if not owned.service_uid:  # an empty UID may fit what has no mark at all
+            raise NotImplementedByProvider(
+                f"the cloud does not know the UID of the Service of {owned.name}, by which it would be deleted: look "
+                "at it, and delete it in the cloud"
+            )
         self.ensure_load_balancer_deleted(cluster_name, owned.placeholder())

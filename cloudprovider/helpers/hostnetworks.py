@@ -1,4 +1,4 @@
-"""A machine that owns a whole IPv6 network, of a cloud that answers the network and no address:
+"""Machines that own a whole IPv6 network each, where the cloud answers the network and no address:
 pure logic, for `InstancesV2` and `PodCIDRs`. May be called from many threads.
 
 Hetzner gives each server a /64, for example. Go's provider for Hetzner takes the address that ends

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
 __all__ = ["Marks", "as_tags", "from_tags", "readable_name"]
+
+
+_KEPT: Final = "true"
 
 
 @frozen
@@ -64,14 +67,18 @@ class Marks:
         cluster's."""
         if not self.fit(labels, cluster_name) or self.service_uid not in labels:
             return None
-        kept = self.kept in labels
-        return OwnedLoadBalancer(name, labels.get(self.service, ""), labels[self.service_uid], kept)
+        kept = labels.get(self.kept)
+        namespace = kept if kept is not None and kept != _KEPT else ""
+        return OwnedLoadBalancer(
+            name, labels.get(self.service, ""), labels[self.service_uid], kept is not None, namespace
+        )
 
-    def keeping(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """The labels of a load balancer that is kept (`LoadBalancerKept`). It has them until
+    def keeping(self, labels: Mapping[str, str], namespace: str = "") -> dict[str, str]:
+        """The labels of a load balancer that is kept (`LoadBalancerKept`), for Services of this
+        namespace ("": of the present one's, which `service` tells). It has them until
         `ensure_load_balancer` writes those of `of_service`, for the same Service or for one that
         adopts it: leave the mark of a kept one out then."""
-        return {**labels, self.kept: "true"}
+        return {**labels, self.kept: namespace or _KEPT}
 
 
 def as_tags(labels: Mapping[str, str]) -> list[str]:

@@ -5,9 +5,9 @@ A kubelet writes its own Node: its addresses, and its provider ID when it regist
 a hint that leads to the machine, and the cloud says what the machine has. What the cloud does not
 say is not certified, whatever stands on the Node.
 
-Nor does an answer about a provider ID say whose machine that is: by the contract of
-`InstanceMetadata` the Hostname in it is the name of the Node that was asked about. So the cloud is
-asked a second time, by the name alone, which is the one thing that a kubelet cannot choose."""
+So the cloud is asked by the node's name alone, the one thing that is not its kubelet's choice, and
+must give the Node's provider ID. An answer about a provider ID would not say whose machine it is:
+by the contract of `InstanceMetadata` its Hostname is the name of the Node that is asked about."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_spec import V1NodeSpec
+from kubernetes.client.models.v1_node_status import V1NodeStatus
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 
 from cloudprovider.helpers.addresses import describe_addresses
@@ -44,18 +46,20 @@ class NotYet(Exception):
     """Something speaks against the certificate that may change: the request stays pending."""
 
 
-def not_ready(node: V1Node | None, name: str) -> str:
-    """Why the cloud is not asked about this Node now; "" when it is."""
+def not_ready(node: V1Node | None, name: str, *, has_ids: bool) -> str:
+    """Why the cloud is not asked about this Node now; "" when it is. `has_ids`: this cloud has
+    provider IDs."""
     if node is None:
         return f"there is no Node {name}"
     if needs_initialization(node):
         return f"node {name} is not initialised yet"
-    return "" if provider_id_of(node) else f"node {name} has no spec.providerID"
+    return "" if provider_id_of(node) or not has_ids else f"node {name} has no spec.providerID"
 
 
 def by_name_alone(node: V1Node) -> V1Node:
     """The Node to ask about the machine of its name: nothing on it is its kubelet's choice."""
-    return V1Node(metadata=V1ObjectMeta(name=key_of(node), uid=uid_of(node)))
+    meta = V1ObjectMeta(name=key_of(node), uid=uid_of(node), labels={}, annotations={})
+    return V1Node(metadata=meta, spec=V1NodeSpec(), status=V1NodeStatus())
 
 
 def not_on_node(request: Request, node: V1Node) -> list[str]:
@@ -71,7 +75,7 @@ def mismatches(request: Request, node: V1Node, metadata: InstanceMetadata) -> li
     name, named = key_of(node).lower(), names_of(known)
     own = not named or name in named or name in {one.partition(".")[0] for one in named}
     if not own:
-        problems.append(f"the machine with its provider ID {provider_id_of(node)} is {' or '.join(sorted(named))}")
+        problems.append(f"the cloud calls the machine of this name {' or '.join(sorted(named))}")
     problems += [f"{ip} is not the machine's" for ip in sorted(request.ips - ips_of(known), key=str)]
     allowed = named | {name} if named else {name}
     for asked in sorted(request.names):

@@ -79,17 +79,21 @@ class KubeletCSRReconciler:
         if self._tries(key) >= TRIES:
             raise GivenUp(f"request {name} waits no longer: the kubelet sends another one")
         # What costs no question comes first: a kubelet may send any number of requests.
-        waits = not_ready(node, key)
+        prefixes = self._cloud.provider_id_prefixes
+        waits = not_ready(node, key, has_ids=bool(prefixes))
         if waits or node is None:
             raise NotYet(waits)
-        if ownership(provider_id_of(node), self._cloud.provider_id_prefixes) is Ownership.FOREIGN:
+        if ownership(provider_id_of(node), prefixes) is Ownership.FOREIGN:
             return DONE  # another cloud's machine: its manager decides
         if against := not_on_node(request, node):
             raise NotYet("; ".join(against))
-        if against := mismatches(request, node, self._ask(node)):
+        against = mismatches(request, node, self._by_name(node))
+        if against and provider_id_of(node):
+            # The machine is proved now. Which of its addresses it uses may be its kubelet's choice:
+            # `helpers.host_address` takes the --node-ip.
+            against = mismatches(request, node, self._ask(node))
+        if against:
             raise NotYet("; ".join(against))
-        if why := self._not_by_name(node):
-            raise NotYet(why)
         self._approve(csr, node, request)
         return DONE
 
@@ -110,22 +114,23 @@ class KubeletCSRReconciler:
         text = f"The request {name} of its kubelet for a serving certificate is not approved: {error}. {rest}"
         self._recorder.event(node, "Warning", "KubeletCertificateNotApproved", text)
 
+    def _by_name(self, node: V1Node) -> InstanceMetadata:
+        """What the cloud says of the machine that it knows by the node's name. Raises NotYet where
+        its provider ID is not the Node's."""
+        try:
+            metadata = self._ask(by_name_alone(node))
+        except InstanceNotFound as error:
+            raise NotYet(f"the cloud knows no machine by the name of node {key_of(node)}: {error}") from error
+        own = provider_id_of(node)
+        if not self._cloud.same_provider_id(own, metadata.provider_id):
+            raise NotYet(f"the machine of this name is {metadata.provider_id}, and the Node has the provider ID {own}")
+        return metadata
+
     def _ask(self, node: V1Node) -> InstanceMetadata:
         """What the cloud says of the machine now, not from memory: an address may have moved."""
         answers: list[Answer[InstanceMetadata]] = []
         self._cloud.fetch_metadata([node], lambda _, answer: answers.append(answer), fresh=True, priority=PRIORITY_NEW)
         return answers[0].of(node)
-
-    def _not_by_name(self, node: V1Node) -> str:
-        """Why the Node's provider ID is not proved to be that of its machine; "" when it is."""
-        own, name = provider_id_of(node), key_of(node)
-        try:
-            found = self._ask(by_name_alone(node)).provider_id
-        except InstanceNotFound:
-            return f"the cloud knows no machine by the node's name {name}, so nothing proves that {own} is its own"
-        if self._cloud.same_provider_id(own, found):
-            return ""
-        return f"the cloud's machine of the name {name} is {found}, and the Node has the provider ID {own}"
 
     def _approve(self, csr: V1CertificateSigningRequest, node: V1Node, request: Request) -> None:
         name = key_of(csr)
@@ -134,7 +139,7 @@ class KubeletCSRReconciler:
             "type": "Approved",
             "status": "True",
             "reason": "ConfirmedByCloud",
-            "message": f"The cloud confirms {asked} of {provider_id_of(node)}, node {request.node}",
+            "message": f"The cloud confirms {asked} of {provider_id_of(node) or 'the machine'}, node {request.node}",
         }
 
         def plan(fresh: V1CertificateSigningRequest) -> list[Patch]:

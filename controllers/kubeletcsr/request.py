@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from cloudprovider.ips import IPAddress, parse_ip
-from controllers.runtime.cache import DECISIONS, KUBELET_SERVING
+from controllers.runtime.cache import DECISIONS, KUBELET_SERVING, LONGEST_REQUEST
 from controllers.runtime.queue import TerminalError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ _GROUP: Final = "system:nodes"
 _USAGES: Final = frozenset({"digital signature", "server auth"})
 _RSA_USAGES: Final = _USAGES | {"key encipherment"}
 
-_LONGEST: Final = 16 * 1024
 _PEM: Final = re.compile(
     rb"-----BEGIN CERTIFICATE REQUEST-----\n([A-Za-z0-9+/=\n]+)\n-----END CERTIFICATE REQUEST-----\n?"
 )
@@ -94,12 +93,14 @@ def read(csr: V1CertificateSigningRequest) -> Request:
 def _der(request: str | bytes) -> bytes:
     """The bytes of the one PEM block, written as Go writes it."""
     try:
-        match = _PEM.fullmatch(base64.b64decode(request, validate=True)) if len(request) <= _LONGEST else None
+        match = _PEM.fullmatch(base64.b64decode(request, validate=True)) if len(request) <= LONGEST_REQUEST else None
         if match is not None:
             return base64.b64decode(match[1].replace(b"\n", b""), validate=True)
     except ValueError:
         pass  # not base64: no block either
-    raise Refused(f"it is not one PEM block CERTIFICATE REQUEST of at most {_LONGEST // 1024} KiB, and nothing else")
+    raise Refused(
+        f"it is not one PEM block CERTIFICATE REQUEST of at most {LONGEST_REQUEST // 1024} KiB, and nothing else"
+    )
 
 
 def _contents(der: bytes, user: str, problems: list[str]) -> tuple[frozenset[IPAddress], frozenset[str]]:

@@ -120,9 +120,11 @@ class Deletion:
             try:
                 pool.run(lambda item=item: work(item))  # type: ignore[misc]  # bound now
             except NoThreadLeft as error:
-                log.warning("%s", error)
-                break
-            begun += 1
+                trial = self._trial(item)
+                trial.times += 1
+                self._later(item, trial, error)
+            else:
+                begun += 1
         for _ in range(begun):
             ended.acquire()
         pool.close()
@@ -137,15 +139,20 @@ class Deletion:
             trial.over, trial.said = True, one_line(str(error))
             log.warning("%s stays: %s", called, trial.said)
         except CLOUD_ERRORS as error:
-            trial.said = one_line(str(error))
-            delay = self._delay(error, trial.times)
-            trial.due = self._clock.monotonic() + delay
-            log.info("%s is not deleted yet, asking again in %s: %s", called, seconds_text(delay), trial.said)
+            self._later(item, trial, error)
         else:
             trial.said = ""
             # Listed still: the cloud's lists lag behind, or it was made again.
             trial.due = self._clock.monotonic() + self._delay(None, trial.times)
             log.info("deleted %s%s", called, f" of {item.what_for}" if item.what_for else "")
+
+    def _later(self, item: Item, trial: Trial, error: Exception) -> None:
+        trial.said = one_line(str(error))
+        delay = self._delay(error, trial.times)
+        trial.due = self._clock.monotonic() + delay
+        log.info(
+            "%s %s is not deleted yet, asking again in %s: %s", item.kind, item.name, seconds_text(delay), trial.said
+        )
 
     def _trial(self, item: Item) -> Trial:
         return self.trials.setdefault(item, Trial())

@@ -36,6 +36,7 @@ class TeardownOptions:
         STRING,
         "cluster-identity",
         SECTION,
-        "UID of the cluster's namespace kube-system. Needed for a cluster with the default name, which others may "
-        "have. Read from the API server where --kubeconfig or --master is given.",
+        "UID of the cluster's namespace kube-system. With --yes it is needed for a cluster with the default name, "
+        "which others may have: giving it says that you have looked at the list. Compared with the API server's where "
+        "--kubeconfig or --master is given.",
     )

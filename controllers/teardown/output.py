@@ -46,7 +46,9 @@ def _unknown(inventory: Inventory) -> str:
 def _table(rows: Sequence[tuple[Item, str]]) -> str:
     if not rows:
         return ""
-    cells = [_COLUMNS, *((one.kind, one.name, one.what_for, one_line(what, 1000)) for one, what in rows)]
+    # What the cloud says must not pass for a row of its own.
+    texts = [(one.kind, one.name, one.what_for, what) for one, what in rows]
+    cells = [_COLUMNS, *(tuple(one_line(text, 1000) for text in row) for row in texts)]
     widths = [max(len(line[place]) for line in cells) for place in range(len(_COLUMNS) - 1)]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]).rstrip()

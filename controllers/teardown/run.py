@@ -59,6 +59,8 @@ class Teardown:
     ) -> None:
         self._options = options
         self._given = options.of(TeardownOptions)
+        # The manager's own arguments are taken, --dry-run among them: it changes nothing here, too.
+        self._yes = self._given.yes and not options.manager.plan.enabled
         self._cluster = options.manager.cluster_name
         self._provider = provider
         self._clients = clients
@@ -80,7 +82,7 @@ class Teardown:
                 self._provider,
                 options=self._options.of(CloudCallOptions),
                 clock=self._clock,
-                guard=None if self._given.yes else _refuse,
+                guard=None if self._yes else _refuse,
             )
             allow = self._options.manager.allow_untagged_cloud
             host = ProviderHost(self._provider, cloud, self._config, allow_untagged_cloud=allow, clock=self._clock)
@@ -108,14 +110,15 @@ class Teardown:
 
     def _go_on(self, deletion: Deletion, inventory: Inventory, refusal: str, file: TextIO | None) -> int:
         number = len(inventory.to_delete)
-        if not self._given.yes:
+        if not self._yes:
             if not inventory.left and not inventory.unknown:
                 _print(file, f"Cluster {self._cluster!r} has nothing to delete in the cloud.\n")
                 return NOTHING_LEFT
             if not number:
                 _print(file, "Nothing was changed, and --yes would delete nothing: see the lines above.\n")
                 return FAILED
-            how = f"It would be refused: {refusal}." if refusal else "The same command with --yes deletes them."
+            flags = "without --dry-run" if self._given.yes else "with --yes"
+            how = f"It would be refused: {refusal}." if refusal else f"The same command {flags} deletes them."
             _print(file, f"{output.count(number, 'thing')} to delete. Nothing was changed. {how}\n")
             return TO_DELETE
         if refusal and number:
@@ -141,11 +144,13 @@ class Teardown:
                 f"the manager {held} holds the Lease {lease.resource_namespace}/{lease.resource_name} and would build "
                 "again what is deleted. Stop it first, as with kubectl scale --replicas=0"
             )
-        if self._cluster == DEFAULT_CLUSTER_NAME and not identity:
+        # A kubeconfig says which cluster is meant, and nothing about whose the listed things are.
+        if self._cluster == DEFAULT_CLUSTER_NAME and not self._given.cluster_identity:
+            uid = f"--cluster-identity={identity}" if identity else "--cluster-identity"
             return (
                 f"{DEFAULT_CLUSTER_NAME} is the name of every cluster that was given none, so this may be another "
-                "one's. Look at the list, and if all of it is this cluster's, give --cluster-identity, the UID of its "
-                "namespace kube-system, or --kubeconfig"
+                f"one's. Look at the list, and if all of it is this cluster's, give {uid}, the UID of its namespace "
+                "kube-system"
             )
         return ""
 

@@ -112,7 +112,7 @@ def test_the_provider_id_of_a_machine_that_is_no_node_brings_a_kubelet_nothing(a
     kubelet.patch(f"{NODES}/{OTHER}/status", {"status": {"addresses": addresses}})
     with at_work(KubeletCSRController, admin(api, tmp_path), world.cloud):
         world.send("vault", OTHER, make.pem(OTHER, ["10.9.9.9"], [OTHER]))
-        eventually(lambda: f"name {OTHER} is {ids[OTHER]}" in world.told() or world.decisions("vault"), 60, world.told)
+        eventually(lambda: f"of this name is {ids[OTHER]}" in world.told() or world.decisions("vault"), 60, world.told)
     assert world.decisions("vault") == []
 
 

@@ -60,12 +60,15 @@ def test_what_a_manager_built_is_torn_down_when_it_is_gone(
     _, wrong = teardown(start, tmp_path, *flags, "--yes", "--cluster-identity=u-1", expect=1)
     assert "--cluster-identity=u-1 is not the cluster of the kubeconfig" in wrong
     assert len(cloud.console.load_balancers()) == 2
-    gone, _ = teardown(start, tmp_path, *flags, "--yes", expect=0)
+    uid = api.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
+    refused, _ = teardown(start, tmp_path, *flags, "--yes", expect=1)  # a kubeconfig is no word about the list
+    assert f"give --cluster-identity={uid}, the UID of its namespace kube-system." in refused
+    assert len(cloud.console.load_balancers()) == 2
+    gone, _ = teardown(start, tmp_path, *flags, "--yes", f"--cluster-identity={uid}", expect=0)
     assert "Deleted 2 things." in gone
     [left] = cloud.console.load_balancers()
     assert left.kept
     assert cloud.console.resources() == []
-    uid = api.get("/api/v1/namespaces/kube-system")["metadata"]["uid"]
     without = ["--cluster-name=kubernetes", "--also-kept", "--yes"]
     teardown(start, tmp_path, *without, expect=1)  # another cluster's, for all that it knows
     teardown(start, tmp_path, *without, f"--cluster-identity={uid}", expect=0)

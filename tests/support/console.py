@@ -17,6 +17,7 @@ import subprocess
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -37,7 +38,7 @@ _SUBSTITUTION = re.compile(r"\$\(([^()]*)\)")
 
 OTHERS = {
     "apt-get", "incus", "openssl", "cat", "cd", "curl", "export", "git", "mkdir", "cp", "docker", "source", ".",
-    "jq", "moto_server", "printf",
+    "jq", "moto_server", "openstack", "printf",
 }  # fmt: skip
 """Programs of which only the files of this repository that they are given are checked."""
 CLOUDS = {"moto[server]", "keystone", "openstack-placement", "glance", "neutron", "nova", "waitress"}
@@ -112,9 +113,12 @@ def _ours(word: str) -> bool:
     return re.match(r"(?:\./)?(?:cloudprovider|controllers|docs|examples|tests)/[\w./-]+$", word) is not None
 
 
+def _examples() -> list[Any]:
+    return [tomllib.loads(path.read_text())["project"] for path in (ROOT / "examples").glob("*/pyproject.toml")]
+
+
 def _example_programs() -> set[str]:
-    projects = [tomllib.loads(path.read_text())["project"] for path in (ROOT / "examples").glob("*/pyproject.toml")]
-    return {program for project in projects for program in project.get("scripts", {})}
+    return {program for project in _examples() for program in project.get("scripts", {})}
 
 
 def _make(arguments: Sequence[str]) -> list[str]:
@@ -178,7 +182,7 @@ def _pip(arguments: Sequence[str]) -> list[str]:
         if name == project["name"]:
             wanted = [extra.strip() for extra in extras.rstrip("]").split(",") if extra]
             found += [f"no extra {extra}" for extra in wanted if extra not in project["optional-dependencies"]]
-        elif not word.startswith(("-", ".")) and word not in CLOUDS:
+        elif not word.startswith(("-", ".")) and word not in CLOUDS | {one["name"] for one in _examples()}:
             found.append(f"pip installs {word}, which is not ours")
     return found if arguments[:1] in (["install"], ["wheel"]) else [f"pip {' '.join(arguments[:1])}"]
 
@@ -193,7 +197,7 @@ _KUBECTL_FLAGS = {
     "--clusterrole": 1, "--serviceaccount": 1, "--replicas": 1, "-l": 1, "-w": 0, "--watch": 0, "--for": 1,
     "--timeout": 1, "--name": 1, "--port": 1, "--target-port": 1, "--type": 1, "--kubeconfig": 1, "--output": 1,
     "--subresource": 1, "--patch": 1, "--validate": 1, "--filename": 1, "--non-resource-url": 1, "--verb": 1,
-    "--tail": 1, "--previous": 0, "-L": 1, "--show-managed-fields": 0, "--raw": 1,
+    "--tail": 1, "--previous": 0, "-L": 1, "--show-managed-fields": 0, "--raw": 1, "--from-file": 1, "--image": 1,
 }  # fmt: skip
 _KUBECTL_VERBS = {
     "get", "apply", "create", "delete", "describe", "exec", "logs", "rollout", "scale", "taint", "label", "annotate",

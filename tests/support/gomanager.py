@@ -192,7 +192,8 @@ GO_GATES: dict[str, tuple[str, str]] = {
 
 _BESIDES = {
     "allocate-node-cidrs": "; routes need it, which Go makes without it too",
-    "cluster-cidr": "; with node ranges that are not /24 (IPv6: /64) it needs --node-cidr-mask-size, which Go has not",
+    "cluster-cidr": "; several ranges of a family too; with node ranges that are not /24 (IPv6: /64) it needs "
+    "--node-cidr-mask-size, which Go has not",
     "kube-api-qps": ", which is no limit, as is -1; in Go 0 is 5 a second",
     "master": "; it must be a URL with its scheme, and in a pod the service account is used with it, unless it is http",
 }

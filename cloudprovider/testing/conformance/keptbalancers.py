@@ -1,4 +1,4 @@
-"""Scenarios L47 to L50: a load balancer that was kept, and the Services that name it.
+"""Scenarios L47 to L51: a load balancer that was kept, and the Services that name it.
 
 They need a provider with an annotation by which a Service names one: the hook
 `adopting_annotations`."""
@@ -105,6 +105,20 @@ class KeptLoadBalancerScenarios(ConformanceBase):
         )
         trial.remove(stranger, cluster_name=other)
         _check_there(trial, kept.service, kept.status, "what a Service of another cluster asked for")
+
+    @scenario("L51", _KEPT, hooks=_HOOKS)
+    def test_l51_another_namespaces_is_not_adopted(self, trial: Trial) -> None:
+        """A kept load balancer is left alone by a Service of another namespace that names it."""
+        kept = _kept(trial)
+        stranger = _naming(trial, kept.name)
+        assert stranger.metadata is not None
+        stranger.metadata.namespace = "another-tenant"
+        outcome = attempt(partial(trial.balancers().ensure_load_balancer, trial.cluster_name, stranger, kept.nodes))
+        assert outcome.error is not None, (
+            f"ensure_load_balancer {outcome} for a Service of another namespace that names the load balancer: any "
+            "tenant could take another one's address; call OwnedLoadBalancer.check_adoptable"
+        )
+        _check_there(trial, kept.service, kept.status, "what a Service of another namespace asked for")
 
     @scenario("L50", _KEPT, hooks=_HOOKS)
     def test_l50_naming_it_is_not_having_it(self, trial: Trial) -> None:

@@ -46,6 +46,9 @@ _SLICE_OF: Final = "kubernetes.io/service-name"
 DECISIONS: Final = frozenset({"Approved", "Denied", "Failed"})
 """Conditions of a CertificateSigningRequest after which nothing is left to decide."""
 
+LONGEST_REQUEST: Final = 16 * 1024
+"""So many characters of a CertificateSigningRequest's request are read; a kubelet's has 1,000."""
+
 Raw = dict[str, Any]
 """An object as the API sends it, parsed from JSON, or from Protobuf with `datetime` for times."""
 
@@ -114,8 +117,13 @@ def service_of(found: V1EndpointSlice) -> str:
 
 def trim_certificate_request(raw: dict[str, Any]) -> None:
     """Drop the certificate, and the request once nothing is left to decide, in place: they are
-    most of it."""
+    most of it. Of one that is too long to be read enough stays to show that."""
     trim_metadata(raw)
+    # Its sender, one hostile kubelet, may send thousands with a megabyte in each of these.
+    for part, fields in (("metadata", ("labels", "annotations")), ("spec", ("extra",))):
+        for field in fields:
+            raw[part].pop(field, None)
+    raw["spec"]["request"] = raw["spec"]["request"][: LONGEST_REQUEST + 4]  # whole groups of base64
     status = raw.get("status") or {}
     status.pop("certificate", None)
     if any(condition["type"] in DECISIONS for condition in status.get("conditions") or ()):

@@ -30,10 +30,16 @@ class LocalAnnotations(ServiceAnnotations, prefix="localcloud.example/"):
         help="What stays in the cloud when the Service is deleted: the load balancer as it is, or its address, which "
         "nothing answers at then.",
     )
+    keep_for = annotation(
+        "keep-for",
+        Text(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "the name of a namespace"),
+        help="For Services of which namespace it stays. Without this, for those of the Service's own.",
+    )
     adopt = annotation(
         "adopt",
         Text(r"[a-z0-9][a-z0-9-]{0,62}", "the name of a load balancer"),
-        help="The name of a load balancer that was kept. The Service takes it over, with its address.",
+        help="The name of a load balancer that was kept for this namespace. The Service takes it over, with its "
+        "address.",
     )
 
 
@@ -51,6 +57,11 @@ def keeps(service: V1Service) -> str:
     nothing. A mistake keeps all: what is deleted is gone."""
     asked = annotations_of(service).get("localcloud.example/keep", "")
     return asked if asked in ("", "address") else "load-balancer"
+
+
+def keeps_for(service: V1Service) -> str:
+    """The namespace whose Services may take it over then; "" for that of this Service."""
+    return annotations_of(service).get("localcloud.example/keep-for", "")
 
 
 if __name__ == "__main__":

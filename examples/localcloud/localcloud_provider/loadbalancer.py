@@ -20,10 +20,10 @@ from typing_extensions import override
 from cloudprovider import CloudProviderError, LoadBalancer, LoadBalancerKept, OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.errors import InvalidService
 from cloudprovider.helpers import provider_id_of
-from localcloud_provider.annotations import ADOPT, adopts, keeps
+from localcloud_provider.annotations import ADOPT, adopts, keeps, keeps_for
 from localcloud_provider.client import Client, Conflict, NotFound, Refused, path_of
 from localcloud_provider.instances import is_ours, machine_id
-from localcloud_provider.plan import LABEL_KEPT, LABEL_SERVICE, LABEL_UID, plan
+from localcloud_provider.plan import LABEL_KEPT, LABEL_KEPT_FOR, LABEL_SERVICE, LABEL_UID, plan
 from localcloud_provider.resources import Balancer, Balancers
 
 
@@ -57,9 +57,11 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     ) -> V1LoadBalancerStatus:
         name = self.get_load_balancer_name(cluster_name, service)
         wanted, address = plan(name, cluster_name, service, _targets(self.targets(service, nodes)))
-        # From the look to the change: of two Services that name the same one, one gets it.
-        with self._adopting if adopts(service) else nullcontext():
-            self._check_free(cluster_name, service)
+        kept = self._check_free(cluster_name, service)
+        # Of the Services that may have a kept one, the former one among them, one gets it.
+        with self._adopting if kept else nullcontext():
+            if kept:
+                self._check_free(cluster_name, service)  # another one may have it since
             # Also where nothing differs: what the cloud shows it may not have carried out yet.
             return _status(self._put(wanted, address))
 
@@ -83,7 +85,7 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         found = self._found(cluster_name, service, calls=2)
         if found is not None and (keep := keeps(service)):
-            labels = {**found.labels, LABEL_KEPT: keep}
+            labels = {**found.labels, LABEL_KEPT: keep, LABEL_KEPT_FOR: keeps_for(service)}
             nobody: dict[str, object] = {"targets": (), "draining": (), "weights": {}}
             if found.labels != labels:
                 self._put(found.model_copy(update={"labels": labels, **(nobody if keep == "address" else {})}))
@@ -125,13 +127,15 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         found = self._look(cluster_name, service, calls=calls)
         return found if found is not None and _owned(found).is_of(service) else None
 
-    def _check_free(self, cluster_name: str, service: V1Service) -> None:
-        """Raises where the load balancer cannot be this Service's."""
+    def _check_free(self, cluster_name: str, service: V1Service) -> bool:
+        """Whether what there is was kept. Raises where it cannot be this Service's."""
         found = self._look(cluster_name, service, calls=2)
         if found is not None:
             _owned(found).check_adoptable(service)
-        elif name := adopts(service):
+            return _owned(found).kept
+        if name := adopts(service):
             raise InvalidService(f"the annotation {ADOPT} names {name}, and this cluster has no load balancer of it")
+        return False
 
     def _put(self, wanted: Balancer, address: str = "") -> Balancer:
         try:
@@ -147,9 +151,8 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
 
 def _owned(balancer: Balancer) -> OwnedLoadBalancer:
     labels = balancer.labels
-    return OwnedLoadBalancer(
-        balancer.name, labels.get(LABEL_SERVICE, ""), labels.get(LABEL_UID, ""), LABEL_KEPT in labels
-    )
+    service, uid, namespace = (labels.get(label, "") for label in (LABEL_SERVICE, LABEL_UID, LABEL_KEPT_FOR))
+    return OwnedLoadBalancer(balancer.name, service, uid, LABEL_KEPT in labels, namespace)
 
 
 def _targets(nodes: Sequence[V1Node]) -> tuple[str, ...]:

@@ -25,8 +25,9 @@ from localcloud_provider.resources import Balancer, Health, Mode, Port
 LABEL_SERVICE = "kubernetes.io/service"
 LABEL_UID = "kubernetes.io/service-uid"
 LABEL_KEPT = "kubernetes.io/kept"
-"""How a load balancer says which Service it was made for, and that it was kept when that was
-deleted. They must never change."""
+LABEL_KEPT_FOR = "kubernetes.io/kept-for"
+"""How a load balancer says which Service it was made for, that it was kept when that was deleted,
+and for which namespace. They must never change."""
 
 AFFINITY_SECONDS = 10800
 """The default of `sessionAffinityConfig.clientIP.timeoutSeconds` in the API server, and in the

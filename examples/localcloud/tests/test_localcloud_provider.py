@@ -27,9 +27,9 @@ from localcloud.model import HealthCheck, LoadBalancer, Port
 from localcloud.ratelimit import RateLimit
 from localcloud_provider.client import Client, CloudError, NotFound
 from localcloud_provider.config import Config
-from localcloud_provider.loadbalancer import NotOurs
+from localcloud_provider.loadbalancer import LocalLoadBalancers, NotOurs
 from localcloud_provider.provider import LocalCloud, new_provider
-from localcloud_provider.resources import Machine, Machines
+from localcloud_provider.resources import Balancer, Machine, Machines
 from locallab import TOKEN, Daemon, daemon
 from pydantic import SecretStr
 
@@ -321,6 +321,69 @@ def test_an_address_alone_is_kept_and_adopted(made: Daemon, provider: LocalCloud
     assert not made.cloud.load_balancers()
     with pytest.raises(InvalidService, match="has no load balancer of it"):
         ensure(provider, taker)
+
+
+@pytest.mark.row("S31")
+def test_it_is_kept_for_one_namespace_its_own_unless_its_owner_names_another(
+    made: Daemon, provider: LocalCloud
+) -> None:
+    keep = {"localcloud.example/keep": "load-balancer"}
+    mine, moved, thief = (
+        new_service(name, uid, annotations={"localcloud.example/adopt": NAME})
+        for name, uid in (("mine", "u-2"), ("moved", "u-3"), ("thief", "u-4"))
+    )
+    for one, namespace in ((moved, "shop"), (thief, "evil")):
+        assert one.metadata is not None
+        one.metadata.namespace = namespace
+    status = ensure(provider, new_service("web", UID, annotations=keep), node(made, "a"))
+    for service in (new_service("web", UID, annotations=keep), mine):
+        assert service.metadata is not None
+        service.metadata.annotations = {**(service.metadata.annotations or {}), **keep}
+        if service is mine:
+            assert ensure(provider, mine) == status
+            service.metadata.annotations["localcloud.example/keep-for"] = "shop"
+        with pytest.raises(LoadBalancerKept):
+            provider.load_balancer().ensure_load_balancer_deleted(CLUSTER, service)
+        with pytest.raises(InvalidService, match="was kept for Services of the namespace"):
+            ensure(provider, thief)
+    with pytest.raises(InvalidService, match="was kept for Services of the namespace shop"):
+        ensure(provider, new_service("late", "u-5", annotations={"localcloud.example/adopt": NAME}))
+    assert ensure(provider, moved) == status
+
+
+@pytest.mark.row("S31")
+def test_its_former_service_and_another_one_do_not_both_get_it(
+    made: Daemon, provider: LocalCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former one wants a load balancer again, at the moment in which another one adopts it."""
+    one = new_service("web", UID, annotations={"localcloud.example/keep": "address"})
+    taker = new_service("shop", "u-2", annotations={"localcloud.example/adopt": NAME})
+    balancers = provider.load_balancer()
+    ensure(provider, one)
+    with pytest.raises(LoadBalancerKept):
+        balancers.ensure_load_balancer_deleted(CLUSTER, one)
+    put = LocalLoadBalancers._put
+    got: list[object] = []
+    threads: list[threading.Thread] = []
+
+    def adopt() -> None:
+        try:
+            got.append(ensure(provider, taker))
+        except CloudProviderError as error:
+            got.append(error)
+
+    def late(self: LocalLoadBalancers, wanted: Balancer, address: str = "") -> Balancer:
+        if not threads:
+            threads.append(threading.Thread(target=adopt))
+            threads[0].start()
+            threads[0].join(0.3)  # it ends here, or waits for this call
+        return put(self, wanted, address)
+
+    monkeypatch.setattr(LocalLoadBalancers, "_put", late)
+    ensure(provider, one)
+    threads[0].join()
+    assert [str(answer) for answer in got if "in use by Service default/web" in str(answer)], got
+    assert only(made).labels["kubernetes.io/service-uid"] == UID
 
 
 def test_a_node_that_is_none_of_ours_spoils_nothing(made: Daemon, provider: LocalCloud) -> None:

@@ -14,6 +14,9 @@ from openstack_provider.securitygroups import ports_of
 
 ADDRESS_SECONDS = 30.0
 """Until nodes without an address are looked at again. The host also asks when they get one."""
+_FIRST_NODE_SECONDS = 5.0
+"""The same before there is a load balancer. In a new cluster the first Service and the first node
+are seen at the same moment, and nothing brings the Service back when the node has its address."""
 
 
 @frozen
@@ -64,7 +67,7 @@ class VIPs:
         if first is None:
             raise RetryError(
                 "no node has an address that would tell where the load balancer is to be: waiting for one; or set "
-                "subnet-id", ADDRESS_SECONDS,
+                "subnet-id", _FIRST_NODE_SECONDS,
             )  # fmt: skip
         for port in [one for one in ports if one["device_id"] == first.server] or ports_of(self.cloud, [first]):
             for one in port["fixed_ips"]:

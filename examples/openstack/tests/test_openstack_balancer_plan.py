@@ -421,15 +421,16 @@ def test_only_the_status_proves_that_an_unmarked_one_is_the_services() -> None:
     assert not shows(service, [], "nip.io")
 
 
-def test_the_readmes_table_of_annotations_is_current() -> None:
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
-    told = readme.partition("<!-- annotations: as Annotations.markdown_table() has them -->\n")[2]
+PAGE = Path(__file__).parents[3] / "docs" / "guides" / "openstack-annotations.md"
+
+
+def test_the_pages_table_of_annotations_is_current() -> None:
+    told = PAGE.read_text().partition("<!-- annotations: as Annotations.markdown_table() has them -->\n")[2]
     assert told.partition("<!-- end -->")[0] == Annotations.markdown_table().replace(f"`{PREFIX}", "`")
 
 
 def test_the_page_has_every_annotation() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "guides" / "openstack-load-balancers.md").read_text()
-    rows = page.partition("<!-- checked: annotations -->")[2].partition("\n\n")[0]
+    rows = PAGE.read_text().partition("<!-- checked: annotations -->")[2].partition("\n\n")[0]
     told = set(re.findall(r"`([^`]+)`", "\n".join(line.split("|")[1] for line in rows.strip().splitlines())))
     names = {one.name.removeprefix(PREFIX) for one in (*Annotations.declared.values(), *Internal.declared.values())}
     assert told - {"annotation"} == names

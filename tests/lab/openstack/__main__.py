@@ -34,7 +34,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make openstack", description="OpenStack's own services for the tests.")
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="only start the services, in this new folder")
     chosen, rest = parser.parse_known_args()
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    for one in (signal.SIGINT, signal.SIGTERM):  # a shell that starts it with `&` has SIGINT ignored
+        signal.signal(one, signal.default_int_handler)
     began = time.monotonic()
 
     def say(line: str) -> None:
@@ -50,7 +51,8 @@ def main() -> int:
         with _folder(chosen.keep) as folder, running(venv, folder, say) as cloud:
             if chosen.keep is not None:
                 say(f"for tests: OPENSTACK_LAB={folder}")
-                signal.pause()
+                while True:
+                    signal.pause()  # returns after any other signal
             return _tested(cloud, rest, say)
     except KeyboardInterrupt:
         return 130

@@ -14,6 +14,8 @@ from libcloud_provider.arguments import SECRET_NAMES, argument_problems, balance
 from libcloud_provider.balancers import balancer_profile_of
 from libcloud_provider.config import Config
 from libcloud_provider.profiles import profile_of
+from openstack_provider.config import ClassConfig, LoadBalancerConfig, MetadataConfig, Networking, RouteConfig
+from openstack_provider.config import Config as OpenStackConfig
 
 import cloudprovider
 from cloudprovider import Interface
@@ -24,8 +26,8 @@ from controllers.flags.parse import parse
 from tests.support.blocks import blocks
 from tests.support.pages import ROOT
 
-DRIVERS = {"openstack": "openstack", "digitalocean": "digitalocean", "gcp": "gce", "azure": "azure_arm"}
-"""By page: libcloud's driver. Hetzner has none."""
+DRIVERS = {"digitalocean": "digitalocean", "gcp": "gce", "azure": "azure_arm"}
+"""By page: libcloud's driver. Hetzner has none, OpenStack a provider of its own."""
 
 GUIDES = ROOT / "docs" / "guides"
 PAGES = sorted(GUIDES.glob("from-go-*.md"))
@@ -130,6 +132,24 @@ def test_settings_of_aws_are_there() -> None:
     (rows,) = (table for table in tables(text) if table[0][:2] == ["in Go", "here"] and len(table) > 8)
     named = {name for row in rows[1:] for name in CODE.findall(row[1])}
     assert named == set(AWSConfig.model_fields)
+
+
+SECTIONS = {
+    "": OpenStackConfig.model_fields.keys()
+    - {"networking", "loadbalancer", "loadbalancerclass", "route", "metadata", "blockstorage"},
+    " networking": Networking.model_fields.keys(),
+    " loadbalancer": LoadBalancerConfig.model_fields.keys() | ClassConfig.model_fields.keys(),
+    " others": RouteConfig.model_fields.keys() | MetadataConfig.model_fields.keys(),
+}
+"""The fields of OpenStack's configuration by the table that has them."""
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_key_of_openstack_is_on_its_page(section: str) -> None:
+    rows = table_after((GUIDES / "from-go-openstack.md").read_text(), f"keys openstack{section}")
+    named = [name for row in rows for name in CODE.findall(row[0]) if not name.startswith("[")]
+    assert len(named) == len(set(named))
+    assert {name.replace("-", "_") for name in named} == SECTIONS[section]
 
 
 @pytest.mark.parametrize("page", DRIVERS)

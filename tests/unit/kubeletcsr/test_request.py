@@ -49,6 +49,17 @@ def test_a_decided_one_needs_no_request_any_more() -> None:
     assert read(waiting).node == NODE
 
 
+def test_a_huge_request_does_not_fill_the_memory() -> None:
+    """A kubelet may send thousands, of more than a megabyte each, and the cache holds them all."""
+    raw = make.csr("csr-1", NODE, make.armoured(b"x" * 1_000_000))
+    raw["metadata"] |= {"annotations": {"a": "x" * 200_000}, "labels": {f"l{number}": "x" * 60 for number in range(9)}}
+    raw["spec"]["extra"] = {"a": ["x" * 9000]}
+    kept = parsed(raw)
+    assert len(kept.to_str()) < 20_000
+    with pytest.raises(Refused, match="of at most 16 KiB"):
+        read(kept)
+
+
 HOSTILE: dict[str, tuple[Any, dict[str, Any], str]] = {
     "another node's name": (make.pem("db-1", ["10.0.0.1"], [NODE]), {}, "its subject is"),
     "the name of an admin": (make.pem(NODE, ["10.0.0.1"], subject=make.subject("kubernetes-admin")), {}, "its subject"),

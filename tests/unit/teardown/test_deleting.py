@@ -7,6 +7,7 @@ import pytest
 from attrs import evolve
 
 from cloudprovider import CloudProviderError, LoadBalancerKept, NotImplementedByProvider, Pending, RetryError
+from cloudprovider.threads import NoThreadLeft, ThreadPool
 from controllers.teardown.deleting import Deletion
 from controllers.teardown.items import THEN, Inventory, Item
 from controllers.teardown.output import after, before
@@ -149,3 +150,17 @@ def test_what_stays_is_shown_and_never_deleted() -> None:
     assert [one.name for one in left.items] == ["kept"]
     assert left.left == ()
     assert desk.asked == ["a"]
+
+
+def test_without_threads_it_waits_before_the_next_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine at its limit of processes: the cloud is not asked in a loop meanwhile."""
+    desk = Desk("a", "b")
+
+    def none(*_: object) -> None:
+        raise NoThreadLeft("no thread can be started")
+
+    monkeypatch.setattr(ThreadPool, "run", none)
+    left = desk.run(seconds=10.0)
+    assert len(left.items) == 2
+    assert desk.waited == [1.0, 2.0, 4.0]
+    assert "not deleted: no thread can be started" in after(left, desk.deletion.trials)

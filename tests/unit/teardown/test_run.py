@@ -10,8 +10,18 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import LoadBalancerKept, Pending, Route
+from cloudprovider import (
+    LoadBalancer,
+    LoadBalancerKept,
+    NotImplementedByProvider,
+    OwnedLoadBalancer,
+    OwnedLoadBalancers,
+    Pending,
+    Route,
+)
 from cloudprovider.helpers import parse_network
 from cloudprovider.testing.conformance import new_node, new_service
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
@@ -172,6 +182,42 @@ def test_the_provider_gets_the_clusters_name_and_identity_and_no_client(
     with pytest.raises(ManagerError, match="teardown gives a provider no access to the cluster"):
         teardown(cloud, "--cluster-identity=u-1")
     assert seen == [CLUSTER, "u-1"]
+
+
+def test_dry_run_among_the_managers_arguments_changes_nothing(cloud: FakeCloud) -> None:
+    build(cloud, "web")
+    code, shown = teardown(cloud, "--yes", "--dry-run")
+    assert code == 3
+    assert shown.endswith("Nothing was changed. The same command without --dry-run deletes them.\n")
+    assert len(cloud.console.load_balancers()) == 1
+
+
+def test_a_name_in_the_cloud_cannot_pass_for_a_row(cloud: FakeCloud) -> None:
+    cloud.console.add_resource("sg-1\nload balancer  all  \x1b[2J", CLUSTER, name="a\nb")
+    _, shown = teardown(cloud)
+    assert len(shown.splitlines()) == 3
+    assert "\x1b" not in shown
+
+
+def test_one_whose_service_is_not_known_is_not_deleted_by_an_empty_uid() -> None:
+    asked: list[object] = []
+
+    class Acme(LoadBalancer, OwnedLoadBalancers):
+        def get_load_balancer(self, cluster_name: str, service: V1Service) -> None: ...
+        def ensure_load_balancer(self, *_: object) -> V1LoadBalancerStatus:
+            raise AssertionError
+
+        def update_load_balancer(self, *_: object) -> None: ...
+        def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+            asked.append(service)
+
+        def owned_load_balancers(self, cluster_name: str) -> list[OwnedLoadBalancer]:
+            return [OwnedLoadBalancer("lb-7", "default/web")]
+
+    balancers = Acme()
+    with pytest.raises(NotImplementedByProvider, match="does not know the UID of the Service of lb-7"):
+        balancers.delete_owned_load_balancer(CLUSTER, balancers.owned_load_balancers(CLUSTER)[0])
+    assert asked == []
 
 
 def test_a_provider_that_cannot_list_leaves_it_unknown() -> None:

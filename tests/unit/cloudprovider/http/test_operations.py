@@ -131,6 +131,8 @@ def test_marks_say_whose_a_resource_is() -> None:
     assert not marks.fit(marks.of_cluster("c"), "c", service)
     assert not marks.fit({}, "c")
     assert marks.owned("c", "lb", labels) == OwnedLoadBalancer("lb", "default/web", "u-1")
+    moved = marks.owned("c", "lb", marks.keeping(labels, "shop"))
+    assert moved == OwnedLoadBalancer("lb", "default/web", "u-1", kept=True, kept_for="shop")
     assert marks.owned("c", "lb", marks.keeping(labels)) == OwnedLoadBalancer("lb", "default/web", "u-1", kept=True)
     assert marks.owned("d", "lb", labels) is None
     assert marks.owned("c", "lb", marks.of_cluster("c")) is None

@@ -384,7 +384,7 @@ class AdoptsWhatIsInUse(FakeOwningLoadBalancers):
 
     def _check_adoption(self, name: str, cluster_name: str, service: V1Service) -> None:
         record = self._world.load_balancers.get(name)
-        if record is None or record.cluster != cluster_name:
+        if record is None or record.cluster != cluster_name or record.kept:
             super()._check_adoption(name, cluster_name, service)
 
 
@@ -395,6 +395,16 @@ class AdoptsOfEveryCluster(FakeOwningLoadBalancers):
     def _check_adoption(self, name: str, cluster_name: str, service: V1Service) -> None:
         record = self._world.load_balancers.get(name)
         super()._check_adoption(name, record.cluster if record is not None else cluster_name, service)
+
+
+@breaks("L51")
+class AdoptsOfEveryNamespace(FakeOwningLoadBalancers):
+    """A load balancer that was kept is adopted without a look at whose it was."""
+
+    def _check_adoption(self, name: str, cluster_name: str, service: V1Service) -> None:
+        record = self._world.load_balancers.get(name)
+        if record is None or record.cluster != cluster_name or not record.kept:
+            super()._check_adoption(name, cluster_name, service)
 
 
 @breaks("L50")
