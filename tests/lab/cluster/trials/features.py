@@ -29,9 +29,10 @@ METHOD = (
     "Two releases of the chart, each with its Lease: one serves Services without a class, the other one those of a "
     "class of its own; nobody serves a third class. `kubectl wait --for=condition=LoadBalancerReady` waits for each. "
     "A machine with a taint and an annotation joins; kubectl watches every version of its Node, and every pod that is "
-    "bound to it; it is taken out of the load balancers, then deleted. Pods behind a Service with externalTrafficPolicy: Local move to another node and back. Meanwhile a "
-    "client of each load balancer sends a request every 10 ms, and one of a load balancer that was made by hand and "
-    "that nobody changes: what that one loses, the nodes and the machine lost. At the end all is torn down."
+    "bound to it; it is taken out of the load balancers, then deleted. Pods behind a Service with "
+    "externalTrafficPolicy: Local move to another node and back. Meanwhile a client of each load balancer sends a "
+    "request every 10 ms, and one of a load balancer that was made by hand and that nobody changes: what that one "
+    "loses, the nodes and the machine lost. At the end all is torn down."
 )
 RELEASE = "trial-second"
 SECOND, NOBODYS = "localcloud.example/second", "localcloud.example/nobody"
