@@ -16,10 +16,11 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError, LoadBalancerKept, OwnedLoadBalancer
 from cloudprovider.helpers import annotations_of, key_of, labels_of, provider_id_of, uid_of
+from cloudprovider.testing.conformance import Feature
 from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.loadbalancers import ADOPT, FakeOwningLoadBalancers
 from cloudprovider.testing.fake.records import LoadBalancerRecord, LoadBalancerState
-from tests.unit.conformance.mutants.bench import breaks, broken
+from tests.unit.conformance.mutants.bench import ALL, breaks, broken
 from tests.unit.conformance.mutants.ways import answering, in_an_outage, instead_of, shared_by_threads, unlimited
 
 Status = V1LoadBalancerStatus
@@ -52,7 +53,7 @@ class _Remembers(FakeOwningLoadBalancers):
         return found
 
 
-@breaks("L1")
+@breaks("L1", without=["adopting_annotations"])
 class LookingBuilds(_Remembers):
     """`get_load_balancer` builds a load balancer where it finds none for the first time."""
 
@@ -198,7 +199,7 @@ class TripsOverStrangers(FakeOwningLoadBalancers):
         return super().ensure_load_balancer(cluster_name, service, nodes)
 
 
-@breaks("L15")
+@breaks("L15", without=["adopting_annotations"])
 class ScribblesOnServices(FakeOwningLoadBalancers):
     """A mark is written on the Service that was handed over."""
 
@@ -227,7 +228,7 @@ broken(
 )  # fmt: skip
 
 
-@breaks("L20", without=["outage", "builds_slowly"])
+@breaks("L20", declared=ALL & ~Feature.OWNED_LOAD_BALANCERS, without=["outage", "builds_slowly"])
 class LeavesAPart(FakeOwningLoadBalancers):
     """Deletion leaves a part of the load balancer in the cloud."""
 
@@ -238,7 +239,7 @@ class LeavesAPart(FakeOwningLoadBalancers):
             super().ensure_load_balancer("lost", another(service), [])
 
 
-@breaks("L21")
+@breaks("L21", declared=ALL & ~Feature.OWNED_LOAD_BALANCERS, without=["adopting_annotations"])
 class NothingToDelete(FakeOwningLoadBalancers):
     """Deleting what does not exist fails."""
 
