@@ -16,11 +16,10 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError, LoadBalancerKept, OwnedLoadBalancer
 from cloudprovider.helpers import annotations_of, key_of, labels_of, provider_id_of, uid_of
-from cloudprovider.testing.conformance import Feature
 from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.loadbalancers import ADOPT, FakeOwningLoadBalancers
 from cloudprovider.testing.fake.records import LoadBalancerRecord, LoadBalancerState
-from tests.unit.conformance.mutants.bench import ALL, breaks, broken
+from tests.unit.conformance.mutants.bench import breaks, broken
 from tests.unit.conformance.mutants.ways import answering, in_an_outage, instead_of, shared_by_threads, unlimited
 
 Status = V1LoadBalancerStatus
@@ -228,7 +227,7 @@ broken(
 )  # fmt: skip
 
 
-@breaks("L20", declared=ALL & ~Feature.OWNED_LOAD_BALANCERS, without=["outage", "builds_slowly"])
+@breaks("L20", without=["outage", "builds_slowly", "resources"])
 class LeavesAPart(FakeOwningLoadBalancers):
     """Deletion leaves a part of the load balancer in the cloud."""
 
@@ -239,7 +238,7 @@ class LeavesAPart(FakeOwningLoadBalancers):
             super().ensure_load_balancer("lost", another(service), [])
 
 
-@breaks("L21", declared=ALL & ~Feature.OWNED_LOAD_BALANCERS, without=["adopting_annotations"])
+@breaks("L21", without=["adopting_annotations", "resources"])
 class NothingToDelete(FakeOwningLoadBalancers):
     """Deleting what does not exist fails."""
 
