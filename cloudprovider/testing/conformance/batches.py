@@ -63,8 +63,8 @@ class BatchScenarios(ConformanceBase):
 
     @scenario("B2", _BATCH, hooks=_MACHINES)
     def test_b2_metadata_is_fit_to_be_written(self, trial: Trial) -> None:
-        """Metadata has a provider ID of this provider, valid addresses, and labels, taints and
-        annotations that the API server takes and the host writes."""
+        """Metadata has a provider ID of this provider, and addresses, labels, taints and
+        annotations that the host writes."""
         node = trial.registered()
         answer = _batch(trial).instances_metadata([node]).get(name_of(node))
         prefixes = trial.provider.provider_id_prefixes()

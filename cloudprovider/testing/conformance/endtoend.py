@@ -132,8 +132,8 @@ class EndToEndConformance(ConformanceBase):
 
     @scenario("E1", Feature.INSTANCES_V2, hooks=("create_machine",), level="end to end")
     def test_e1_a_node_is_initialised(self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest) -> None:
-        """A node that joins gets provider ID, addresses, instance type, zone, region, taints and
-        annotations as the provider says, and loses the taint of new nodes."""
+        """A node that joins gets all that the provider says of it, and loses the taint of new
+        nodes."""
         node = self._joined(trial, cluster, trial.registered())
         instances = trial.provider.instances_v2()
         assert instances is not None

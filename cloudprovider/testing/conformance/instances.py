@@ -44,8 +44,8 @@ class InstanceScenarios(ConformanceBase):
 
     @scenario("I2", _V2, hooks=_MACHINES)
     def test_i2_metadata_is_fit_to_be_written(self, trial: Trial) -> None:
-        """Metadata has a provider ID of this provider, valid addresses, and labels, taints and
-        annotations that the API server takes and the host writes."""
+        """Metadata has a provider ID of this provider, and addresses, labels, taints and
+        annotations that the host writes."""
         answer = _instances(trial).instance_metadata(trial.registered())
         prefixes = trial.provider.provider_id_prefixes()
         what = f"instance_metadata of {name_of(trial.registered())}"

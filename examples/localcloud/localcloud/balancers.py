@@ -171,6 +171,10 @@ def stale_flows(listing: str, pool: IPv4Network, rules: Sequence[BalancerRule]) 
     direct = {rule.address for rule in rules if rule.mode == "direct"}
     stale: dict[tuple[str, ...], None] = {}
     for line in listing.splitlines():
+        # A TCP connection goes on whatever its target is, and there may be 50,000 of them: to parse
+        # each takes seconds, in which the health checks of all targets wait.
+        if line.startswith("tcp ") and line.partition(" dst=")[2].partition(" ")[0] in targets:
+            continue
         flow = _FLOW.match(line)
         if not flow or not _within(flow["balancer"], pool):
             continue

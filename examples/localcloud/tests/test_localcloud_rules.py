@@ -181,6 +181,12 @@ def test_udp_leaves_targets_that_left_and_tcp_stays() -> None:
     assert stale_flows(FLOWS, POOL, [WEB]) == []
 
 
+def test_connections_that_go_on_cost_no_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = FLOWS.splitlines()[2]
+    monkeypatch.setattr("localcloud.balancers._FLOW", None)  # a use would fail
+    assert stale_flows(connection, POOL, [evolve(WEB, targets=(ONE,))]) == []
+
+
 def test_udp_that_found_no_target_is_cut_when_there_is_one() -> None:
     flow = (
         "udp      17 28 src=10.90.255.1 dst=198.51.100.1 sport=5001 dport=53 [UNREPLIED] src=198.51.100.1 "

@@ -29,9 +29,10 @@ METHOD = (
     "Two releases of the chart, each with its Lease: one serves Services without a class, the other one those of a "
     "class of its own; nobody serves a third class. `kubectl wait --for=condition=LoadBalancerReady` waits for each. "
     "A machine with a taint and an annotation joins; kubectl watches every version of its Node, and every pod that is "
-    "bound to it. Pods behind a Service with externalTrafficPolicy: Local move to another node and back. Meanwhile a "
-    "client of each load balancer sends a request every 10 ms, and one of a load balancer that was made by hand and "
-    "that nobody changes: what that one loses, the nodes and the machine lost. At the end all is torn down."
+    "bound to it; it is taken out of the load balancers, then deleted. Pods behind a Service with "
+    "externalTrafficPolicy: Local move to another node and back. Meanwhile a client of each load balancer sends a "
+    "request every 10 ms, and one of a load balancer that was made by hand and that nobody changes: what that one "
+    "loses, the nodes and the machine lost. At the end all is torn down."
 )
 RELEASE = "trial-second"
 SECOND, NOBODYS = "localcloud.example/second", "localcloud.example/nobody"
@@ -39,6 +40,7 @@ OTHER, LEFT, REFUSED, LOCAL = "trial-other", "trial-left", "trial-refused", "tri
 GUEST, STRANGER = "trial-guest", "trial-stranger"
 TAINT = {"key": "localcloud.example/dedicated", "value": "trial", "effect": "NoSchedule"}
 RACK = "localcloud.example/rack"
+EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 DRAIN = 10
 """Seconds that a pod goes on to serve after it was told to end, and that a new one must have been
@@ -277,11 +279,19 @@ def _remove(cluster: Cluster, spec: MachineSpec, result: Result) -> None:
     machine = cluster.cloud.machines().get(spec.name)
     if machine is None:
         return
+    # A machine that ends with open connections loses them: first no load balancer sends to it.
+    cluster.kubectl("label", "node", spec.name, f"{EXCLUDED}=")
+    cluster.wait("it to be no target", lambda: "it is one" if machine["id"] in _all_targets(cluster) else "")
+    time.sleep(SETTLE)
     begun = time.monotonic()
     cluster.cloud.call("DELETE", f"/v1/machines/{machine['id']}")
     cluster.wait("the Node to go", lambda: f"{spec.name} is there" if cluster.api.find(f"{NODES}/{spec.name}") else "")
     result.add("the machine deleted: its Node is gone", time.monotonic() - begun)
     cluster.wait("the route to go", lambda: "it is there" if machine["id"] in _routed(cluster) else "")
+
+
+def _all_targets(cluster: Cluster) -> set[str]:
+    return {target for one in _balancers(cluster).values() for target in one["targets"]}
 
 
 def _routed(cluster: Cluster) -> set[str]:

@@ -52,7 +52,7 @@ class _Remembers(FakeOwningLoadBalancers):
         return found
 
 
-@breaks("L1")
+@breaks("L1", without=["adopting_annotations"])
 class LookingBuilds(_Remembers):
     """`get_load_balancer` builds a load balancer where it finds none for the first time."""
 
@@ -198,7 +198,7 @@ class TripsOverStrangers(FakeOwningLoadBalancers):
         return super().ensure_load_balancer(cluster_name, service, nodes)
 
 
-@breaks("L15")
+@breaks("L15", without=["adopting_annotations"])
 class ScribblesOnServices(FakeOwningLoadBalancers):
     """A mark is written on the Service that was handed over."""
 
@@ -227,7 +227,7 @@ broken(
 )  # fmt: skip
 
 
-@breaks("L20", without=["outage", "builds_slowly"])
+@breaks("L20", without=["outage", "builds_slowly", "resources"])
 class LeavesAPart(FakeOwningLoadBalancers):
     """Deletion leaves a part of the load balancer in the cloud."""
 
@@ -238,7 +238,7 @@ class LeavesAPart(FakeOwningLoadBalancers):
             super().ensure_load_balancer("lost", another(service), [])
 
 
-@breaks("L21")
+@breaks("L21", without=["adopting_annotations", "resources"])
 class NothingToDelete(FakeOwningLoadBalancers):
     """Deleting what does not exist fails."""
 
