@@ -31,7 +31,7 @@ from cloudprovider.testing.conformance.lab import new_node, new_service
 from tests.lab.openstack.cloud import OpenStack
 
 CLUSTER = "lab"
-PATIENCE = 300.0
+PATIENCE = 900.0
 NO_CALLS = re.compile(r"/v3|/v2\.0/?$|:\d+/?$|/(neutron|octavia)/?$")
 """Logins, and what openstacksdk asks once to find out the versions."""
 PREFIX = "loadbalancer.openstack.org/"
@@ -146,7 +146,7 @@ def login(cloud: Double | OpenStack, settings: str = "") -> Cloud:
     text = (
         f"[Global]\nauth-url={cloud.auth_url}\nusername={cloud.user}\npassword={cloud.password}\n"
         f"tenant-name={cloud.project}\ndomain-id=default\nregion={cloud.region}\n"
-        f"[Metadata]\nrequest-timeout=120\n[LoadBalancer]\n{settings}\n"
+        f"[Metadata]\nrequest-timeout=180\n[LoadBalancer]\n{settings}\n"
     )
     return Cloud.of(Config.load(CloudConfig("", text.encode())))
 

@@ -174,8 +174,13 @@ class ServicesLab(CloudLab):
     cloud: OpenStack
     settle = 0.0
     poll = 0.5
-    patience = 300.0
+    patience = 900.0
     batch = 50
+
+    @override
+    def config(self) -> CloudConfig:
+        """With time for a load balancer's POST, which took 39 s on a busy machine."""
+        return CloudConfig("", super().config().data + b"[Metadata]\nrequest-timeout = 180\n")
 
     @override
     def stop_machine(self, node: V1Node) -> None:
