@@ -46,7 +46,7 @@ CONNECT = "        client.use(self.endpoint, tokens, ca_file=self.ca_file)\n"
 INITIALIZE = '        self._api.servers("none")\n'
 MISTAKES = [
     Mistake(1, "first page of the listing only", API, (("None if page.next is None else {\"after\": page.next}", "None"),), "R19", "a page of a listing has 10"),
-    Mistake(2, "any 4xx is \"not found\"", API, ((FIND, f"        try:\n    {FIND}        except Exception:\n            return None\n"),), "I14", r"401 \(a token that is not accepted\): it must raise|401.*the host would delete the node"),
+    Mistake(2, "any 4xx is \"not found\"", API, ((FIND, f"        try:\n    {FIND}        except Exception:\n            return None\n"),), "I14", "answered False while the cloud answered 200 with a page of HTML: it must raise"),
     Mistake(3, "ERROR or DELETING counts as gone", API, ((FIND, FIND.replace("return", "found =") + '        return None if found is None or found.status in ("error", "deleting") else found\n'),), "I15", "in the state 'error'"),
     Mistake(4, "looked up by another field", INSTANCES, (("return self._api.servers(name)", "return [one.model_copy(update={'name': one.type}) for one in self._api.servers(name)]"),), "I1", "no (machine|instance|server)|InstanceNotFound"),
     Mistake(5, "an address with /64", INSTANCES, (("address=ip) for ip in machine.private_ips", "address=f'{ip}/64') for ip in machine.private_ips"),), "I2", "/64"),
