@@ -118,7 +118,7 @@ def test_the_embedded_server_names_what_it_serves(embedded_apiserver: EmbeddedAP
     with pytest.raises(StatusError, match='namespaces "default" already exists') as failure:
         create({"kind": "Namespace", "metadata": {"name": "default"}})
     assert (failure.value.code, failure.value.reason) == (409, "AlreadyExists")
-    with pytest.raises(KeyError, match="the embedded API server serves no 'deployments'; it serves .*configmaps, "):
+    with pytest.raises(KeyError, match=r"the embedded API server serves no 'deployments'; it serves .*configmaps, "):
         embedded_apiserver.get("deployments", "a")
     with pytest.raises(KeyError, match="there is no nodes a"):
         embedded_apiserver.get("nodes", "a")
