@@ -21,9 +21,8 @@ from cloudprovider.internal.cleaning import one_line
 from controllers.runtime.api import STRATEGIC_PATCH
 from controllers.runtime.write import Patch, combined, condition_set, timestamp, to_json
 from controllers.service import changes
-from controllers.service.cloud import TooEarly
+from controllers.service.calls import CacheBehind, TooEarly
 from controllers.service.decide import ServiceView, wanted
-from controllers.service.kube import CacheBehind
 from controllers.service.records import State
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
 """Stage 4: RECONCILE. Takes a Service's key, and closes the gap between what is wanted and what was
-applied: `decide.py` names the next step, `execute.py` carries it out, until there is nothing to do.
+applied: `decide.py` names the next step, `execute.py` or `remove.py` carries it out, until there is
+nothing to do.
 
 What was applied is known from this process's record; a new process takes it from the Service's
 annotation, after the cloud confirmed that the load balancer is there. So it does not matter why a
@@ -17,21 +18,23 @@ from attrs import evolve
 from controllers.cloudcalls import CallsClosed
 from controllers.runtime.api import ApiError
 from controllers.runtime.queue import DONE, Parked, Result, retry_after_of
-from controllers.service.classes import WITHOUT_CLASS, Classes
-from controllers.service.cloud import CLOUD_ERRORS, TooEarly
-from controllers.service.decide import Action, ServiceView, decide
-from controllers.service.kube import CacheBehind, ServiceGone
-from controllers.service.triggers import DRIFT
+from controllers.service.calls import CLOUD_ERRORS, CacheBehind, ServiceGone, TooEarly
+from controllers.service.changes import WITHOUT_CLASS, Classes
+from controllers.service.decide import Action, ServiceView, Step, decide
+from controllers.service.targets import DRIFT
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
+    from controllers.service.calls import ServiceAPI, ServiceCloud
     from controllers.service.changes import Scope
+    from controllers.service.conditions import Conditions
     from controllers.service.execute import Executor
-    from controllers.service.records import Record, Records, Schedule
-    from controllers.service.triggers import NodeSync
+    from controllers.service.records import Record, Schedule
+    from controllers.service.remove import Remover
+    from controllers.service.targets import NodeSync
 
 log = logging.getLogger(__name__)
 
@@ -42,32 +45,46 @@ _LEAST: Final = 1.0
 class ServiceReconciler:
     """One unit of work per key. Thread-safe: the work queue keeps two threads off one key.
 
-    `identify` returns what all load balancers of the cluster depend on, or raises TooEarly while
-    that is not known; `depends_on`, the provider's word for what else one depends on.
-    """
+    `conditions` None: Services get none."""
 
     def __init__(
         self,
         lister: Lister[V1Service],
-        records: Records,
+        api: ServiceAPI,
+        cloud: ServiceCloud,
         executor: Executor,
+        remover: Remover,
         sync: NodeSync,
-        identify: Callable[[], Scope],
-        depends_on: Callable[[V1Service], str],
         schedule: Schedule,
         clock: Clock,
         classes: Classes = WITHOUT_CLASS,
+        conditions: Conditions | None = None,
     ) -> None:
         self._services = lister
-        self._records = records
-        self._executor = executor
+        self._api = api
+        self._cloud = cloud
+        self._records = cloud.records
         self._sync = sync
-        self._identify = identify
-        self._depends_on = depends_on
         self._schedule = schedule
         self._clock = clock
         self._classes = classes
+        self._conditions = conditions
         self._scope: Scope | None = None
+        self._steps: dict[Action, Callable[[str, ServiceView, Step], ServiceView]] = {
+            Action.LOOK: executor.look,
+            Action.WARN: executor.warn,
+            Action.ENSURE: executor.ensure,
+            Action.UPDATE: executor.update,
+            Action.WRITE: executor.write,
+            Action.PUT_BACK: executor.put_back,
+            Action.FORGET: remover.forget,
+            Action.DELETE_OTHERS: remover.delete_others,
+            Action.DELETE: remover.delete,
+            Action.LEAVE: remover.leave,
+            Action.RELEASE: remover.remove_finalizer,
+            Action.REMOVE_FINALIZER: remover.remove_finalizer,
+            Action.KEEP_FINALIZER: remover.keep_finalizer,
+        }
 
     def reconcile(self, key: str) -> Result:
         """Close the gap for one Service. Raises their errors, or CacheBehind."""
@@ -107,7 +124,7 @@ class ServiceReconciler:
                 self._records.looked_again(key)
         else:
             try:
-                view = evolve(view, depends_on=self._depends_on(service))
+                view = evolve(view, depends_on=self._cloud.depends_on(service))
             except (Parked, CallsClosed):
                 raise
             except CLOUD_ERRORS as error:
@@ -128,8 +145,8 @@ class ServiceReconciler:
                 # rests for: the manager of another class, say.
                 if not view.again or Action.ENSURE in view.tried:
                     after = min(after, max(_LEAST, self._records.again_due(key, self._clock.monotonic())))
-                if self._executor.tells:
-                    after = self._tell(key, view, after, blamed)
+                if self._conditions is not None:
+                    after = min(after, self._tell(self._conditions, key, view, blamed))
                 if failures:
                     record = view.record
                     if record is None or record.built is None or (targets and targets.cover(record.nodes)):
@@ -142,11 +159,11 @@ class ServiceReconciler:
                 return after
             view = evolve(view, tried=view.tried | {step.action})
             if step.action is Action.IDENTIFY:
-                self._scope = self._identify()
+                self._scope = self._cloud.scope()
                 view = evolve(view, scope=self._scope)
                 continue
             try:
-                view = self._executor.carry_out(key, view, step)
+                view = self._steps[step.action](key, view, step)
             except (Parked, CallsClosed):
                 raise  # no second call beside one that has not ended; none at all
             except (TooEarly, CacheBehind, ApiError, *CLOUD_ERRORS) as error:
@@ -162,16 +179,22 @@ class ServiceReconciler:
                     del failures[lasting:]  # it repairs whatever failed before it
                     blamed = failures[0] if failures else None
 
-    def _tell(self, key: str, view: ServiceView, after: float, error: Exception | None) -> float:
-        """Tell the Service's owner how the run ended; returns the seconds until something is due
-        then. Where the run failed anyway, its own error counts."""
+    def _tell(self, conditions: Conditions, key: str, view: ServiceView, error: Exception | None) -> float:
+        """Write the condition at the end of a run that failed with this error, where the Service
+        shows another one; returns the seconds until it may be written, inf once it is."""
+        patch, left = conditions.closing(view, error)
+        if not patch:
+            return left
         try:
-            return min(after, self._executor.tell(key, view, error))
+            written = self._api.write(key, view.present, patch)
         except ApiError as refused:
             if error is None:
                 raise
+            # The run failed anyway, and its own error says when the key comes back.
             log.debug("Service %s: its condition was not written: %s", key, refused)
-            return after
+        else:
+            self._records.put(key, conditions.told(view, written).known)
+        return math.inf
 
     def _newest(self, key: str, service: V1Service | None) -> tuple[V1Service | None, Record | None]:
         """The Service, and what is remembered of it; the answer to our last write goes when the

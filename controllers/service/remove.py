@@ -18,24 +18,23 @@ from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import Parked
 from controllers.runtime.write import Patch
 from controllers.service import changes
-from controllers.service.changes import as_built
-from controllers.service.classes import named
-from controllers.service.cloud import CLOUD_ERRORS, SAYS_LATER, ServiceCloud
+from controllers.service.calls import CLOUD_ERRORS, SAYS_LATER, CacheBehind, ServiceCloud
+from controllers.service.changes import as_built, named
 from controllers.service.decide import Action, ServiceView, Step
-from controllers.service.kube import CacheBehind
 from controllers.service.records import Record, State
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
+    from controllers.service.calls import ServiceAPI
     from controllers.service.conditions import Conditions
-    from controllers.service.kube import ServiceAPI
 
 log = logging.getLogger(__name__)
 
 
 class Remover:
-    """Carries such steps out, as `Executor` does the others. Thread-safe as it is."""
+    """Carries such steps out, as `Executor` does the others. Thread-safe as it is. `deleted` is
+    called with each Service whose load balancer the cloud deleted."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from cloudprovider.wellknown import TAINT_TO_BE_DELETED
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.queue import DONE, Result
 from controllers.service.records import Record, State
-from controllers.service.triggers import ALL_NODES
+from controllers.service.targets import ALL_NODES
 from tests.support.controllers import Fault, Lister
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import node, raw_node, raw_service, service

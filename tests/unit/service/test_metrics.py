@@ -8,7 +8,7 @@ import pytest
 
 from controllers.runtime.cache import SERVICES
 from controllers.runtime.metrics import Metrics
-from controllers.service.metrics import AddressWatch
+from controllers.service.controller import AddressWatch
 from tests.support.clock import FakeClock
 from tests.support.controllers import Lister
 from tests.unit.service.objects import raw_service

@@ -10,8 +10,8 @@ import pytest
 from controllers.runtime.api import Forbidden, ServerError
 from controllers.runtime.metrics import Metrics
 from controllers.service.changes import APPLIED, Note
-from controllers.service.off import PERIOD, REPORT_AFTER, ServicesOff
-from controllers.service.options import ServiceOptions
+from controllers.service.orphans import PERIOD, REPORT_AFTER, ServicesOff
+from controllers.service.registration import ServiceOptions
 from tests.support.clock import FakeClock
 from tests.support.controllers import Fault, Recorder, Server
 from tests.unit.service.objects import FINALIZER, raw_service

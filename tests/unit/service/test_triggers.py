@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_service import V1Service
 
-from controllers.service.changes import APPLIED
-from controllers.service.classes import WITHOUT_CLASS
+from controllers.service.changes import APPLIED, WITHOUT_CLASS
+from controllers.service.controller import CHANGED, DELETED, NEW, urgency
 from controllers.service.records import Record
-from controllers.service.triggers import CHANGED, DELETED, DRIFT, NEW, REFRESH, urgency
+from controllers.service.targets import DRIFT, REFRESH
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, node, service
 
@@ -149,21 +149,21 @@ def _gathering(bench: Bench) -> bool:
 @pytest.mark.row("S6")
 def test_a_change_of_the_targets_begins_a_gathering_and_touches_no_load_balancer(bench: Bench) -> None:
     _known(bench)
-    bench.node_triggers.on_add(node(), False)
+    bench.sync.on_add(node(), False)
     assert bench.waiting() == []
     assert len(bench.node_queue) == 0
     assert _gathering(bench)
 
 
 def test_but_no_other_change(bench: Bench) -> None:
-    bench.node_triggers.on_update(node(), node(ready="False", version="2"))
-    bench.node_triggers.on_add(node(deleted=True), False)
+    bench.sync.on_update(node(), node(ready="False", version="2"))
+    bench.sync.on_add(node(deleted=True), False)
     assert not _gathering(bench)
 
 
 def test_the_first_listing_is_no_change_but_is_seen(bench: Bench) -> None:
     assert bench.targets.current().nodes == ()
     bench.nodes.objects["n1"] = node()
-    bench.node_triggers.on_add(node(), True)
+    bench.sync.on_add(node(), True)
     assert not _gathering(bench)
     assert bench.targets.current().nodes == (node(),)
