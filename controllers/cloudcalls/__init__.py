@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from controllers.cloudcalls.calls import CloudCalls
     from controllers.cloudcalls.errors import (
+        CLOUD_ERRORS,
         AnswerMissing,
         CallAborted,
         CallFailed,
@@ -39,8 +40,8 @@ else:
             "controllers.cloudcalls.call": "PRIORITY_DELETE PRIORITY_NEW PRIORITY_NORMAL PRIORITY_SWEEP",
             "controllers.cloudcalls.calls": "CloudCalls",
             "controllers.cloudcalls.errors": (
-                "AnswerMissing CallAborted CallFailed CallOverdue CallsClosed CloudCallError Contradiction "
-                "InvalidAnswer"
+                "CLOUD_ERRORS AnswerMissing CallAborted CallFailed CallOverdue CallsClosed CloudCallError "
+                "Contradiction InvalidAnswer"
             ),
             "controllers.cloudcalls.metrics": "CallHealth OverdueCall",
             "controllers.cloudcalls.options": "CloudCallOptions",
@@ -48,6 +49,7 @@ else:
     )
 
 __all__ = [
+    "CLOUD_ERRORS",
     "Answer",
     "CloudCalls",
     "CloudCallOptions",

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from itertools import islice
+from typing import Final
 
 from cloudprovider import (
     CallCancelled,
@@ -145,6 +146,10 @@ OUTCOMES = tuple(dict.fromkeys((SUCCESS, PARTIAL, REFUSED, *(name for _, name in
 """Every value of the label `outcome`."""
 
 _CHAINED = tuple(kind for kind, _ in _OUTCOMES if issubclass(kind, CloudProviderError))
+
+
+CLOUD_ERRORS: Final = (CloudProviderError, CloudCallError, Parked)
+"""What a call to the cloud may raise; CallsClosed among them says that the manager stops."""
 
 
 def outcome_of(error: BaseException) -> str:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_spec import V1NodeSpec
 
-from cloudprovider import CloudProviderError, QuotaExceeded, RetryError, Route
+from cloudprovider import QuotaExceeded, RetryError, Route
 from cloudprovider.checks.answers import SameID
 from cloudprovider.helpers import provider_id_of, same_provider_id
-from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed, CloudCallError
+from controllers.cloudcalls import CLOUD_ERRORS, PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed
 from controllers.route import changes
 from controllers.route.targets import is_machine
 from controllers.route.triggers import BLACKHOLE, LIST
@@ -129,7 +129,7 @@ class RouteReconciler:
                     unsure = unsure or (not done and net in wanted)
                 except CallsClosed:
                     raise
-                except (CloudProviderError, CloudCallError, Parked, ApiError, RouteConflict, RouteRefused) as error:
+                except (*CLOUD_ERRORS, ApiError, RouteConflict, RouteRefused) as error:
                     errors.append(error)
                     if node is not None and net in wanted:
                         missing = True

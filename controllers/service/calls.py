@@ -4,24 +4,22 @@ failure. `ServiceAPI`: patches of one Service, and quorum reads where the cache 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
 from cloudprovider import (
-    CloudProviderError,
     ImplementedElsewhere,
     NotImplementedByProvider,
     RetryError,
     Throttled,
 )
 from cloudprovider.internal.backoff import Backoff
-from controllers.cloudcalls import PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed, CloudCallError
+from controllers.cloudcalls import CLOUD_ERRORS, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
 from controllers.runtime.api import ApiError, ObjectNotFound, RestClient, ServerError
 from controllers.runtime.cache import (
     NODES,
@@ -40,7 +38,7 @@ from controllers.runtime.write import ObjectReplaced, Patch, patch
 from controllers.service import changes
 from controllers.service.changes import Scope
 from controllers.service.decide import ObservedLoadBalancer
-from controllers.service.targets import Targets, targets, traits_of
+from controllers.service.targets import Targets, targets
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -54,8 +52,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CLOUD_ERRORS: Final = (CloudProviderError, CloudCallError, Parked)
-"""What a call to the cloud may raise."""
 SAYS_LATER: Final = (RetryError, Throttled, Parked, CallsClosed)
 """Those that say "later", and nothing about what there is."""
 _PROOF_LASTS = 10.0
@@ -223,48 +219,6 @@ class ServiceCloud:
         if about is not None:
             kind, message = pending("the load balancer", error, long)
             self.recorder.event(about, kind, "LoadBalancerPending", message)
-
-
-class NodeTraits:
-    """The provider's word for each node, as a digest, for as long as nothing changed that it may
-    depend on. Asked in a thread of the provider, once for all nodes that changed. Thread-safe.
-
-    Where the provider fails to say, the last one holds until it is asked again, and an Event on the
-    node tells."""
-
-    def __init__(self, balancers: LoadBalancerCalls, recorder: EventRecorder) -> None:
-        self._balancers = balancers
-        self._recorder = recorder
-        self._lock = threading.Lock()
-        self._known: dict[str, tuple[tuple[object, ...] | None, str]] = {}
-        """By name: what it was asked about (None: it failed to say), and the digest."""
-
-    def of(self, nodes: Sequence[V1Node]) -> tuple[Mapping[str, str], bool]:
-        """The digest for each of these nodes, by name, and whether the provider said all that it
-        was asked; other nodes are forgotten."""
-        with self._lock:
-            known = self._known
-        read = {key_of(node): traits_of(node) for node in nodes}
-        asked = [node for node in nodes if known.get(key_of(node), (None, ""))[0] != read[key_of(node)]]
-        found = {name: known[name] for name in read if name in known}
-        try:
-            answers = self._balancers.target_traits(asked) if asked else []
-        except CLOUD_ERRORS as error:
-            answers = []
-            log.warning("what load balancers depend on of %d nodes is not known: %s", len(asked), error)
-        for node, answer in zip(asked, answers, strict=False):
-            name = key_of(node)
-            if isinstance(answer, Exception):
-                found[name] = None, found.get(name, (None, ""))[1]
-                what = "What load balancers depend on of this node is not known"
-                self._recorder.event(node, "Warning", "TargetTraitsFailed", f"{what}: {answer}")
-            else:
-                digest = hashlib.sha256(answer.encode()).hexdigest()[:16] if answer else ""
-                found[name] = read[name], f" {digest}" if digest else ""
-        with self._lock:
-            self._known = found
-        whole = len(answers) == len(asked) and not any(isinstance(one, Exception) for one in answers)
-        return {name: digest for name, (_, digest) in found.items()}, whole
 
 
 class ServiceAPI:

@@ -4,7 +4,7 @@ Wires the stages: informers (2) -> triggers -> queue (3) -> reconcile (4) -> clo
 (6). Runs in the manager, or alone in a program of your own (see examples/service_only.py).
 
 Its triggers turn events of Services into keys, "namespace/name", and give them a priority. Changes
-of nodes go another way: see `NodeSync` in `targets.py`."""
+of nodes go another way: see `NodeSync` in `reconcile.py`."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from controllers.runtime.cache import (
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import FINE_BUCKETS, Metrics, watch_waiting
 from controllers.runtime.queue import FailureHandling, FairQueue, WorkQueue
-from controllers.service.calls import CacheBehind, KubeSystemUID, NodeTraits, ServiceAPI, ServiceCloud
+from controllers.service.calls import CacheBehind, KubeSystemUID, ServiceAPI, ServiceCloud
 from controllers.service.changes import WITHOUT_CLASS, Classes, Ownership, ingress, named, status_of
 from controllers.service.conditions import Conditions
 from controllers.service.execute import Executor
 from controllers.service.orphans import CONFIRM_AFTER, KUBE_SYSTEM, Orphans
-from controllers.service.reconcile import ServiceReconciler
+from controllers.service.reconcile import DRIFT, REFRESH, NodeSync, ServiceReconciler
 from controllers.service.records import Record, Records, Schedule
 from controllers.service.registration import ServiceOptions
 from controllers.service.remove import Remover
-from controllers.service.targets import DRIFT, REFRESH, NodeSync, TargetSet
+from controllers.service.targets import NodeTraits, TargetSet
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
@@ -142,10 +142,9 @@ class ServiceController(ControllerBase):
         confirm_after = min(options.orphan_check_period, CONFIRM_AFTER)
         self._orphans = Orphans(again, self._lister, api, service_cloud, self._metrics, clock, confirm_after, classes)
         schedule = Schedule(options.drift_check_period, options.ensure_period)
-        conditions = Conditions(clock) if options.conditions else None
+        conditions = Conditions(api, records, clock) if options.conditions else None
         reconciler = ServiceReconciler(
             services.lister,
-            api,
             service_cloud,
             Executor(api, service_cloud, sync.current, self._metrics, schedule, clock, conditions),
             Remover(api, service_cloud, self._orphans.deleted, conditions),

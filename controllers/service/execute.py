@@ -16,16 +16,15 @@ from attrs import evolve
 
 from cloudprovider import ImplementedElsewhere, NotImplementedByProvider, RetryError
 from cloudprovider.helpers import load_balancer_status_equal
-from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
+from controllers.cloudcalls import CLOUD_ERRORS, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
 from controllers.runtime.cache import version_of
 from controllers.service import changes
-from controllers.service.calls import CLOUD_ERRORS, SAYS_LATER, ServiceCloud, TooEarly
+from controllers.service.calls import SAYS_LATER, ServiceCloud, TooEarly
 from controllers.service.changes import as_built
 from controllers.service.changes import fingerprint as fingerprint_of
 from controllers.service.conditions import Conditions, built, reason_of
 from controllers.service.decide import Action, ObservedLoadBalancer, OwnedField, ServiceView, Step, wanted
-from controllers.service.records import CHANGES, RESTORED, TOLD, Record, State
-from controllers.service.targets import SECONDS
+from controllers.service.records import CHANGES, RESTORED, SECONDS, TOLD, Record, State
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service

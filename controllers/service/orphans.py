@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Final
 from cloudprovider import LoadBalancerKept, OwnedLoadBalancer
 from cloudprovider.helpers import has_load_balancer_finalizer, wants_load_balancer
 from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER
-from controllers.cloudcalls import CallsClosed
+from controllers.cloudcalls import CLOUD_ERRORS, CallsClosed
 from controllers.runtime.api import ApiError, Forbidden
-from controllers.runtime.base import ControllerBase
+from controllers.runtime.base import ControllerBase, HasDrainTimeout
 from controllers.runtime.cache import SERVICES, Lister, MalformedObject, key_of, uid_of
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import DONE, Parked, Result
 from controllers.runtime.write import Reference
-from controllers.service.calls import CLOUD_ERRORS, CacheBehind, ServiceAPI, ServiceCloud
+from controllers.service.calls import CacheBehind, ServiceAPI, ServiceCloud
 from controllers.service.changes import WITHOUT_CLASS, Classes, Ownership, ingress, own_note, status_of
 from controllers.service.decide import ObservedLoadBalancer
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.clock import Clock
     from controllers.runtime.queue import WorkQueue
-    from controllers.service.registration import ServiceOptions
 
 log = logging.getLogger(__name__)
 
@@ -269,12 +268,19 @@ class ServicesOff(ControllerBase):
     EVENT_SOURCE = "service-controller"
 
     def __init__(
-        self, clients: ClientBuilder, options: ServiceOptions, metrics: Metrics | None, clock: Clock, *, why: str
+        self,
+        clients: ClientBuilder,
+        options: HasDrainTimeout,
+        classes: Classes,
+        metrics: Metrics | None,
+        clock: Clock,
+        *,
+        why: str,
     ) -> None:
         """`why`: why the service controller is off, for people."""
         super().__init__(clients, options, metrics, clock)
         self._why = why
-        self._classes = Classes(options.classes)
+        self._classes = classes
         self._gauges = UnservedMetrics(self._metrics)
         self._since: dict[str, float] = {}  # by UID: when it was first seen to be deleted
         self._told: dict[str, float] = {}

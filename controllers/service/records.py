@@ -45,6 +45,9 @@ EMPTY: Final = Backoff(base=60.0, cap=math.inf)
 EMPTY_CAP: Final = 1800.0
 """The longest of these delays, where there is no drift check; then they end."""
 
+SECONDS: Final = tuple(2.0**exponent for exponent in range(15))
+"""Buckets of this controller's histograms, as Go's: 1 s to 4.5 h."""
+
 
 class State(Enum):
     """How far a load balancer is. `decide.py` says what follows from each."""

@@ -140,11 +140,12 @@ _LACKING = "offers no load balancers, so Services of type LoadBalancer get none 
 
 
 def _stand_in(context: Context, enabled: bool) -> Controller:
+    from controllers.service.changes import Classes
     from controllers.service.orphans import ServicesOff
 
     why = f"provider {context.cloud.provider_name} {_LACKING}" if enabled else "--controllers leaves it out"
     options = evolve(context.options.of(ServiceOptions), drain_timeout=context.drain)
-    return ServicesOff(context.clients, options, context.metrics, context.clock, why=why)
+    return ServicesOff(context.clients, options, Classes(options.classes), context.metrics, context.clock, why=why)
 
 
 ENTRY = ControllerEntry(

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from cloudprovider import ImplementedElsewhere, InvalidService, LoadBalancerKept
-from controllers.cloudcalls import CallsClosed
+from controllers.cloudcalls import CLOUD_ERRORS, CallsClosed
 from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import Parked
 from controllers.runtime.write import Patch
 from controllers.service import changes
-from controllers.service.calls import CLOUD_ERRORS, SAYS_LATER, CacheBehind, ServiceCloud
+from controllers.service.calls import SAYS_LATER, CacheBehind, ServiceCloud
 from controllers.service.changes import as_built, named
 from controllers.service.decide import Action, ServiceView, Step
 from controllers.service.records import Record, State

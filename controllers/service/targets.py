@@ -1,19 +1,17 @@
-"""Which nodes load balancers send traffic to, the digest by which that is remembered, and when a
-load balancer gets another set of them (stage 3). All Services share one set.
+"""Which nodes load balancers send traffic to, and the digest by which that is remembered. All
+Services share one set.
 
 A node that the autoscaler is about to remove is left out at the next change: its taint alone
-changes no load balancer. All nodes have one key, of the queue `node`: `NodeSync` gathers their
-changes, and then queues every load balancer that lacks them. So a load balancer never has two calls
-at once, and fifty nodes that join together cost one or two updates.
-
-Follows: stableNodeSetPredicates in k8s.io/cloud-provider controllers/service, and KEP-3458."""
+changes no load balancer. Follows stableNodeSetPredicates in k8s.io/cloud-provider
+controllers/service, and KEP-3458."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -22,39 +20,17 @@ from attrs import evolve, frozen
 
 from cloudprovider.helpers import is_ready, node_taints, provider_id_of
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED
+from controllers.cloudcalls import CLOUD_ERRORS
 from controllers.runtime.cache import Derived, Lister, key_of
-from controllers.runtime.queue import DONE, Result, WorkQueue
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.runtime.clock import Clock
-    from controllers.runtime.metrics import Metrics
-    from controllers.service.calls import NodeTraits
-    from controllers.service.records import Records
+    from controllers.cloudcalls.capabilities import LoadBalancerCalls
+    from controllers.runtime.write import EventRecorder
 
 
-SECONDS: Final = tuple(2.0**exponent for exponent in range(15))
-"""Buckets of this controller's histograms, as Go's: 1 s to 4.5 h."""
-
-ALL_NODES: Final = "*"
-"""The one key of the queue `node`."""
-REFRESH: Final = 0
-"""Priority of load balancers whose targets have changed."""
-DRIFT: Final = -10
-"""Priority of load balancers that are compared with the cloud because it is time."""
-
-_OWED: Final = 60.0
-"""Seconds until a provider that failed to say what load balancers depend on is asked again."""
-_SAME: Final = 1.0
-"""Seconds for which load balancers get the same targets while nodes change."""
-_SHARE: Final = 3
-"""While nodes change, rounds of all load balancers take one part in so many of the time."""
-_LONGEST_ROUND: Final = 20.0
-"""Seconds of a round that count for this."""
-_REST: Final = 10
-"""A round is over when one load balancer in so many is left, and one of fewer: one that hangs holds
-no other one."""
+log = logging.getLogger(__name__)
 
 _LEAVING: Final = "about to be removed by the cluster autoscaler"
 _FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
@@ -231,166 +207,43 @@ def traits_of(node: V1Node) -> tuple[object, ...]:
     return labels, node.spec, describe(node)
 
 
-class NodeSync:
-    """The informer's handler of nodes: one gathering of changes at a time. Thread-safe.
+class NodeTraits:
+    """The provider's word for each node, as a digest, for as long as nothing changed that it may
+    depend on. Asked in a thread of the provider, once for all nodes that changed. Thread-safe.
 
-    Changes are acted upon together: when none came for `quiet` seconds, and `longest` seconds after
-    the first at the latest, if that is more."""
+    Where the provider fails to say, the last one holds until it is asked again, and an Event on the
+    node tells."""
 
-    def __init__(
-        self,
-        nodes: WorkQueue[str],
-        services: WorkQueue[str],
-        records: Records,
-        targets: TargetSet,
-        metrics: Metrics,
-        clock: Clock,
-        *,
-        quiet: float,
-        longest: float,
-    ) -> None:
-        self._nodes = nodes
-        self._services = services
-        self._records = records
-        self.targets = targets
-        self._quiet = quiet
-        self._longest = max(quiet, longest)
-        self._clock = clock
+    def __init__(self, balancers: LoadBalancerCalls, recorder: EventRecorder) -> None:
+        self._balancers = balancers
+        self._recorder = recorder
         self._lock = threading.Lock()
-        self._giving = threading.Lock()
-        self._first: float | None = None
-        self._last = 0.0
-        self._waiting: set[str] = set()
-        self._began = 0.0
-        self._given: tuple[float, Targets] | None = None
-        self._round: set[str] = set()  # those of the last round that were not tried yet
-        self._rest = 0  # so many may be left when it is over
-        self._round_began = self._round_ended = clock.monotonic()
-        self._latency = metrics.histogram(
-            "service_controller_nodesync_latency_seconds",
-            "From a change of nodes until the last load balancer has them.",
-            buckets=SECONDS,
-        )
-        metrics.gauge(
-            "service_controller_load_balancers_with_old_targets",
-            "Load balancers whose targets are not the present nodes.",
-        ).set_function(lambda: self._lagging()[0])
-        metrics.gauge(
-            "service_controller_oldest_targets_lag_seconds",
-            "For how long one of them has waited for the present nodes; 0 without one.",
-        ).set_function(lambda: self._lagging()[1])
+        self._known: dict[str, tuple[tuple[object, ...] | None, str]] = {}
+        """By name: what it was asked about (None: it failed to say), and the digest."""
 
-    def on_add(self, node: V1Node, initial: bool) -> None:
-        if initial:
-            self.targets.invalidate()  # the Services of the first listing are served with all of these
-        else:
-            self._changed(None, node)
-
-    def on_update(self, old: V1Node, new: V1Node) -> None:
-        self._changed(old, new)
-
-    def on_delete(self, node: V1Node) -> None:
-        self._changed(node, None)
-
-    def _changed(self, old: V1Node | None, new: V1Node | None) -> None:
-        if self.targets.differs(old, new):
-            self.targets.invalidate()
-            self.changed()
-        # KEP-3458: else each scale-in would retarget every load balancer twice.
-        elif old is not None and new is not None and is_leaving(new) and not is_leaving(old):
-            self.targets.leaving()
-
-    def changed(self) -> None:
-        """The targets have changed."""
+    def of(self, nodes: Sequence[V1Node]) -> tuple[Mapping[str, str], bool]:
+        """The digest for each of these nodes, by name, and whether the provider said all that it
+        was asked; other nodes are forgotten."""
         with self._lock:
-            self._last = self._clock.monotonic()
-            if self._first is None:
-                self._first = self._last
-        self._nodes.add_after(ALL_NODES, self._quiet)
-
-    def sync(self, key: str) -> Result:
-        """One unit of work of the queue `node`: wait while changes come, else queue what lags."""
-        now = self._clock.monotonic()
+            known = self._known
+        read = {key_of(node): traits_of(node) for node in nodes}
+        asked = [node for node in nodes if known.get(key_of(node), (None, ""))[0] != read[key_of(node)]]
+        found = {name: known[name] for name in read if name in known}
+        try:
+            answers = self._balancers.target_traits(asked) if asked else []
+        except CLOUD_ERRORS as error:
+            answers = []
+            log.warning("what load balancers depend on of %d nodes is not known: %s", len(asked), error)
+        for node, answer in zip(asked, answers, strict=False):
+            name = key_of(node)
+            if isinstance(answer, Exception):
+                found[name] = None, found.get(name, (None, ""))[1]
+                what = "What load balancers depend on of this node is not known"
+                self._recorder.event(node, "Warning", "TargetTraitsFailed", f"{what}: {answer}")
+            else:
+                digest = hashlib.sha256(answer.encode()).hexdigest()[:16] if answer else ""
+                found[name] = read[name], f" {digest}" if digest else ""
         with self._lock:
-            first = now if self._first is None else self._first
-            left = max(min(self._last + self._quiet, first + self._longest), self._earliest(now)) - now
-            if left > 0:
-                return Result(requeue_after=left)
-            self._first = self._given = None
-        if self.targets.owed:
-            self.targets.ask_again()
-        present = self.current()
-        self._records.lagging(present, first)
-        behind = self._records.outdated(present, self.resting)
-        with self._lock:
-            if not self._waiting:
-                self._began = first
-            self._waiting.update(behind)
-            self._round, self._rest = set(behind), max(1, len(behind) // _REST)
-            self._round_began = self._round_ended = now
-        for service in behind:
-            self._services.add(service, REFRESH)
-        return DONE
-
-    def _earliest(self, now: float) -> float:
-        # With thousands of nodes and Services a round takes many seconds of CPU and of the cloud's
-        # time. One after the other without a pause they would delay the nodes themselves.
-        ended = now if len(self._round) > self._rest else self._round_ended
-        return self._round_began + _SHARE * min(ended - self._round_began, _LONGEST_ROUND)
-
-    def current(self) -> Targets:
-        """The targets for a load balancer that gets some now. While nodes change they are the same
-        for all for a while: with thousands of nodes it is expensive to work them out for each, and
-        what they lack now the end of the gathering brings."""
-        with self._giving:  # one thread works them out: a node changes before the next one could
-            now = self._clock.monotonic()
-            with self._lock:
-                gathering = self._first is not None
-                if gathering and self._given is not None and now - self._given[0] < min(_SAME, self._quiet):
-                    return self._given[1]
-            found = self.targets.current()
-            if self.targets.owed:  # no change of a node need follow
-                self._nodes.add_after(ALL_NODES, _OWED, routine=True)
-            if gathering:
-                with self._lock:
-                    self._given = now, found
-            return found
-
-    def is_due(self, key: str) -> bool:
-        """Whether this load balancer may get new targets now: not while changes are gathered,
-        unless it waits for what was gathered before."""
-        with self._lock:
-            return self._first is None or key in self._waiting
-
-    def resting(self, key: str) -> float:
-        """Seconds until what failed for this Service is tried again; 0.0 if nothing did, or it is
-        time. A change of nodes brings only the call that sets targets before that."""
-        return self._services.resting(key)
-
-    def tried(self, key: str) -> None:
-        """A Service has been worked on, with success or without."""
-        with self._lock:
-            if key in self._round:
-                self._round.discard(key)
-                if len(self._round) == self._rest:
-                    self._round_ended = self._clock.monotonic()
-
-    def finished(self, key: str) -> None:
-        """A Service has been served, or is none any more."""
-        with self._lock:
-            if key not in self._waiting:
-                return
-            self._waiting.discard(key)
-            if self._waiting:
-                return
-            seconds = self._clock.monotonic() - self._began
-        self._latency.observe(seconds)
-
-    def _lagging(self) -> tuple[int, float]:
-        """How many load balancers lack the present nodes, and for how many seconds the first of
-        them. Worked out when /metrics is read; of no node, before any targets were worked out."""
-        present, now = self.targets.latest, self._clock.monotonic()
-        if present is None:
-            return 0, 0.0
-        count, since = self._records.lagging(present, now)
-        return count, now - since
+            self._known = found
+        whole = len(answers) == len(asked) and not any(isinstance(one, Exception) for one in answers)
+        return {name: digest for name, (_, digest) in found.items()}, whole

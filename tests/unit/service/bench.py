@@ -16,16 +16,16 @@ from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
 from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
-from controllers.service.calls import CacheBehind, KubeSystemUID, NodeTraits, ServiceAPI, ServiceCloud
+from controllers.service.calls import CacheBehind, KubeSystemUID, ServiceAPI, ServiceCloud
 from controllers.service.changes import Classes
 from controllers.service.conditions import Conditions
 from controllers.service.controller import ServiceTriggers
 from controllers.service.execute import Executor
 from controllers.service.orphans import Orphans
-from controllers.service.reconcile import ServiceReconciler
+from controllers.service.reconcile import NodeSync, ServiceReconciler
 from controllers.service.records import Records, Schedule
 from controllers.service.remove import Remover
-from controllers.service.targets import NodeSync, TargetSet, describe
+from controllers.service.targets import NodeTraits, TargetSet, describe
 from tests.support.clock import FakeClock
 from tests.support.controllers import Lister, Recorder, Server, clone, take_all
 from tests.unit.service.objects import CLUSTER, Cloud, raw_node, raw_service
@@ -98,11 +98,10 @@ class Bench:
         self.orphans = Orphans(
             self.again, cast(Any, self.services), self.api, service_cloud, self.metrics, clock, classes=self.classes
         )
-        conditions = Conditions(cast(Any, clock)) if self.conditions else None
+        conditions = Conditions(self.api, self.records, clock) if self.conditions else None
         schedule = Schedule(settings["drift_period"], settings["ensure_period"], lambda: 1.0)
         self.reconciler = ServiceReconciler(
             cast(Any, self.services),
-            self.api,
             service_cloud,
             Executor(self.api, service_cloud, self.sync.current, self.metrics, schedule, clock, conditions),
             Remover(self.api, service_cloud, self.orphans.deleted, conditions),

@@ -11,8 +11,8 @@ from cloudprovider import CloudProviderError, InvalidService, RetryError
 from cloudprovider.wellknown import TAINT_TO_BE_DELETED
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.queue import DONE, Result
+from controllers.service.reconcile import ALL_NODES
 from controllers.service.records import Record, State
-from controllers.service.targets import ALL_NODES
 from tests.support.controllers import Fault, Lister
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import node, raw_node, raw_service, service

@@ -15,8 +15,8 @@ from controllers.runtime.api import ServerError
 from controllers.runtime.cache import ENDPOINT_SLICES
 from controllers.service.changes import APPLIED, Classes, Note
 from controllers.service.controller import SliceTriggers
+from controllers.service.reconcile import DRIFT
 from controllers.service.records import LOOKING
-from controllers.service.targets import DRIFT
 from tests.support.controllers import DELETED_AT, Crash, Fault
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, raw_node, raw_service, service

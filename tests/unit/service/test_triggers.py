@@ -9,8 +9,8 @@ from kubernetes.client.models.v1_service import V1Service
 
 from controllers.service.changes import APPLIED, WITHOUT_CLASS
 from controllers.service.controller import CHANGED, DELETED, NEW, urgency
+from controllers.service.reconcile import DRIFT, REFRESH
 from controllers.service.records import Record
-from controllers.service.targets import DRIFT, REFRESH
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, node, service
 
