@@ -20,8 +20,8 @@ from cloudprovider.checks.answers import SameID
 from cloudprovider.helpers import provider_id_of, same_provider_id
 from controllers.cloudcalls import CLOUD_ERRORS, PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed
 from controllers.route import changes
-from controllers.route.targets import is_machine
-from controllers.route.triggers import BLACKHOLE, LIST
+from controllers.route.planning import BLACKHOLE, LIST
+from controllers.route.table import is_machine
 from controllers.runtime.api import ApiError, ObjectNotFound, RestClient
 from controllers.runtime.cache import NODES, MalformedObject, key_of, quorum_list, uid_of
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError, pending
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from controllers.cloudcalls.capabilities import RouteCalls
     from controllers.route.changes import Entry, Step
     from controllers.route.condition import NetworkCondition
-    from controllers.route.listing import RouteListing
-    from controllers.route.metrics import RouteMetrics
+    from controllers.route.listing import RouteListing, RouteMetrics
     from controllers.route.planning import Planner
     from controllers.runtime.write import EventRecorder
 

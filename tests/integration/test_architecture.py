@@ -45,7 +45,7 @@ BEATS: Final[Mapping[str, str]] = {
     "controllers/manager/accesscheck.py": "missing permissions are looked for again",
     "controllers/manager/provider_host.py": "after the start, installed packages are looked at once",
     "controllers/runtime/election/elector.py": "the lease is renewed every two seconds",
-    "controllers/route/off.py": "it stands in for the route controller where that is off",
+    "controllers/route/condition.py": "it stands in for the route controller where that is off",
     "controllers/service/orphans.py": "it stands in for the service controller where that is off",
 }
 """What the manager does as time passes, whatever there is to do: these modules, and all that they
