@@ -1,7 +1,7 @@
 """Stage 6: WRITE. A node's condition NetworkUnavailable, which says whether its routes are there.
 
 Only the status counts: one that another program has written for a reason of its own is kept. When
-another program changes ours to the opposite, ours is restored once at once, and after that ever
+another program changes ours to the opposite, ours is restored once immediately, then ever
 more rarely: two writers must not fight over a field.
 
 `RoutesOff` runs while the route controller is off. A node with NetworkUnavailable=True and our
@@ -51,7 +51,7 @@ _MOST_NAMED: Final = 10
 _REMOVING: Final = Backoff(base=1.0, cap=60.0)
 
 RESTORING: Final = Backoff(base=300.0, cap=3600.0, at_once=1)
-"""When the same status is written once more, because another program changed it."""
+"""When the same status is written again, because another program changed it."""
 
 
 @frozen

@@ -122,7 +122,7 @@ class RouteListing:
             return self._full.pop(name, None) is not None, self._rooms
 
     def wait_for_room(self, name: str, rooms: int) -> None:
-        """The cloud takes no more routes: this node asks again when one goes, and after long."""
+        """The cloud has no room for its route: this node asks again when one goes, and later."""
         with self._lock:
             self._full[name] = False
             missed = self._rooms != rooms  # one went while the cloud answered

@@ -311,7 +311,7 @@ class KubeSystemUID:
     """The UID of the namespace kube-system, which tells clusters apart. Thread-safe.
 
     It is part of what is remembered on every Service. A guess that turns out wrong would have every
-    load balancer ensured, now and once more at the next start. So without a definite answer no load
+    load balancer ensured, now and again at the next start. So without a definite answer no load
     balancer is built or changed, and it is asked for again: by one reconcile at a time, while the
     others wait a moment for its answer, then without a worker.
 

@@ -2,8 +2,8 @@
 balancer, in words that `kubectl wait` and people read.
 
 It goes with the write that is due: the claim before the cloud is asked, the address after it, the
-release. A write of its own comes at the end of a run, when that says something else than the
-Service shows. Other conditions of the Service are never touched.
+release. A separate write comes at the end of a run, when that says something else than the Service
+shows. Other conditions of the Service are never touched.
 
 Follows: KEP-4631 for where it is, and the API conventions for conditions."""
 

@@ -3,8 +3,8 @@ applied: `decide.py` names the next step, `execute.py` or `remove.py` carries it
 nothing to do.
 
 All nodes have one key, of the queue `node`: `NodeSync` gathers their changes, and then queues every
-load balancer that lacks them. So a load balancer never has two calls at once, and fifty nodes that
-join together cost one or two updates.
+load balancer that lacks them. So a load balancer never has two calls at a time, and fifty nodes
+that join together cost one or two updates.
 
 What was applied is known from this process's record; a new process takes it from the Service's
 annotation, after the cloud confirmed that the load balancer is there. So it does not matter why a

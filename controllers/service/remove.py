@@ -178,7 +178,7 @@ class Remover:
 
     def leave(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         """Another manager took the Service over while the deletion failed. The note, finalizer and
-        status are its own by now, and in the same cloud account the load balancer, too."""
+        status are its own, and in the same cloud account the load balancer, too."""
         service, record = view.present, view.known
         points = changes.ingress(record.status)
         address = ", ".join(str(point.ip or point.hostname) for point in points) or "no address"
