@@ -263,7 +263,7 @@ class Assigner:
         facts = None if raw is None else facts_of_raw(raw)
         if facts is not None and facts.ranges:
             self.saw(facts, raw)  # first: a Node that was created again may have its former one's
-        if facts is None or facts.uid != held.uid:
+        if facts is None or facts.uid != held.uid:  # by UID: a new Node of that name is another one
             self.gone(held.uid, held.name)
 
     def again(self, facts: NodeFacts) -> NodeFacts | None:

@@ -80,6 +80,7 @@ class RouteListing:
         except CallsClosed:
             raise
         except Exception as error:
+            # Only a bad answer stops the other keys. While the cloud is away the table stays true.
             if isinstance(error, InvalidAnswer):
                 self.refused = str(error)
             self._metrics.count("error", trigger)
@@ -89,7 +90,7 @@ class RouteListing:
                 self._under_way = False
                 again = self._again
         self._trigger = NODE_CHANGE if again else PERIODIC
-        self._planner.forget_deletions(started)
+        self._planner.forget_deletions(started)  # before they are compared with what came back
         found = self._planner.compare()
         for key, priority in found.keys.items():
             self._metrics.queued(key, trigger)

@@ -82,8 +82,10 @@ class RouteReconciler:
         """Do what the key asks for. Raises their errors, or RouteConflict."""
         if key == LIST:
             return self._listing.run()
+        # Nothing is created or deleted beside routes that are not known: they may be any node's.
+        # The listing, which is on its way or being retried, comes back to everything.
         if not self._table.version or self._listing.refused:
-            return DONE  # the listing, which is on its way or being retried, comes back to everything
+            return DONE
         trigger = self._metrics.trigger_of(key)
         try:
             blackhole = key.startswith(BLACKHOLE)
@@ -183,7 +185,7 @@ class RouteReconciler:
         for entry in step.delete:
             replaces_own = step.create and entry.target == key
             if not entry.route.blackhole and not replaces_own and (owner := self._owner(net, entry)):
-                if step.create:
+                if step.create:  # two Nodes with one pod CIDR: who had its route first keeps it
                     raise RouteConflict(f"it leads to node {owner}, which the API server still has with this pod CIDR")
                 continue  # our cache is behind; the node's event comes
             self._delete(net, entry, key)
@@ -231,6 +233,7 @@ class RouteReconciler:
         try:
             self._routes.delete(self._cluster_name, entry.route, priority=PRIORITY_NORMAL)
         except Exception:
+            # Whether it is there, only a listing can say: until then it is neither kept nor gone.
             self._table.doubt(net, entry)
             raise
         self._table.deleted(net, entry)

@@ -84,6 +84,7 @@ class RouteTable:
                 if ended < started:
                     del self._written[net]
                     continue
+                # The cloud may have listed it before our write, or after it: ours is newer.
                 fresh.pop(net, None)
                 if net in self._entries:
                     kept[net] = self._entries[net]

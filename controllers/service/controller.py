@@ -244,13 +244,16 @@ class ServiceTriggers:
         relevant = self._classes.relevant
         if not restored and relevant(old, whole=self._whole) == relevant(new, whole=self._whole):
             return
+        # The new version may show nothing of what the old one had: its note and status can be gone
+        # with its type, and its load balancer stays in the cloud.
         if not self._classes.wants(new) or uid_of(new) != uid_of(old):
-            self._leaves(old)  # the new one may show nothing of what the old one had
+            self._leaves(old)
         ownership = self._classes.ownership(new)
         if ownership is not Ownership.NONE or key in self._records:
             self._queue.add(key, urgency(new, ownership))
 
     def on_delete(self, service: V1Service) -> None:
+        # Without our finalizer nothing held the Service, and nobody else knows what to delete.
         self._leaves(service)
         if key_of(service) in self._records:
             self._queue.add(key_of(service), DELETED)

@@ -116,6 +116,8 @@ class Executor:
             self._cloud.not_too_early(former, "ensure", fingerprint, view.resting)
         new = missing or not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
+        # A repair of what the note says: should this process end meanwhile, the next one may go on
+        # trusting it. Anything else may leave half of a change behind.
         keep_note = step.sweep and former.nodes == targets.digest
         asks_new = self._conditions is not None and self._asks_new(former, service, fingerprint, missing=missing)
         former = self._named(former, service, fingerprint)
@@ -139,13 +141,14 @@ class Executor:
         if not view.classes.keeps(service):
             # Changed on the server meanwhile. Until its event comes, what we wrote counts.
             return evolve(view, record=self._records.put(key, former.after(service)), over=True)
-        if missing:
+        if missing:  # there is nothing to set targets for, should the call fail
             former = evolve(former, built=None)
         said = reason_of(service) if asks_new else ""
         # Remembered before the call: whatever comes of it, the cloud may have begun to build.
         record = self._records.put(key, self._begun(view, former, fingerprint, targets.digest, said))
         if view.again:
             self._records.looked_again(key)  # what the provider asks for while the call runs is another look
+        # Its owner hears of what is new to them: neither of a routine check nor of each retry.
         if not (step.sweep or former.asks_again("ensure", fingerprint)):
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if not targets.nodes:
@@ -264,7 +267,7 @@ class Executor:
         record = evolve(
             record,
             state=State.RETARGETING if certain else State.UNSURE,
-            nodes="",
+            nodes="",  # half of them may be set when the call fails
             asked=record.asking("update", began, targets.digest),
         )
         view = evolve(view, record=self._records.put(key, record))
@@ -293,6 +296,7 @@ class Executor:
                 self._warn_no_targets(service, targets)
         finally:
             self._update_latency.observe(self._clock.monotonic() - began)
+        # Its targets are right; whether the rest of it is, only `ensure` can say.
         state = State.CONFIRMED if certain else State.UNSURE
         record = self._records.put(key, evolve(record, state=state, nodes=targets.digest))
         return self._note(key, view, record) if certain else evolve(view, record=record)
@@ -338,6 +342,7 @@ class Executor:
         a call of ours changed it."""
         service, state = view.present, record.state
         status = record.status if record.new_status else None
+        # The next process trusts a note, so there is none while anything of it may be untrue.
         note = record.note if state is State.CONFIRMED and not record.others else None
         patch = changes.status_patch(service, status, note)
         if self._conditions is not None and state is State.CONFIRMED and record.spec == wanted(view):

@@ -159,6 +159,7 @@ class Orphans:
             self._errors.inc()
             log.warning("searching for load balancers without a Service failed: %s: %s", type(error).__name__, error)
             return self._confirm_after
+        # A Service may have been created, or deleted, between the cloud's answer and our cache's.
         confirmed = found & self._suspects
         self._suspects = found
         self._orphans.set(len(confirmed))

@@ -56,6 +56,7 @@ class Remover:
         service, record = view.present, view.known
         self._cloud.not_too_early(record, "delete others")
         name_of, cluster = self._cloud.balancers.name, self._cloud.cluster
+        # By name, as that is what a deletion goes by: two former Services may have had one.
         present = name_of(cluster, service)
         names = {name_of(cluster, other): other for other in record.others}
         names.pop(present, None)
@@ -129,7 +130,7 @@ class Remover:
             asked={"delete": asked},  # should it be wanted again, that is another thing than before
         )
         self._records.put(key, record)
-        if not again:
+        if not again:  # one Event, however often it is tried
             self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         errors: list[Exception] = []
         kept, none = False, True
@@ -210,7 +211,7 @@ class Remover:
 
     def remove_finalizer(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         service, record = view.present, view.record
-        if step.action is not Action.RELEASE:
+        if step.action is not Action.RELEASE:  # never ours: note and status are another's
             patch = changes.finalizer_removed_patch(service)
         elif view.classes.handed_over(service) is not None:
             patch = Patch()  # a manager of another class has it now: note and finalizer are its own
