@@ -142,12 +142,6 @@ def trusted_note(service: V1Service, wanted: str) -> Note | None:
     return note if ingress(status_of(service)) else None
 
 
-def may_be_built(service: V1Service) -> bool:
-    """Whether a Service shows that another process, the Go manager too, may have built for it."""
-    # Not by the finalizer: somebody may have removed it, and the targets must follow all the same.
-    return own_note(service) is not None or bool(ingress(status_of(service)))
-
-
 def shows_built(service: V1Service, shown: V1LoadBalancerStatus | None) -> bool:
     """Whether what the cloud shows is that load balancer: by our note, or as it has the address
     that the Service has. Without any address it is half built."""
