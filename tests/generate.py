@@ -54,7 +54,7 @@ def alerts_page(rules: str) -> str:
         "",
         "This page is generated from [the alert rules](../../examples/deploy/chart/files/alerts.yaml); do not edit it,",
         "run `make generate`. The rules are an ordinary rule file of Prometheus. With its operator the",
-        "[chart](../guides/deploying.md#monitoring) installs them.",
+        "[chart](../guides/monitoring.md) installs them.",
         "",
     ]
     for group in yaml.safe_load(rules)["groups"]:
