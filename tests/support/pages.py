@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT / "docs" / "reference"
 _FENCE = re.compile(r"^( *)(```+|~~~+).*?^\1\2 *$", re.M | re.S)
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#* *$", re.M)
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
@@ -35,8 +34,3 @@ def anchors(text: str) -> set[str]:
         slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
         found[slug] = found.get(slug, -1) + 1
     return {f"{slug}-{number}" if number else slug for slug, last in found.items() for number in range(last + 1)}
-
-
-def metrics_pages() -> str:
-    """The text of both pages of metrics."""
-    return (REFERENCE / "metrics.md").read_text() + (REFERENCE / "metrics-process.md").read_text()
