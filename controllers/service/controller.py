@@ -330,7 +330,7 @@ class AddressWatch:
             ("service_controller_services_without_address", "Services that wait for their load balancer's address."),
             (
                 "service_controller_oldest_service_without_address_age_seconds",
-                "Seconds that the first of them has waited; 0 without one.",
+                "Seconds that the oldest of these Services has waited, as far as this process saw it; 0 without one.",
             ),
             lister.list,
             self._waits,

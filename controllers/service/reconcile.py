@@ -279,7 +279,8 @@ class NodeSync:
         ).set_function(lambda: self._lagging()[0])
         metrics.gauge(
             "service_controller_oldest_targets_lag_seconds",
-            "For how long one of them has waited for the present nodes; 0 without one.",
+            "Seconds that a load balancer has waited for the present nodes, as far as this process saw it; 0 without "
+            "one.",
         ).set_function(lambda: self._lagging()[1])
 
     def on_add(self, node: V1Node, initial: bool) -> None:
