@@ -73,6 +73,18 @@ def test_a_stream_of_changes_holds_it_back_only_so_long() -> None:
     assert bench.sync.sync(ALL_NODES) == Result(requeue_after=1.0)
 
 
+@pytest.mark.row("S6")
+def test_a_limit_below_the_window_does_not_shorten_it() -> None:
+    bench = Bench(window=2.0, longest=0.5)
+    _record(bench)
+    bench.sync.changed()
+    bench.clock.advance(1.5)
+    assert bench.sync.sync(ALL_NODES) == Result(requeue_after=0.5)
+    bench.clock.advance(0.5)
+    assert bench.sync.sync(ALL_NODES) == DONE
+    assert bench.waiting() == [KEY]
+
+
 @pytest.mark.row("S6", "S13")
 def test_only_load_balancers_that_lag_behind_are_queued() -> None:
     bench = Bench("n1")
