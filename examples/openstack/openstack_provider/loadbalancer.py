@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final, NoReturn
 
 from attrs import evolve, frozen
@@ -22,6 +22,7 @@ from typing_extensions import override
 from cloudprovider import (
     CloudProviderError,
     InvalidService,
+    Listers,
     LoadBalancer,
     OwnedLoadBalancer,
     OwnedLoadBalancers,
@@ -29,7 +30,7 @@ from cloudprovider import (
     RetryError,
 )
 from cloudprovider.errors import InvalidConfig
-from cloudprovider.helpers import labels_of, load_balancer_status_equal
+from cloudprovider.helpers import labels_of, load_balancer_status_equal, provider_id_of
 from openstack_provider.annotations import config_problems, lenient, was_internal
 from openstack_provider.cloud import Cloud
 from openstack_provider.config import ClassConfig, LoadBalancerConfig
@@ -42,6 +43,7 @@ from openstack_provider.ownership import has_status, is_marked, is_owner, may_be
 from openstack_provider.plan import IPV4, Networks, Plan, Target, families_of, networks, plan, targets
 from openstack_provider.rest import JSON, ask
 from openstack_provider.securitygroups import NodeGroups, ports_of, rules_of
+from openstack_provider.servers import servers_of
 from openstack_provider.status import addresses, status
 from openstack_provider.steps import created, leaving, steps
 from openstack_provider.vips import ADDRESS_SECONDS, VIPs
@@ -73,6 +75,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self._finder = Finder(cloud, self._floating)
         self._groups = NodeGroups(cloud)
         self._vips = VIPs(cloud)
+        self._listers: Listers | None = None
         self._lock = threading.Lock()
         self._built: dict[str, _Built] = {}
         """By the Service's UID."""
@@ -91,6 +94,10 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self._cluster_uid = cluster_uid or ""
         if not cluster_uid:
             logger.warning("the cluster's UID cannot be read: load balancers are marked with their Services' UIDs only")
+
+    def use(self, listers: Listers) -> None:
+        """Tell by these from now on which servers have left the cluster."""
+        self._listers = listers
 
     @override
     def get_load_balancer_name(self, cluster_name: str, service: V1Service) -> str:
@@ -143,11 +150,18 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         asked = lenient(service, self._config)
         family = ((service.spec.ip_families if service.spec is not None else None) or [IPV4])[0]
         chosen = targets(nodes, asked.node_selector, family)
-        if self._config.manage_security_groups:
-            self._groups.extend(who, ports_of(self._cloud, chosen))
         chosen_class = self._cloud.config.loadbalancerclass.get(asked.class_name or "", ClassConfig())
         subnet = _member_subnet(networks(asked, self._config, chosen_class), balancer)
-        self._octavia.do(balancer, self._octavia.member_steps(who, service, balancer, chosen, subnet))
+        listeners = self._octavia.listeners_of(who, balancer)
+        todo = self._octavia.member_steps(listeners, service, chosen, subnet)
+        if todo and self._config.manage_security_groups:
+            pools = [pool for one in listeners for pool in one["pools"]]
+            there = {member["address"] for pool in pools for member in pool["members"]}
+            # A node that is a member already was let in before it became one.
+            self._groups.extend(who, [one for one in chosen if one.address not in there])
+            if len(todo) == 1:
+                self._open_no_more(who, there - {one.address for one in chosen})
+        self._octavia.do(balancer, todo)
         _wait_for_addresses(chosen)
 
     @override
@@ -311,6 +325,15 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             self._ranges[subnet] = ask(self._cloud.sdk.network, "GET", f"/subnets/{subnet}")["subnet"]["cidr"]
         rules = rules_of(wanted, self._ranges[subnet], balancer["provider"] or "")
         return self._groups.open(wanted.who, rules, ports)
+
+    def _open_no_more(self, who: Identity, left: Set[str]) -> None:
+        """Close the node ports of servers that had these addresses and have left the cluster. One
+        whose Node is there keeps them: other Services may use it, and its connections end first."""
+        if not left or self._listers is None or not self._listers.has_synced():
+            return
+        nodes = self._listers.nodes.list()
+        if all(provider_id_of(node) for node in nodes):  # else any server may be that one's
+            self._groups.leave(who, left, servers_of(nodes))
 
     def _close(self, who: Identity, balancer: JSON) -> None:
         """Take its rules off the nodes, where there may be some."""

@@ -16,7 +16,7 @@ from openstack_provider.cloud import Cloud
 from openstack_provider.names import SERVICE_PREFIX, Identity
 from openstack_provider.plan import Target
 from openstack_provider.rest import BALANCERS, JSON, ask, listed
-from openstack_provider.steps import Actual, Spot, Step, member_step, members
+from openstack_provider.steps import Actual, Spot, Step, join_step, member_step, members, only_new
 
 BUILDING_SECONDS: Final = 5.0
 BUSY_SECONDS: Final = 2.0
@@ -91,25 +91,36 @@ class Octavia:
         monitors = {one: self._ask("GET", f"/lbaas/healthmonitors/{one}")["healthmonitor"] for one in checks}
         return evolve(parts, members=inside, monitors=monitors)
 
-    def member_steps(
-        self, who: Identity, service: V1Service, balancer: JSON, chosen: Sequence[Target], subnet: str
-    ) -> list[Step]:
-        """How the Service's pools get these nodes as members, whatever else the Service
-        asks for."""
+    def listeners_of(self, who: Identity, balancer: JSON) -> list[JSON]:
+        """The Service's listeners as the status tree has them: with pools, these with members."""
         tree = self._ask("GET", f"{BALANCERS}/{balancer['id']}/status")["statuses"]["loadbalancer"]
         mine = [one for one in tree["listeners"] if who.is_part("listener", one["name"])]
         if not mine:
             raise CloudProviderError(f"the load balancer {balancer['id']} has no listeners of {who.key}")
+        return mine
+
+    def member_steps(
+        self, listeners: Sequence[JSON], service: V1Service, chosen: Sequence[Target], subnet: str
+    ) -> list[Step]:
+        """How the pools behind these listeners of the status tree get these nodes as members,
+        whatever else the Service asks for."""
         check = health_check_path_port(service)
-        wanted = {(one.name, one.address) for one in chosen}
         todo: list[Step] = []
-        for listener, pool in [(one, pool) for one in mine for pool in one["pools"]]:
-            if {(one.get("name"), one["address"]) for one in pool["members"]} == wanted:
-                continue
-            present = self._members(pool["id"])
+        for listener, pool in [(one, pool) for one in listeners for pool in one["pools"]]:
+            seen: list[JSON] = pool["members"]
             # The pool tells better than the Service, which may have changed since it was built.
-            number = next((one["protocol_port"] for one in present), 0) or self._node_port(service, listener["id"])
-            checked = next((one["monitor_port"] for one in present), check[1] if check else None)
+            number = next((one["protocol_port"] for one in seen), 0) or self._node_port(service, listener["id"])
+            wanted = members(Spot(subnet, number, None), seen, chosen)
+            if wanted is None:
+                continue
+            is_checked = check is not None and pool.get("health_monitor", {}).get("type") == "HTTP"
+            spot = Spot(subnet, number, check[1] if check is not None and is_checked else None)
+            if (joining := only_new(seen, wanted)) is not None:
+                todo.append(join_step(pool["id"], joining, spot))
+                continue
+            # The tree has no weights, and a PUT sets all that it does not say to defaults.
+            present = self._members(pool["id"])
+            checked = next((one["monitor_port"] for one in present), spot.monitor_port)
             made = members(Spot(subnet, number, checked), present, chosen)
             if made is not None:
                 todo.append(member_step(pool["id"], made))

@@ -89,7 +89,8 @@ class OpenStack(Interface):
         return self._machine
 
     def set_informers(self, informers: Listers) -> None:
-        """The host's nodes tell which routes lead to the cluster."""
+        """The host's nodes tell which routes lead to the cluster, and which servers left it."""
+        self._load_balancers.use(informers)
         if self._routes is not None:
             self._routes.use(informers)
 

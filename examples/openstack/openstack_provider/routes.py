@@ -21,13 +21,12 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from typing_extensions import override
 
 from cloudprovider import CloudProviderError, Listers, QuotaExceeded, Route, Routes
-from cloudprovider.helpers import provider_id_of
 from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
 from openstack_provider.cloud import Cloud
 from openstack_provider.errors import OpenStackError, answered
 from openstack_provider.gathering import Gathering
 from openstack_provider.rest import JSON, ask, listed
-from openstack_provider.servers import Servers, parse
+from openstack_provider.servers import Servers, parse, servers_of
 
 logger = logging.getLogger(__name__)
 
@@ -128,13 +127,7 @@ class OpenStackRoutes(Routes):
             return None
         if not self._listers.has_synced():
             raise CloudProviderError("the nodes are not listed yet, and routes are told by them")
-        found: set[str] = set()
-        for node in self._listers.nodes.list():
-            try:
-                found.add(parse(provider_id_of(node))[1])
-            except CloudProviderError:
-                continue  # another provider's, or none yet: no route leads to it
-        return found
+        return servers_of(self._listers.nodes.list())
 
     def _look(self, pairs: Set[Pair], nodes: Set[str] | None) -> None:
         """Bring up to date what is known of the next hops, and forget what is no route any more."""

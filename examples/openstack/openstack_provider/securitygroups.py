@@ -9,7 +9,7 @@ is changed only as it was read: by its revision.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence, Set
 from contextlib import contextmanager
 from typing import Final
 
@@ -88,11 +88,32 @@ class NodeGroups:
         self._attach(group, ports)
         return [one for rule, one in there.items() if one.get("description") == who.uid and rule not in rules]
 
-    def extend(self, who: Identity, ports: Sequence[JSON]) -> None:
+    def extend(self, who: Identity, joining: Sequence[Target]) -> None:
         """Have the cluster's group, where there is one, on the ports of more nodes."""
-        group = self._group(who) if ports else None
-        if group is not None:
-            self._attach(group, ports)
+        if not joining:
+            return
+        with self._alone():  # each Service has the same port changed
+            group = self._group(who)
+            if group is not None:
+                self._attach(group, ports_of(self._cloud, joining))
+
+    def leave(self, who: Identity, addresses: Set[str], nodes: Set[str]) -> None:
+        """Take the cluster's group off the ports with these addresses. A server among `nodes` keeps
+        it: an address may have a new one."""
+        with self._alone():
+            group = self._group(who)
+            if group is None:
+                return
+            for port in self._ports_with(group):
+                if port["device_id"] not in nodes and any(ip["ip_address"] in addresses for ip in port["fixed_ips"]):
+                    self._detach(group, port)
+
+    def _ports_with(self, group: JSON) -> list[JSON]:
+        return listed(self._cloud.sdk.network, "/ports", "ports", [("security_groups", group["id"])])
+
+    def _detach(self, group: JSON, port: JSON) -> None:
+        if group["id"] in port["security_groups"]:
+            self._put(port, [one for one in port["security_groups"] if one != group["id"]])
 
     def _attach(self, group: JSON, ports: Sequence[JSON]) -> None:
         for port in ports:
@@ -142,10 +163,8 @@ class NodeGroups:
         return found[0] if found else None
 
     def _drop(self, group: JSON) -> None:
-        ports = listed(self._cloud.sdk.network, "/ports", "ports", [("security_groups", group["id"])])
-        for port in ports:
-            if group["id"] in port["security_groups"]:
-                self._put(port, [one for one in port["security_groups"] if one != group["id"]])
+        for port in self._ports_with(group):
+            self._detach(group, port)
         try:
             self._delete(f"/security-groups/{group['id']}")
         except ConflictException as error:

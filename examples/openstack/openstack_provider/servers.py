@@ -15,6 +15,7 @@ import os.path
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from attrs import frozen
@@ -55,6 +56,15 @@ def parse(provider_id: str) -> tuple[str, str]:
         raise CloudProviderError(
             f"{provider_id} is not the provider ID of a server: {PROVIDER}:///<id> or {PROVIDER}://<region>/<id>"
         ) from None
+
+
+def servers_of(nodes: Iterable[V1Node]) -> set[str]:
+    """The IDs of these nodes' servers. A node without one, or of another provider, has none."""
+    found: set[str] = set()
+    for node in nodes:
+        with suppress(CloudProviderError):
+            found.add(parse(provider_id_of(node))[1])
+    return found
 
 
 @frozen

@@ -159,6 +159,21 @@ def member_step(pool: str, wanted: Sequence[JSON]) -> Step:
     return Step("PUT", f"/lbaas/pools/{pool}/members", {"members": list(wanted)}, f"the {len(wanted)} members")
 
 
+def only_new(present: Sequence[JSON], wanted: Sequence[JSON]) -> JSON | None:
+    """The one member that is to be added, where nothing else is to change."""
+    there = {_told(one) for one in present}
+    new = [one for one in wanted if _told(one) not in there]
+    return new[0] if len(new) == 1 and len(wanted) == len(present) + 1 else None
+
+
+def join_step(pool: str, member: JSON, spot: Spot) -> Step:
+    """Have one more member in the pool. Nothing is said of the others, so none has to be read."""
+    checked = {"monitor_port": spot.monitor_port} if spot.monitor_port else {}
+    return Step(
+        "POST", f"/lbaas/pools/{pool}/members", {"member": {**member, **checked}}, f"the member {member['name']}"
+    )
+
+
 def _spot(plan: Plan, port: PlannedPort) -> Spot:
     return Spot(plan.networks.member_subnet, port.node_port, port.monitor_port)
 
