@@ -31,22 +31,29 @@ from cloudprovider import (
 )
 from cloudprovider.errors import InvalidConfig
 from cloudprovider.helpers import labels_of, load_balancer_status_equal, provider_id_of
+from openstack_provider.addresses import ADDRESS_SECONDS, FloatingIPs, VIPs, address_of, addresses, status
 from openstack_provider.annotations import config_problems, lenient, was_internal
 from openstack_provider.cloud import Cloud
 from openstack_provider.config import ClassConfig, LoadBalancerConfig
-from openstack_provider.errors import answered
 from openstack_provider.finder import Finder
-from openstack_provider.floatingips import FloatingIPs, address_of
-from openstack_provider.names import ADOPTED_TAG, OPENED_TAG, Identity, identity
 from openstack_provider.octavia import BUILDING_SECONDS, BUSY_SECONDS, Octavia, tag_step
-from openstack_provider.ownership import has_status, is_marked, is_owner, may_be_deleted, own, sharers
+from openstack_provider.ownership import (
+    ADOPTED_TAG,
+    OPENED_TAG,
+    Identity,
+    has_status,
+    identity,
+    is_marked,
+    is_owner,
+    may_be_deleted,
+    own,
+    sharers,
+)
 from openstack_provider.plan import IPV4, Networks, Plan, Target, families_of, networks, plan, targets
-from openstack_provider.rest import JSON, ask
+from openstack_provider.rest import BALANCERS, JSON, answered
 from openstack_provider.securitygroups import NodeGroups, ports_of, rules_of
 from openstack_provider.servers import servers_of
-from openstack_provider.status import addresses, status
 from openstack_provider.steps import created, leaving, steps
-from openstack_provider.vips import ADDRESS_SECONDS, VIPs
 
 AGAIN_SECONDS: Final = (10.0, 600.0)
 """Until what Octavia could not build is built again: at first, and at most."""
@@ -191,7 +198,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         floating = floating or self._floating.last_seen(balancer["vip_port_id"])
         if floating is not None:
             self._floating.release(who, floating, keep=lenient(service, config).keep_floating_ip)
-        self._octavia.delete(balancer, cascade=cascade)
+        self._cloud.octavia.delete(f"{BALANCERS}/{balancer['id']}{'?cascade=true' if cascade else ''}")
         is_whole = floating is not None or was_internal(service, config)
         if is_whole and who.balancer in (balancer.get("tags") or ()):
             self._deleting.add(who.uid)
@@ -229,7 +236,9 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         ports = ports_of(self._cloud, chosen) if self._config.manage_security_groups else []
         placed = self._vips.placed(wanted, chosen, ports)
         vip, families = self._vips.of(placed)
-        made = self._octavia.create(created(placed, chosen, vip, families, self._tags(wanted, None)))
+        made = self._cloud.octavia.post(
+            BALANCERS, loadbalancer=created(placed, chosen, vip, families, self._tags(wanted, None))
+        )["loadbalancer"]
         logger.info("%s: Octavia builds load balancer %s", wanted.who.key, made["id"])
         if self._config.manage_security_groups:
             self._open(placed, made, ports)
@@ -286,7 +295,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         floating = self._floating.at(balancer["vip_port_id"])
         if floating is not None:
             self._floating.release(who, floating, keep=False)
-        self._octavia.delete(balancer)
+        self._cloud.octavia.delete(f"{BALANCERS}/{balancer['id']}?cascade=true")
         with self._lock:
             self._built.pop(who.uid, None)
             tries = self._failures[who.uid] = self._failures.get(who.uid, 0) + 1
@@ -322,7 +331,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         """Have the nodes let its traffic in. Returns the rules that it needs no more."""
         subnet = wanted.networks.member_subnet or balancer["vip_subnet_id"]
         if subnet not in self._ranges:
-            self._ranges[subnet] = ask(self._cloud.sdk.network, "GET", f"/subnets/{subnet}")["subnet"]["cidr"]
+            self._ranges[subnet] = self._cloud.neutron.get(f"/subnets/{subnet}")["subnet"]["cidr"]
         rules = rules_of(wanted, self._ranges[subnet], balancer["provider"] or "")
         return self._groups.open(wanted.who, rules, ports)
 

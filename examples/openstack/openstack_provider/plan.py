@@ -30,7 +30,7 @@ from cloudprovider.helpers import (
 )
 from openstack_provider.annotations import Annotations, is_internal
 from openstack_provider.config import ClassConfig, LoadBalancerConfig
-from openstack_provider.names import Identity
+from openstack_provider.ownership import Identity
 
 IPV4: Final = "IPv4"
 IPV6: Final = "IPv6"

@@ -23,9 +23,8 @@ from typing_extensions import override
 from cloudprovider import CloudProviderError, Listers, QuotaExceeded, Route, Routes
 from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
 from openstack_provider.cloud import Cloud
-from openstack_provider.errors import OpenStackError, answered
 from openstack_provider.gathering import Gathering
-from openstack_provider.rest import JSON, ask, listed
+from openstack_provider.rest import JSON, OpenStackError, answered
 from openstack_provider.servers import Servers, parse, servers_of
 
 logger = logging.getLogger(__name__)
@@ -118,7 +117,7 @@ class OpenStackRoutes(Routes):
                 self._changes.do(_Change(cluster_name, route.target_node, cidr, server, hop))
 
     def _pairs(self) -> list[Pair]:
-        router = ask(self._cloud.sdk.network, "GET", f"/routers/{self._cloud.config.route.router_id}")["router"]
+        router = self._cloud.neutron.get(f"/routers/{self._cloud.config.route.router_id}")["router"]
         return [(one["destination"], one["nexthop"]) for one in router["routes"]]
 
     def _nodes(self) -> Set[str] | None:
@@ -246,14 +245,13 @@ class OpenStackRoutes(Routes):
         found: dict[str, list[JSON]] = defaultdict(list)
         devices = [self._cloud.config.route.router_id, *sorted(servers)]
         for start in range(0, len(devices), _IN_URL):
-            query = [*_PORT, *(("device_id", one) for one in devices[start : start + _IN_URL])]
-            for port in listed(self._cloud.sdk.network, "/ports", "ports", query):
+            asked = [("device_id", one) for one in devices[start : start + _IN_URL]]
+            for port in self._cloud.neutron.listed("/ports", *_PORT, *asked):
                 found[port["device_id"]].append(port)
         return found
 
     def _with_addresses(self, ips: Iterable[str]) -> list[JSON]:
-        query = [*_PORT, *(("fixed_ips", f"ip_address={ip}") for ip in ips)]
-        return listed(self._cloud.sdk.network, "/ports", "ports", query)
+        return self._cloud.neutron.listed("/ports", *_PORT, *(("fixed_ips", f"ip_address={ip}") for ip in ips))
 
     def _in_the_way(self, cidr: str, hop: str, present: Sequence[Pair]) -> list[Pair]:
         """Routes to the same destination by other hops, which have to go first. Raises for one that
@@ -270,8 +268,7 @@ class OpenStackRoutes(Routes):
     def _update(self, how: str, pairs: Sequence[Pair]) -> None:
         if pairs:
             routes = [{"destination": cidr, "nexthop": hop} for cidr, hop in pairs]
-            path = f"/routers/{self._cloud.config.route.router_id}/{how}"
-            ask(self._cloud.sdk.network, "PUT", path, body={"router": {"routes": routes}})
+            self._cloud.neutron.put(f"/routers/{self._cloud.config.route.router_id}/{how}", router={"routes": routes})
 
 
 class _Allowed:
@@ -310,10 +307,8 @@ class _Allowed:
                 continue
             try:
                 with answered():
-                    ask(
-                        self._cloud.sdk.network, "PUT", f"/ports/{port['id']}",
-                        body={"port": {"allowed_address_pairs": pairs}}, revision=port["revision_number"],
-                    )  # fmt: skip
+                    changed, revision = {"allowed_address_pairs": pairs}, port["revision_number"]
+                    self._cloud.neutron.put(f"/ports/{port['id']}", port=changed, revision=revision)
             except CloudProviderError as error:
                 failed |= dict.fromkeys(self._changes[port["id"]], error)
         return failed

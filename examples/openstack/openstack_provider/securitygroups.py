@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Iterable, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from attrs import evolve
-from openstack.exceptions import ConflictException, NotFoundException, PreconditionFailedException
+from openstack.exceptions import ConflictException, NotFoundException
 
 from cloudprovider import CallDeadlineExceeded, CloudProviderError, RetryError, current_call
 from openstack_provider.cloud import Cloud
-from openstack_provider.names import Identity
+from openstack_provider.ownership import Identity
 from openstack_provider.plan import Plan, Target
-from openstack_provider.rest import JSON, ask, listed
+from openstack_provider.rest import JSON
 
 AT_ONCE: Final = 100
 """How many servers' ports one request asks for: their IDs stand in its URL."""
@@ -44,8 +44,7 @@ def ports_of(cloud: Cloud, targets: Iterable[Target]) -> list[JSON]:
     known = {target.server: target.address for target in targets if target.server and target.address}
     found: list[JSON] = []
     for start in range(0, len(known), AT_ONCE):
-        query = [("device_id", one) for one in sorted(known)[start : start + AT_ONCE]]
-        found += listed(cloud.sdk.network, "/ports", "ports", query)
+        found += cloud.neutron.listed("/ports", *(("device_id", one) for one in sorted(known)[start : start + AT_ONCE]))
     return [one for one in found if known.get(one["device_id"]) in {ip["ip_address"] for ip in one["fixed_ips"]}]
 
 
@@ -69,9 +68,7 @@ class NodeGroups:
         group = self._group(who)
         if group is None:
             told = {"name": who.node_group, "description": f"Node ports of Kubernetes cluster {who.cluster}"[:255]}
-            group = ask(self._cloud.sdk.network, "POST", "/security-groups", body={"security_group": told})[
-                "security_group"
-            ]
+            group = self._cloud.neutron.post("/security-groups", security_group=told)["security_group"]
         there = {_rule(one): one for one in group["security_group_rules"] if one["direction"] == "ingress"}
         if missing := sorted(rules - there.keys()):
             made = [
@@ -82,7 +79,7 @@ class NodeGroups:
                 for family, protocol, cidr, port in missing
             ]  # fmt: skip
             try:
-                ask(self._cloud.sdk.network, "POST", "/security-group-rules", body={"security_group_rules": made})
+                self._cloud.neutron.post("/security-group-rules", security_group_rules=made)
             except ConflictException as error:
                 raise RetryError(f"the rules of {who.node_group} changed meanwhile", 1.0) from error
         self._attach(group, ports)
@@ -109,7 +106,7 @@ class NodeGroups:
                     self._detach(group, port)
 
     def _ports_with(self, group: JSON) -> list[JSON]:
-        return listed(self._cloud.sdk.network, "/ports", "ports", [("security_groups", group["id"])])
+        return self._cloud.neutron.listed("/ports", ("security_groups", group["id"]))
 
     def _detach(self, group: JSON, port: JSON) -> None:
         if group["id"] in port["security_groups"]:
@@ -123,7 +120,7 @@ class NodeGroups:
     def close(self, rules: Iterable[JSON]) -> None:
         """Delete these rules."""
         for one in rules:
-            self._delete(f"/security-group-rules/{one['id']}")
+            self._cloud.neutron.delete(f"/security-group-rules/{one['id']}")
 
     def remove(self, who: Identity, *, adopted: bool) -> None:
         """Delete the Service's rules; with the last of all Services' the group, too. With `adopted`
@@ -136,7 +133,7 @@ class NodeGroups:
         named = {who.node_group, evolve(who, cluster_uid="").node_group}
         named |= {who.go_group} if adopted else set[str]()
         names = [("name", one) for one in sorted(named)]
-        for group in listed(self._cloud.sdk.network, "/security-groups", "security_groups", names):
+        for group in self._cloud.neutron.listed("/security-groups", *names):
             if group["name"] == who.go_group:
                 self._drop(group)
                 continue
@@ -157,7 +154,7 @@ class NodeGroups:
             self._turn.release()
 
     def _group(self, who: Identity) -> JSON | None:
-        found = listed(self._cloud.sdk.network, "/security-groups", "security_groups", [("name", who.node_group)])
+        found = self._cloud.neutron.listed("/security-groups", ("name", who.node_group))
         if len(found) > 1:
             raise CloudProviderError(f"{len(found)} security groups have the name {who.node_group}: delete all but one")
         return found[0] if found else None
@@ -166,26 +163,15 @@ class NodeGroups:
         for port in self._ports_with(group):
             self._detach(group, port)
         try:
-            self._delete(f"/security-groups/{group['id']}")
+            self._cloud.neutron.delete(f"/security-groups/{group['id']}")
         except ConflictException as error:
             raise RetryError(f"the security group {group['name']} is still used", 5.0) from error
 
     def _put(self, port: JSON, groups: Sequence[str]) -> None:
         current_call().check()
-        body = {"port": {"security_groups": list(groups)}}
-        path, revision = f"/ports/{port['id']}", port.get("revision_number")
-        try:
-            ask(self._cloud.sdk.network, "PUT", path, body=body, revision=revision)
-        except NotFoundException:
-            return  # the server is gone, and its port with it
-        except PreconditionFailedException as error:
-            raise RetryError(f"the port {port['id']} changed meanwhile", 1.0) from error
-
-    def _delete(self, path: str) -> None:
-        try:
-            ask(self._cloud.sdk.network, "DELETE", path)
-        except NotFoundException:
-            return
+        changed, revision = {"security_groups": list(groups)}, port.get("revision_number")
+        with suppress(NotFoundException):  # the server is gone, and its port with it
+            self._cloud.neutron.put(f"/ports/{port['id']}", port=changed, revision=revision)
 
 
 def _family(cidr: str) -> str:

@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from attrs import field, frozen
+from attrs import frozen
 
 from cloudprovider import InvalidService
-from openstack_provider.names import SERVICE_PREFIX, Identity
-from openstack_provider.ownership import is_owner
+from openstack_provider.ownership import SERVICE_PREFIX, Identity, is_owner
 from openstack_provider.plan import IPV4, IPV6, Plan, PlannedPort, Target
 from openstack_provider.rest import JSON
 
 EVERYONE: Final = {IPV4: "0.0.0.0/0", IPV6: "::/0"}
-_TRANSPORTS: Final = {"UDP": "UDP", "SCTP": "SCTP"}
 _KEPT: Final = ("weight", "backup", "admin_state_up", "monitor_address", "tags")
 """What of a member is left as somebody set it."""
 
@@ -31,7 +29,7 @@ class Step:
 
     method: str
     path: str
-    body: Mapping[str, Any] | None
+    body: Mapping[str, Any]
     what: str
     """For a message."""
 
@@ -48,15 +46,12 @@ class Spot:
 
 @frozen
 class Actual:
-    """What Octavia has of a load balancer."""
+    """What Octavia has of a load balancer. Members and monitors stand in their pools, as in the
+    body that creates all of it."""
 
     balancer: JSON
     listeners: Sequence[JSON]
     pools: Sequence[JSON]
-    members: Mapping[str, Sequence[JSON]] = field(factory=dict[str, Sequence[JSON]])
-    """By the pool's ID."""
-    monitors: Mapping[str, JSON] = field(factory=dict[str, JSON])
-    """By their IDs."""
 
 
 def created(
@@ -87,7 +82,9 @@ def steps(plan: Plan, actual: Actual, targets: Sequence[Target], families: Seque
     used: set[str] = set()
     for port in plan.ports:
         number = port.listener["protocol_port"]
-        listener = next((one for one in free if _slot(one) == (port.transport, number)), None)
+        listener = next(
+            (one for one in free if (transport_of(one), one["protocol_port"]) == (port.transport, number)), None
+        )
         if listener is not None:
             free.remove(listener)
             _refuse_others(listener, actual.balancer, plan.who)
@@ -178,8 +175,9 @@ def _spot(plan: Plan, port: PlannedPort) -> Spot:
     return Spot(plan.networks.member_subnet, port.node_port, port.monitor_port)
 
 
-def _slot(listener: Mapping[str, Any]) -> tuple[str, int]:
-    return _TRANSPORTS.get(listener["protocol"], "TCP"), int(listener["protocol_port"])
+def transport_of(listener: Mapping[str, Any]) -> str:
+    """TCP, UDP or SCTP."""
+    return str(listener["protocol"]) if listener["protocol"] in ("UDP", "SCTP") else "TCP"
 
 
 def _refuse_others(listener: Mapping[str, Any], balancer: JSON, who: Identity) -> None:
@@ -209,23 +207,21 @@ def _pool_steps(
     plan: Plan, port: PlannedPort, pool: JSON | None, actual: Actual, targets: Sequence[Target]
 ) -> list[Step]:
     number = port.listener["protocol_port"]
-    wanted = members(_spot(plan, port), actual.members.get(pool["id"], ()) if pool else (), targets)
+    wanted = members(_spot(plan, port), pool.get("members", ()) if pool else (), targets)
     if pool is None:
         made = {**port.pool, "loadbalancer_id": actual.balancer["id"]}
-        later = [Step("PUT", "", None, "members")] * bool(wanted) + [Step("POST", "", None, "monitor")] * bool(
-            port.monitor
-        )
+        later = [Step("PUT", "", {}, "members")] * bool(wanted) + [Step("POST", "", {}, "monitor")] * bool(port.monitor)
         return [Step("POST", "/lbaas/pools", {"pool": made}, f"the pool of port {number}"), *later]
     done: list[Step] = []
     if changed := _differing(port.pool, pool, ("lb_algorithm", "session_persistence")):
         done.append(_put("pools", pool, changed, f"the pool of port {number}"))
     if wanted is not None:
         done.append(member_step(pool["id"], wanted))
-    return done + _monitor_steps(port, pool, actual)
+    return done + _monitor_steps(port, pool)
 
 
-def _monitor_steps(port: PlannedPort, pool: JSON, actual: Actual) -> list[Step]:
-    there = actual.monitors.get(pool.get("healthmonitor_id") or "")
+def _monitor_steps(port: PlannedPort, pool: JSON) -> list[Step]:
+    there = pool.get("healthmonitor")
     made: list[Step] = []
     if port.monitor is not None:
         body = {"healthmonitor": {**port.monitor, "pool_id": pool["id"]}}
@@ -292,4 +288,4 @@ def _put(kind: str, present: Mapping[str, Any], changed: Mapping[str, Any], what
 
 
 def _delete(kind: str, present: Mapping[str, Any]) -> Step:
-    return Step("DELETE", f"/lbaas/{kind}/{present['id']}", None, f"the deletion of {present['name']}")
+    return Step("DELETE", f"/lbaas/{kind}/{present['id']}", {}, f"the deletion of {present['name']}")

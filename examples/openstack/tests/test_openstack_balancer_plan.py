@@ -19,10 +19,10 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_node_status import V1NodeStatus
 from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
+from openstack_provider.addresses import subnet_matches
 from openstack_provider.annotations import Annotations, Internal, config_problems
 from openstack_provider.config import ClassConfig, LoadBalancerConfig
-from openstack_provider.names import Identity, identity, service_of, subnet_matches
-from openstack_provider.ownership import is_of, may_be_deleted, own, refusal, shows
+from openstack_provider.ownership import Identity, identity, is_of, may_be_deleted, own, refusal, service_of, shows
 from openstack_provider.plan import Plan, Target, plan, targets
 from openstack_provider.steps import Actual, Spot, created, leaving, members, steps
 
@@ -55,20 +55,17 @@ def problems(service: V1Service, config: LoadBalancerConfig | None = None) -> tu
 def as_built(wanted: Plan, chosen: list[Target]) -> Actual:
     """What Octavia has after the one request that creates it."""
     body = created(wanted, chosen, {"vip_subnet_id": "vip"}, ["IPv4"], [wanted.who.balancer, wanted.who.uid_tag])
-    listeners, pools, everyone, monitors = [], [], {}, {}
+    listeners, pools = [], []
     for number, one in enumerate(deepcopy(body["listeners"])):
         pool = one.pop("default_pool")
-        pool |= {"id": f"pool-{number}", "healthmonitor_id": None}
-        everyone[pool["id"]] = [
-            {"weight": 1, "monitor_port": None, "subnet_id": None, **m} for m in pool.pop("members")
-        ]
-        if monitor := pool.pop("healthmonitor", None):
-            pool["healthmonitor_id"] = f"monitor-{number}"
-            monitors[f"monitor-{number}"] = {**monitor, "id": f"monitor-{number}"}
+        pool["id"] = f"pool-{number}"
+        pool["members"] = [{"weight": 1, "monitor_port": None, "subnet_id": None, **m} for m in pool["members"]]
+        if monitor := pool.get("healthmonitor"):
+            monitor["id"] = f"monitor-{number}"
         listeners.append({"default_tls_container_ref": None, "insert_headers": {}, **one, "id": f"listener-{number}",
                           "default_pool_id": pool["id"]})  # fmt: skip
         pools.append(pool)
-    return Actual({"id": "lb", "name": body["name"]}, listeners, pools, everyone, monitors)
+    return Actual({"id": "lb", "name": body["name"]}, listeners, pools)
 
 
 def what(wanted: Plan, actual: Actual, chosen: list[Target] = TWO) -> list[str]:
@@ -337,7 +334,7 @@ def test_a_port_more_and_a_port_less() -> None:
 
 def test_a_pool_that_an_interrupted_call_left_is_used() -> None:
     actual = as_built(a_plan(2), TWO)
-    half = evolve(actual, listeners=actual.listeners[:1], members={**actual.members, "pool-1": []})
+    half = evolve(actual, listeners=actual.listeners[:1], pools=[actual.pools[0], {**actual.pools[1], "members": []}])
     assert what(a_plan(2), half) == ["PUT pools/pool-1/members", "POST listeners"]
     assert what(a_plan(1), half) == ["DELETE pools/pool-1"]
 

@@ -13,8 +13,8 @@ import requests
 from keystoneauth1 import exceptions as keystone
 from openstack.exceptions import HttpException, raise_from_response
 from openstack_provider.config import Config
-from openstack_provider.errors import OpenStackError, answered
 from openstack_provider.provider import OpenStack, new_provider
+from openstack_provider.rest import OpenStackError, answered
 from openstackdouble import Double, served
 from osbench import login, node, provider
 

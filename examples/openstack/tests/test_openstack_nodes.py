@@ -10,10 +10,10 @@ import pytest
 from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
-from openstack_provider.addresses import Interfaces, addresses
 from openstack_provider.config import Networking
+from openstack_provider.instances import addresses
 from openstack_provider.rest import JSON
-from openstack_provider.servers import parse
+from openstack_provider.servers import Interfaces, parse
 from openstackdouble import Double, served
 from osbench import node, provider
 
