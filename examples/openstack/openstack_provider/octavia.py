@@ -15,7 +15,7 @@ from openstack_provider.cloud import Cloud
 from openstack_provider.ownership import SERVICE_PREFIX, Identity
 from openstack_provider.plan import Target
 from openstack_provider.rest import BALANCERS, JSON
-from openstack_provider.steps import Actual, Spot, Step, join_step, member_step, members, only_new, transport_of
+from openstack_provider.steps import Actual, Spot, Step, join_step, member_step, members, transport_of
 
 BUILDING_SECONDS: Final = 5.0
 BUSY_SECONDS: Final = 2.0
@@ -102,13 +102,13 @@ class Octavia:
             if wanted is None:
                 continue
             by_http = pool.get("health_monitor", {}).get("type") == "HTTP"
-            spot = Spot(subnet, number, check[1] if check is not None and by_http else None)
-            if (joining := only_new(seen, wanted)) is not None:
-                todo.append(join_step(pool["id"], joining, spot))
+            checked = check[1] if check is not None and by_http else None
+            if (joining := join_step(pool["id"], seen, wanted, checked)) is not None:
+                todo.append(joining)
                 continue
             # The tree has no weights, and a PUT sets all that it does not say to defaults.
             present = self._members(pool["id"])
-            checked = next((one["monitor_port"] for one in present), spot.monitor_port)
+            checked = next((one["monitor_port"] for one in present), checked)
             made = members(Spot(subnet, number, checked), present, chosen)
             if made is not None:
                 todo.append(member_step(pool["id"], made))

@@ -78,8 +78,7 @@ def _balancers(cloud: Cloud) -> Iterable[str]:
 def _networks(cloud: Cloud) -> Iterable[str]:
     for kind, fields in (("network", _NETWORKS), ("subnet", _SUBNETS)):
         by_id = _named(cloud, fields)
-        found = cloud.neutron.listed(f"/{kind}s", *(("id", one) for one in sorted(by_id))) if by_id else ()
-        known = {one["id"]: one for one in found}
+        known = {one["id"]: one for one in cloud.neutron.with_any(f"/{kind}s", "id", by_id)}
         for wanted, places in by_id.items():
             if wanted not in known:
                 yield f"{places}: there is no {kind} {wanted}"
@@ -89,7 +88,7 @@ def _networks(cloud: Cloud) -> Iterable[str]:
 
 def _named_networks(cloud: Cloud) -> Iterable[str]:
     names = {*cloud.config.networking.public_network_name, *cloud.config.networking.internal_network_name}
-    found = cloud.neutron.listed("/networks", *(("name", one) for one in sorted(names))) if names else ()
+    found = cloud.neutron.with_any("/networks", "name", names)
     return [f"[Networking]: there is no network named {one}" for one in sorted(names - {one["name"] for one in found})]
 
 

@@ -15,7 +15,7 @@ answer catches openstacksdk's own exceptions (`NotFoundException`, `ConflictExce
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -43,6 +43,8 @@ from cloudprovider import CloudProviderError, Pending, QuotaExceeded, RetryError
 
 JSON = dict[str, Any]
 BALANCERS: Final = "/lbaas/loadbalancers"
+IN_URL: Final = 100
+"""IDs in the URL of one request."""
 
 
 def ask(
@@ -111,18 +113,27 @@ class API:
         except PreconditionFailedException as error:
             raise RetryError(f"{path} changed meanwhile", 1.0) from error
 
-    def listed(self, path: str, *query: tuple[str, str]) -> list[JSON]:
-        """All pages of a listing. By markers: behind a proxy the links of the services may lead
-        elsewhere. openstacksdk's own lists ask for one more page at the end of each."""
+    def pages(self, path: str, *query: tuple[str, str]) -> Iterator[list[JSON]]:
+        """A listing. By markers: behind a proxy the links of the services may lead elsewhere.
+        openstacksdk's own lists ask for one more page at the end of each."""
         key = path.removesuffix("/detail").rpartition("/")[2].replace("-", "_")
-        found: list[JSON] = []
-        more = query
-        while True:
+        more, is_last = query, False
+        while not is_last:
             answer = ask(self._adapter, "GET", path, query=more, microversion=self._microversion)
-            found += answer[key]
-            if not answer[key] or all(link["rel"] != "next" for link in answer.get(f"{key}_links") or ()):
-                return found
-            more = (*query, ("marker", answer[key][-1]["id"]))
+            page: list[JSON] = answer[key]
+            yield page
+            is_last = not page or all(link["rel"] != "next" for link in answer.get(f"{key}_links") or ())
+            more = (*query, ("marker", page[-1]["id"])) if page else query
+
+    def listed(self, path: str, *query: tuple[str, str]) -> list[JSON]:
+        """All pages of a listing."""
+        return [one for page in self.pages(path, *query) for one in page]
+
+    def with_any(self, path: str, name: str, values: Iterable[str], *query: tuple[str, str]) -> list[JSON]:
+        """What has one of these values under this name, `IN_URL` values in a request."""
+        wanted = sorted(values)
+        parts = [wanted[start : start + IN_URL] for start in range(0, len(wanted), IN_URL)]
+        return [one for part in parts for one in self.listed(path, *query, *((name, value) for value in part))]
 
 
 _QUOTA = re.compile(

@@ -29,7 +29,6 @@ from openstack_provider.servers import Servers, parse, servers_of
 
 logger = logging.getLogger(__name__)
 
-_IN_URL = 100
 _PORT = [
     ("fields", name)
     for name in (
@@ -132,17 +131,13 @@ class OpenStackRoutes(Routes):
         """Bring up to date what is known of the next hops, and forget what is no route any more."""
         hops = {hop for _, hop in pairs}
         changed = nodes is None or nodes != self._asked_for
-        ask = sorted(
-            hop for hop in hops if hop not in self._behind or (changed and self._behind[hop] not in (nodes or ()))
-        )
+        ask = {hop for hop in hops if hop not in self._behind or (changed and self._behind[hop] not in (nodes or ()))}
         behind = {hop: server for hop, server in self._behind.items() if hop in hops} | dict.fromkeys(ask, "")
-        for start in range(0, len(ask), _IN_URL):
-            some = ask[start : start + _IN_URL]
-            for port in self._with_addresses(some):
-                for ip in port["fixed_ips"] if port["device_owner"].startswith("compute:") else ():
-                    if ip["ip_address"] in some and behind[ip["ip_address"]] not in (nodes or ()):
-                        # of two networks with the same addresses, the one that has the node
-                        behind[ip["ip_address"]] = port["device_id"]
+        for port in self._with_addresses(ask):
+            for ip in port["fixed_ips"] if port["device_owner"].startswith("compute:") else ():
+                if ip["ip_address"] in ask and behind[ip["ip_address"]] not in (nodes or ()):
+                    # of two networks with the same addresses, the one that has the node
+                    behind[ip["ip_address"]] = port["device_id"]
         self._behind, self._asked_for = behind, nodes or frozenset()
         self._ours = {pair: server for pair, server in self._ours.items() if pair in pairs}
         self._made = {pair: cluster for pair, cluster in self._made.items() if pair in pairs}
@@ -243,15 +238,13 @@ class OpenStackRoutes(Routes):
     def _ports(self, servers: Set[str]) -> Mapping[str, list[JSON]]:
         """The ports of these servers and of the router, by server or router."""
         found: dict[str, list[JSON]] = defaultdict(list)
-        devices = [self._cloud.config.route.router_id, *sorted(servers)]
-        for start in range(0, len(devices), _IN_URL):
-            asked = [("device_id", one) for one in devices[start : start + _IN_URL]]
-            for port in self._cloud.neutron.listed("/ports", *_PORT, *asked):
-                found[port["device_id"]].append(port)
+        devices = {self._cloud.config.route.router_id, *servers}
+        for port in self._cloud.neutron.with_any("/ports", "device_id", devices, *_PORT):
+            found[port["device_id"]].append(port)
         return found
 
     def _with_addresses(self, ips: Iterable[str]) -> list[JSON]:
-        return self._cloud.neutron.listed("/ports", *_PORT, *(("fixed_ips", f"ip_address={ip}") for ip in ips))
+        return self._cloud.neutron.with_any("/ports", "fixed_ips", [f"ip_address={ip}" for ip in ips], *_PORT)
 
     def _in_the_way(self, cidr: str, hop: str, present: Sequence[Pair]) -> list[Pair]:
         """Routes to the same destination by other hops, which have to go first. Raises for one that

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterable, Sequence, Set
 from contextlib import contextmanager, suppress
-from typing import Final
 
 from attrs import evolve
 from openstack.exceptions import ConflictException, NotFoundException
@@ -21,9 +20,6 @@ from openstack_provider.cloud import Cloud
 from openstack_provider.ownership import Identity
 from openstack_provider.plan import Plan, Target
 from openstack_provider.rest import JSON
-
-AT_ONCE: Final = 100
-"""How many servers' ports one request asks for: their IDs stand in its URL."""
 
 Rule = tuple[str, str, str, int]
 """Of a rule: IPv4 or IPv6, the protocol, the range that may come in, the port."""
@@ -42,9 +38,7 @@ def rules_of(plan: Plan, cidr: str, provider: str) -> set[Rule]:
 def ports_of(cloud: Cloud, targets: Iterable[Target]) -> list[JSON]:
     """The ports of these nodes' servers that have the nodes' addresses."""
     known = {target.server: target.address for target in targets if target.server and target.address}
-    found: list[JSON] = []
-    for start in range(0, len(known), AT_ONCE):
-        found += cloud.neutron.listed("/ports", *(("device_id", one) for one in sorted(known)[start : start + AT_ONCE]))
+    found = cloud.neutron.with_any("/ports", "device_id", known)
     return [one for one in found if known.get(one["device_id"]) in {ip["ip_address"] for ip in one["fixed_ips"]}]
 
 

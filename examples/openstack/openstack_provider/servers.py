@@ -16,6 +16,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from uuid import UUID
 
 from attrs import frozen
@@ -27,14 +28,14 @@ from openstack.exceptions import NotFoundException
 from cloudprovider import CloudProviderError, InstanceNotFound
 from cloudprovider.helpers import node_name, provider_id_of
 from openstack_provider.cloud import Cloud
-from openstack_provider.rest import JSON, answered
+from openstack_provider.rest import IN_URL, JSON, answered
 
 PROVIDER = "openstack"
 """Before "://" in provider IDs: must never change."""
 
 _PAGE = 250  # Nova may take half a minute for 1,000 servers at once
 _FEW = 3
-_IDS = 100  # server or port IDs in one URL
+_PORTS = 1000  # in a page
 _PORT = [
     ("fields", name)
     for name in ("id", "device_id", "network_id", "mac_address", "status", "fixed_ips", "trunk_details")
@@ -237,14 +238,16 @@ def _by_id(cloud: Cloud, server: str) -> list[JSON]:
 
 
 def _ports(cloud: Cloud, servers: Sequence[str]) -> list[JSON]:
-    """The ports of these servers. Of many servers: those of the project, in one listing."""
-    if not servers:
-        return []
-    if len(servers) <= _IDS:
-        return cloud.neutron.listed("/ports", *_PORT, *(("device_id", one) for one in servers))
-    # An administrator would be shown the ports of all projects.
-    project = str(cloud.sdk.session.get_project_id())
-    return cloud.neutron.listed("/ports", *_PORT, ("limit", "1000"), ("project_id", project))
+    """The ports of these servers, and maybe others. Of many servers: those of the project, in one
+    listing, where a page of that tells of more servers than can stand in a URL."""
+    if len(servers) > IN_URL:
+        # An administrator would be shown the ports of all projects.
+        project = str(cloud.sdk.session.get_project_id())
+        pages = cloud.neutron.pages("/ports", *_PORT, ("limit", str(_PORTS)), ("project_id", project))
+        first, wanted = next(pages), set(servers)
+        if len(first) < _PORTS or sum(port["device_id"] in wanted for port in first) > IN_URL:
+            return [*first, *chain.from_iterable(pages)]
+    return cloud.neutron.with_any("/ports", "device_id", servers, *_PORT)
 
 
 def _subports(cloud: Cloud, ports: Sequence[JSON]) -> Mapping[str, Sequence[tuple[str, str]]]:
@@ -258,12 +261,10 @@ def _subports(cloud: Cloud, ports: Sequence[JSON]) -> Mapping[str, Sequence[tupl
     if not wanted:
         return {}
     known: dict[str, JSON] = {port["id"]: port for port in ports if port["id"] in wanted}
-    missing = sorted(wanted - known.keys())
-    for start in range(0, len(missing), _IDS):
-        asked = [("id", one) for one in missing[start : start + _IDS]]
-        known |= {port["id"]: port for port in cloud.neutron.listed("/ports", *_PORT, *asked)}
-    networks = sorted({port["network_id"] for port in known.values()})
-    names = {one["id"]: one["name"] for one in cloud.neutron.listed("/networks", *(("id", one) for one in networks))}
+    missing = cloud.neutron.with_any("/ports", "id", wanted - known.keys(), *_PORT)
+    known |= {port["id"]: port for port in missing}
+    networks = {port["network_id"] for port in known.values()}
+    names = {one["id"]: one["name"] for one in cloud.neutron.with_any("/networks", "id", networks)}
     return {
         trunk: [
             (names.get(known[one]["network_id"], ""), ip["ip_address"])

@@ -81,10 +81,8 @@ def steps(plan: Plan, actual: Actual, targets: Sequence[Target], families: Seque
     free = list(actual.listeners)
     used: set[str] = set()
     for port in plan.ports:
-        number = port.listener["protocol_port"]
-        listener = next(
-            (one for one in free if (transport_of(one), one["protocol_port"]) == (port.transport, number)), None
-        )
+        slot = port.transport, port.listener["protocol_port"]
+        listener = next((one for one in free if (transport_of(one), one["protocol_port"]) == slot), None)
         if listener is not None:
             free.remove(listener)
             _refuse_others(listener, actual.balancer, plan.who)
@@ -98,28 +96,22 @@ def steps(plan: Plan, actual: Actual, targets: Sequence[Target], families: Seque
         done += _pool_steps(plan, port, pool, actual, targets)
         done += _listener_steps(plan, port, listener, pool, actual, families)
     doomed = [_delete("listeners", one) for one in free if plan.who.balancer in (one.get("tags") or ())]
-    return done + doomed + unused_pools(plan.who, actual, used)
+    unused = [one for one in actual.pools if one["id"] not in used and plan.who.is_part("pool", one["name"])]
+    return done + doomed + _not_others(unused, plan.who, actual)
 
 
 def leaving(who: Identity, actual: Actual) -> list[Step]:
     """How a Service's ports go from a load balancer that stays: its listeners, then its pools."""
     mine = [one for one in actual.listeners if who.balancer in (one.get("tags") or ())]
-    behind, theirs = {one["default_pool_id"] for one in mine}, _theirs(who, actual)
-    inside = [one for one in actual.pools if one["id"] in behind or who.is_part("pool", one["name"])]
-    pools = [one for one in inside if one["id"] not in theirs]
-    return [_delete("listeners", one) for one in mine] + [_delete("pools", one) for one in pools]
+    behind = {one["default_pool_id"] for one in mine}
+    pools = [one for one in actual.pools if one["id"] in behind or who.is_part("pool", one["name"])]
+    return [_delete("listeners", one) for one in mine] + _not_others(pools, who, actual)
 
 
-def unused_pools(who: Identity, actual: Actual, used: Iterable[str]) -> list[Step]:
-    """Pools of the Service that stand behind none of its ports."""
-    mine = [one for one in actual.pools if one["id"] not in used and who.is_part("pool", one["name"])]
-    theirs = _theirs(who, actual)
-    return [_delete("pools", one) for one in mine if one["id"] not in theirs]
-
-
-def _theirs(who: Identity, actual: Actual) -> set[str]:
-    """The pools behind listeners that are not the Service's."""
-    return {one["default_pool_id"] for one in actual.listeners if who.balancer not in (one.get("tags") or ())}
+def _not_others(pools: Iterable[JSON], who: Identity, actual: Actual) -> list[Step]:
+    """The deletion of those that stand behind no other Service's listener."""
+    theirs = {one["default_pool_id"] for one in actual.listeners if who.balancer not in (one.get("tags") or ())}
+    return [_delete("pools", one) for one in pools if one["id"] not in theirs]
 
 
 def members(spot: Spot, present: Sequence[Mapping[str, Any]], targets: Sequence[Target]) -> list[JSON] | None:
@@ -156,19 +148,15 @@ def member_step(pool: str, wanted: Sequence[JSON]) -> Step:
     return Step("PUT", f"/lbaas/pools/{pool}/members", {"members": list(wanted)}, f"the {len(wanted)} members")
 
 
-def only_new(present: Sequence[JSON], wanted: Sequence[JSON]) -> JSON | None:
-    """The one member that is to be added, where nothing else is to change."""
+def join_step(pool: str, present: Sequence[JSON], wanted: Sequence[JSON], monitor_port: int | None) -> Step | None:
+    """Have the one more member in the pool; None where more is to change. Nothing is said of the
+    others, so none has to be read."""
     there = {_told(one) for one in present}
     new = [one for one in wanted if _told(one) not in there]
-    return new[0] if len(new) == 1 and len(wanted) == len(present) + 1 else None
-
-
-def join_step(pool: str, member: JSON, spot: Spot) -> Step:
-    """Have one more member in the pool. Nothing is said of the others, so none has to be read."""
-    checked = {"monitor_port": spot.monitor_port} if spot.monitor_port else {}
-    return Step(
-        "POST", f"/lbaas/pools/{pool}/members", {"member": {**member, **checked}}, f"the member {member['name']}"
-    )
+    if len(new) != 1 or len(wanted) != len(present) + 1:
+        return None
+    made = {**new[0], "monitor_port": monitor_port} if monitor_port else new[0]
+    return Step("POST", f"/lbaas/pools/{pool}/members", {"member": made}, f"the member {made['name']}")
 
 
 def _spot(plan: Plan, port: PlannedPort) -> Spot:

@@ -55,6 +55,15 @@ def test_many_nodes_cost_a_page_of_servers_and_a_page_of_ports_for_each(cloud: D
     assert asked(cloud, since) == {"nova GET /v2.1/servers/detail": 2}
 
 
+def test_a_project_full_of_others_ports_is_not_listed(cloud: Double) -> None:
+    for _ in range(3000):
+        cloud.neutron.create_port(cloud.subnet, device_id="another's")
+    servers = created(cloud, 120)
+    found = provider(cloud).instances_batch().instances_metadata([node(*one) for one in servers.items()])
+    assert all(isinstance(one, InstanceMetadata) and one.node_addresses for one in found.values())
+    assert asked(cloud)["neutron GET /v2.0/ports"] == 3, "a page that told how it is, and two of 100 servers at most"
+
+
 def test_a_listing_asks_for_what_the_names_have_in_common(cloud: Double) -> None:
     created(cloud, 5, "other")
     batch = provider(cloud).instances_batch()
