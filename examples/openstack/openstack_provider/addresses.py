@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -113,7 +112,6 @@ class FloatingIPs:
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self._lock = threading.Lock()
         self._external = ("", 0.0)
         self._seen: dict[str, JSON | None] = {}
         """What was last seen on each port."""
@@ -235,14 +233,12 @@ class FloatingIPs:
 
     def _external_network(self) -> str:
         """The first external network, as the Go manager chooses; "" where there is none."""
-        with self._lock:
-            known, until = self._external
+        known, until = self._external
         if known and time.monotonic() < until:
             return known
         found = self._cloud.neutron.listed("/networks", ("router:external", "true"))
         usable = [str(one["id"]) for one in found if one.get("subnets")]
-        with self._lock:
-            self._external = (usable[0] if usable else "", time.monotonic() + _REMEMBERED_SECONDS)
+        self._external = (usable[0] if usable else "", time.monotonic() + _REMEMBERED_SECONDS)
         return self._external[0]
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -44,7 +43,6 @@ class Cloud:
     """One region. Thread-safe."""
 
     def __init__(self, config: Config, region: str, sdk: Connection) -> None:
-        self._lock = threading.Lock()
         self._config, self._sdk = config, sdk
         self.region = region
         """"" where the cloud has but one and nobody named it."""
@@ -93,8 +91,7 @@ class Cloud:
                     f"the new login is for the project {project}, and this cluster's is {self.project}: if the cluster "
                     "has moved there, restart the manager"
                 )
-        with self._lock:
-            self._config, self._sdk = config, sdk
+        self._config, self._sdk = config, sdk
 
 
 class _InTime(TCPKeepAliveAdapter):

@@ -9,11 +9,10 @@ at once. Nothing is touched that is not proved to be the Service's: see `ownersh
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Sequence, Set
 from typing import Final, NoReturn
 
-from attrs import evolve, frozen
+from attrs import evolve
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
@@ -29,10 +28,9 @@ from cloudprovider import (
     Pending,
     RetryError,
 )
-from cloudprovider.errors import InvalidConfig
 from cloudprovider.helpers import labels_of, load_balancer_status_equal, provider_id_of
 from openstack_provider.addresses import ADDRESS_SECONDS, FloatingIPs, VIPs, address_of, addresses, status
-from openstack_provider.annotations import config_problems, lenient, was_internal
+from openstack_provider.annotations import lenient, was_internal
 from openstack_provider.cloud import Cloud
 from openstack_provider.config import ClassConfig, LoadBalancerConfig
 from openstack_provider.finder import Finder
@@ -61,16 +59,6 @@ AGAIN_SECONDS: Final = (10.0, 600.0)
 logger = logging.getLogger(__name__)
 
 
-@frozen
-class _Built:
-    """What this process has just built: while Octavia works on it, nothing of it is read again."""
-
-    id: str
-    plan: Plan
-    targets: Sequence[Target]
-    address: str
-
-
 class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     """Load balancers of Octavia, named as the Go manager names them."""
 
@@ -83,21 +71,19 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self._groups = NodeGroups(cloud)
         self._vips = VIPs(cloud)
         self._listers: Listers | None = None
-        self._lock = threading.Lock()
-        self._built: dict[str, _Built] = {}
-        """By the Service's UID."""
+        # By UIDs: the host makes one call for a Service at a time, so nothing is locked.
+        self._built: dict[str, tuple[str, Plan, Sequence[Target], str]] = {}
+        """What this process has just built (ID, plan, targets, floating address): while Octavia
+        works on it, nothing of it is read again."""
         self._deleting: set[str] = set()
-        """UIDs of Services of which nothing was left beside what Octavia deletes, and that is found
-        by its tag."""
+        """Those of which nothing was left beside what Octavia deletes, and that is found by its
+        tag."""
         self._failures: dict[str, int] = {}
         self._ranges: dict[str, str] = {}
         """Of subnets, by ID. They never change."""
 
     def start(self, cluster_uid: str | None) -> None:
-        """Say which cluster this is, by the UID of kube-system: before any other call. Raises
-        `InvalidConfig`."""
-        if problems := config_problems(self._config, self._cloud.config.loadbalancerclass):
-            raise InvalidConfig(*problems)
+        """Say which cluster this is, by the UID of kube-system: before any other call."""
         self._cluster_uid = cluster_uid or ""
         if not cluster_uid:
             logger.warning("the cluster's UID cannot be read: load balancers are marked with their Services' UIDs only")
@@ -175,9 +161,8 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     @answered()
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         who, config = self._who(cluster_name, service), self._config
-        with self._lock:
-            self._built.pop(who.uid, None)
-            self._failures.pop(who.uid, None)
+        self._built.pop(who.uid, None)
+        self._failures.pop(who.uid, None)
         balancer, floating = self._finder.proved(who, service, by_name=who.uid not in self._deleting)
         if balancer is None:
             if who.uid not in self._deleting:
@@ -245,8 +230,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         address = ""
         if families_of([made["vip_address"]]) == [IPV4]:
             address = self._floating.ensure(wanted, made["vip_port_id"], None, is_owner=True, had_one=had_one)
-        with self._lock:
-            self._built[wanted.who.uid] = _Built(made["id"], wanted, chosen, address)
+        self._built[wanted.who.uid] = made["id"], wanted, chosen, address
         raise Pending(f"Octavia is building {made['id']}", BUILDING_SECONDS)
 
     def _keep(self, wanted: Plan, service: V1Service, chosen: Sequence[Target], balancer: JSON) -> list[str]:
@@ -256,11 +240,10 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if balancer["provisioning_status"] == "ERROR":
             self._rebuild(who, service, balancer)
         self._octavia.usable(balancer)
-        with self._lock:
-            built = self._built.pop(who.uid, None)
-            self._failures.pop(who.uid, None)
-        if built is not None and (built.id, built.plan, built.targets) == (balancer["id"], wanted, chosen):
-            return addresses(balancer, built.address)
+        *built, address = self._built.pop(who.uid, ("", ""))
+        self._failures.pop(who.uid, None)
+        if built == [balancer["id"], wanted, chosen]:
+            return addresses(balancer, address)
         tags = self._tags(wanted, balancer)
         if len(tags) > len(balancer.get("tags") or ()):
             # First of all, so that whatever follows is known to be the Service's.
@@ -296,9 +279,8 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if floating is not None:
             self._floating.release(who, floating, keep=False)
         self._cloud.octavia.delete(f"{BALANCERS}/{balancer['id']}?cascade=true")
-        with self._lock:
-            self._built.pop(who.uid, None)
-            tries = self._failures[who.uid] = self._failures.get(who.uid, 0) + 1
+        self._built.pop(who.uid, None)
+        tries = self._failures[who.uid] = self._failures.get(who.uid, 0) + 1
         first, most = AGAIN_SECONDS
         raise RetryError(
             f"Octavia could not build {balancer['id']}, which was in ERROR: it is deleted and built again",

@@ -152,15 +152,8 @@ class OpenStackRoutes(Routes):
         if not own or self._made.get(pair, cluster) != cluster:
             return Route(f"{cidr} by {hop}", "", cidr, True, leads, owned=False)
         gone = server != own  # the port went with its server
-        return Route(
-            f"{cidr} by {hop}",
-            "",
-            cidr,
-            True,
-            leads,
-            gone,
-            target_provider_id=self._provider_id(own, self._cloud.region),
-        )
+        provider_id = self._provider_id(own, self._cloud.region)
+        return Route(f"{cidr} by {hop}", "", cidr, True, leads, gone, target_provider_id=provider_id)
 
     # ---- one batch of changes
 
@@ -182,10 +175,8 @@ class OpenStackRoutes(Routes):
                     for port in ports[one.server]:
                         allowed.without(port, one)
                     continue
-                if not ports[one.server]:
-                    self._servers.one(
-                        one.node, self._provider_id(one.server, self._cloud.region)
-                    )  # raises where it is gone
+                if not ports[one.server]:  # this raises where it is gone
+                    self._servers.one(one.node, self._provider_id(one.server, self._cloud.region))
                 port, hop = _next_hop(one, ports[one.server], subnets)
                 in_the_way += self._in_the_way(one.cidr, hop, present)
                 allowed.also(port, one)

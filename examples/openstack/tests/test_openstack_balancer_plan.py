@@ -20,13 +20,14 @@ from kubernetes.client.models.v1_node_status import V1NodeStatus
 from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
 from openstack_provider.addresses import subnet_matches
-from openstack_provider.annotations import Annotations, Internal, config_problems
-from openstack_provider.config import ClassConfig, LoadBalancerConfig
+from openstack_provider.annotations import Annotations, Internal
+from openstack_provider.config import ClassConfig, Config, LoadBalancerConfig
 from openstack_provider.ownership import Identity, identity, is_of, may_be_deleted, own, refusal, service_of, shows
 from openstack_provider.plan import Plan, Target, plan, targets
 from openstack_provider.steps import Actual, Spot, created, leaving, members, steps
 
-from cloudprovider import CloudProviderError, InvalidService
+from cloudprovider import CloudConfig, CloudProviderError, InvalidService
+from cloudprovider.errors import InvalidConfig
 from cloudprovider.testing.conformance.lab import new_node, new_service
 
 UID = "11111111-2222-4333-8444-555555555555"
@@ -221,12 +222,20 @@ def test_networks_of_class_annotation_and_configuration() -> None:
 
 
 def test_a_configuration_that_no_service_could_use_is_known_at_the_start() -> None:
-    config = LoadBalancerConfig(node_selector="=x", floating_subnet="~[", flavor_id="big")
-    found = "\n".join(config_problems(config, {"gold": ClassConfig(floating_subnet="!~(")}))
-    for place in ("[LoadBalancer] floating-subnet", '[LoadBalancerClass "gold"] floating-subnet', "labels such as"):
+    wrong = (
+        "[LoadBalancer]\nnode-selector = =x\nfloating-subnet = ~[\nflavor-id = big\ndefault-tls-container-ref = x\n"
+        '[LoadBalancerClass "gold"]\nfloating-subnet = !~(\n'
+    )
+    with pytest.raises(InvalidConfig) as caught:
+        Config.load(CloudConfig("", wrong.encode()))
+    found = "\n".join(caught.value.problems)
+    for place in (
+        "line 2: loadbalancer.node_selector: must be labels such as", "line 3: loadbalancer.floating_subnet: must be",
+        "line 4: loadbalancer.flavor_id: must be an ID", "line 5: loadbalancer.default_tls_container_ref: must be",
+        "line 7: loadbalancerclass.gold.floating_subnet: must be",
+    ):  # fmt: skip
         assert place in found
-    assert "flavor_id" in config_problems(LoadBalancerConfig(flavor_id="big"), {})[0]
-    assert config_problems(LoadBalancerConfig(), {}) == []
+    Config.load(CloudConfig("", b"[LoadBalancer]\nnode-selector =\nfloating-subnet =\nflavor-id =\n"))
 
 
 # Nodes
