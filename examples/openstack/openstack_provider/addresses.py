@@ -201,13 +201,14 @@ class FloatingIPs:
         wanted = {"floating_network_id": network, "port_id": port, "description": plan.who.floating_description}
         if plan.address:
             wanted["floating_ip_address"] = plan.address
-        subnets = [asked.floating_subnet] if asked.floating_subnet else [""]
-        if (asked.floating_pattern or asked.floating_tags) and not plan.address:
-            subnets = self._subnets(plan, network)
-        for subnet in subnets[:-1]:
-            with suppress(ConflictException):  # this subnet is full
-                return self._post({**wanted, "subnet_id": subnet})
-        return self._post({**wanted, "subnet_id": subnets[-1]} if subnets[-1] else wanted)
+        if asked.floating_subnet:
+            wanted["subnet_id"] = asked.floating_subnet
+        elif (asked.floating_pattern or asked.floating_tags) and not plan.address:
+            *others, wanted["subnet_id"] = self._subnets(plan, network)
+            for subnet in others:
+                with suppress(ConflictException):  # this subnet is full
+                    return self._post({**wanted, "subnet_id": subnet})
+        return self._post(wanted)
 
     def _post(self, wanted: JSON) -> str:
         made = self._cloud.neutron.post("/floatingips", floatingip=wanted)["floatingip"]
@@ -216,18 +217,19 @@ class FloatingIPs:
     def _subnets(self, plan: Plan, network: str) -> list[str]:
         """The subnets of the external network that fit, in the order of their names."""
         asked = plan.networks
-        there = self._cloud.neutron.listed("/subnets", ("network_id", network))
-        names = {one["name"]: one for one in sorted(there, key=lambda one: str(one["name"]))}
+        listed = self._cloud.neutron.listed("/subnets", ("network_id", network))
+        there = sorted(listed, key=lambda one: str(one["name"]))
         found = [
             str(one["id"])
-            for one in sorted(there, key=lambda one: str(one["name"]))
+            for one in there
             if one["ip_version"] == 4
             and subnet_matches(one["name"], one.get("tags") or (), asked.floating_pattern, asked.floating_tags)
         ]
         if not found:
             raise InvalidService(
                 f"no subnet of the external network {network} fits floating-subnet {asked.floating_pattern!r} and "
-                f"floating-subnet-tags {asked.floating_tags!r} (it has: {', '.join(names) or 'none that is visible'})"
+                f"floating-subnet-tags {asked.floating_tags!r} (it has: "
+                f"{', '.join(one['name'] for one in there) or 'none that is visible'})"
             )
         return found
 

@@ -7,7 +7,6 @@ Go program are known and do nothing; unknown ones are refused by name.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal
@@ -16,7 +15,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from typing_extensions import override
 
 from cloudprovider.config import ProviderConfig, Seconds
-from cloudprovider.helpers import Kind, Text
+from cloudprovider.helpers import CIDR, IPNetwork, Kind, Text
 
 _UNUSED = "Known, and without effect."
 
@@ -73,10 +72,6 @@ def _or_nothing(kind: Text) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def _range(text: str) -> str:
-    return str(ipaddress.ip_network(text, strict=False))
-
-
 class Networking(ProviderConfig):
     """[Networking]: which addresses nodes get."""
 
@@ -87,7 +82,7 @@ class Networking(ProviderConfig):
         default=(), description="Networks whose addresses are InternalIP; with it, those of all others are left out."
     )
     ipv6_support_disabled: bool = Field(default=False, description="Leave out IPv6 addresses.")
-    address_sort_order: tuple[Annotated[str, AfterValidator(_range)], ...] = Field(
+    address_sort_order: tuple[Annotated[IPNetwork, CIDR], ...] = Field(
         default=(), description="IP ranges: addresses in the first come first, those in none last."
     )
 

@@ -22,7 +22,7 @@ from cloudprovider import (
     InstanceState,
     InstancesV2,
 )
-from cloudprovider.helpers import label_value, node_name, provider_id_of
+from cloudprovider.helpers import IPNetwork, label_value, node_name, provider_id_of
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_IP
 from openstack_provider.config import Networking
 from openstack_provider.rest import JSON, answered
@@ -80,12 +80,10 @@ def _fixed(server: JSON, ports: Iterable[JSON]) -> list[str]:
     return [str(one["ip_address"]) for port in active for one in port["fixed_ips"]]
 
 
-def _sorted(found: Sequence[tuple[str, str]], order: Sequence[str]) -> list[tuple[str, str]]:
-    ranges = [ipaddress.ip_network(text) for text in order]
-
+def _sorted(found: Sequence[tuple[str, str]], order: Sequence[IPNetwork]) -> list[tuple[str, str]]:
     def place(one: tuple[str, str]) -> int:
         ip = ipaddress.ip_address(one[1])
-        return next((number for number, net in enumerate(ranges) if ip in net), len(ranges))
+        return next((number for number, net in enumerate(order) if ip in net), len(order))
 
     return sorted(found, key=place)
 

@@ -79,6 +79,9 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         """Those of which nothing was left beside what Octavia deletes, and that is found by its
         tag."""
         self._failures: dict[str, int] = {}
+        self._members: dict[str, Set[Target]] = {}
+        """Which nodes this process set last. Only a reason to ask nothing while others lack an
+        address."""
         self._ranges: dict[str, str] = {}
         """Of subnets, by ID. They never change."""
 
@@ -127,6 +130,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if balancer is None:
             self._build(wanted, chosen, had_one=has_status(service))
         shown = status(service, self._config, self._keep(wanted, service, chosen, balancer))
+        self._members[wanted.who.uid] = _reached(chosen)
         published = service.status.load_balancer if service.status is not None else None
         if load_balancer_status_equal(published, shown):  # else better an address with those nodes than none
             _wait_for_addresses(chosen)
@@ -135,14 +139,15 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     @override
     @answered()
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
-        who = self._who(cluster_name, service)
+        who, asked = self._who(cluster_name, service), lenient(service, self._config)
+        family = ((service.spec.ip_families if service.spec is not None else None) or [IPV4])[0]
+        chosen = targets(nodes, asked.node_selector, family)
+        if _reached(chosen) == self._members.get(who.uid):
+            _wait_for_addresses(chosen)  # nothing is to be changed before they have some
         balancer = own(self._finder.tagged(who), who)
         if balancer is None:
             raise CloudProviderError(f"no load balancer is marked as that of {who.key}, so no members can be set")
         self._octavia.usable(balancer)
-        asked = lenient(service, self._config)
-        family = ((service.spec.ip_families if service.spec is not None else None) or [IPV4])[0]
-        chosen = targets(nodes, asked.node_selector, family)
         chosen_class = self._cloud.config.loadbalancerclass.get(asked.class_name or "", ClassConfig())
         subnet = _member_subnet(networks(asked, self._config, chosen_class), balancer)
         listeners = self._octavia.listeners_of(who, balancer)
@@ -155,14 +160,15 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             if len(todo) == 1:
                 self._open_no_more(who, there - {one.address for one in chosen})
         self._octavia.do(balancer, todo)
+        self._members[who.uid] = _reached(chosen)
         _wait_for_addresses(chosen)
 
     @override
     @answered()
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         who, config = self._who(cluster_name, service), self._config
-        self._built.pop(who.uid, None)
-        self._failures.pop(who.uid, None)
+        for known in (self._built, self._failures, self._members):
+            known.pop(who.uid, None)
         balancer, floating = self._finder.proved(who, service, by_name=who.uid not in self._deleting)
         if balancer is None:
             if who.uid not in self._deleting:
@@ -348,6 +354,10 @@ def _member_subnet(where: Networks, balancer: JSON) -> str:
     if where.member_subnet or where.network or where.port:
         return where.member_subnet
     return str(balancer["vip_subnet_id"])
+
+
+def _reached(chosen: Sequence[Target]) -> Set[Target]:
+    return frozenset(one for one in chosen if one.address)
 
 
 def _wait_for_addresses(chosen: Sequence[Target]) -> None:

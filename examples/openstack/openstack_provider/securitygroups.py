@@ -56,28 +56,19 @@ class NodeGroups:
         """Have the nodes let in what the Service needs. Returns the rules that it needs no more:
         for `close`, when nothing uses them."""
         with self._alone():
-            return self._open(who, rules, ports)
-
-    def _open(self, who: Identity, rules: set[Rule], ports: Sequence[JSON]) -> list[JSON]:
-        group = self._group(who)
-        if group is None:
-            told = {"name": who.node_group, "description": f"Node ports of Kubernetes cluster {who.cluster}"[:255]}
-            group = self._cloud.neutron.post("/security-groups", security_group=told)["security_group"]
-        there = {_rule(one): one for one in group["security_group_rules"] if one["direction"] == "ingress"}
-        if missing := sorted(rules - there.keys()):
-            made = [
-                {
-                    "security_group_id": group["id"], "direction": "ingress", "ethertype": family, "protocol": protocol,
-                    "remote_ip_prefix": cidr, "port_range_min": port, "port_range_max": port, "description": who.uid,
-                }
-                for family, protocol, cidr, port in missing
-            ]  # fmt: skip
-            try:
-                self._cloud.neutron.post("/security-group-rules", security_group_rules=made)
-            except ConflictException as error:
-                raise RetryError(f"the rules of {who.node_group} changed meanwhile", 1.0) from error
-        self._attach(group, ports)
-        return [one for rule, one in there.items() if one.get("description") == who.uid and rule not in rules]
+            group = self._group(who)
+            if group is None:
+                told = {"name": who.node_group, "description": f"Node ports of Kubernetes cluster {who.cluster}"[:255]}
+                group = self._cloud.neutron.post("/security-groups", security_group=told)["security_group"]
+            there = {_rule(one): one for one in group["security_group_rules"] if one["direction"] == "ingress"}
+            if missing := sorted(rules - there.keys()):
+                made = [_described(rule, group, who) for rule in missing]
+                try:
+                    self._cloud.neutron.post("/security-group-rules", security_group_rules=made)
+                except ConflictException as error:
+                    raise RetryError(f"the rules of {who.node_group} changed meanwhile", 1.0) from error
+            self._attach(group, ports)
+            return [one for rule, one in there.items() if one.get("description") == who.uid and rule not in rules]
 
     def extend(self, who: Identity, joining: Sequence[Target]) -> None:
         """Have the cluster's group, where there is one, on the ports of more nodes."""
@@ -119,23 +110,16 @@ class NodeGroups:
     def remove(self, who: Identity, *, adopted: bool) -> None:
         """Delete the Service's rules; with the last of all Services' the group, too. With `adopted`
         also the group that the Go manager made for it."""
-        with self._alone():
-            self._remove(who, adopted=adopted)
-
-    def _remove(self, who: Identity, *, adopted: bool) -> None:
         # One of the cluster's name is of a time when its UID could not be read.
-        named = {who.node_group, evolve(who, cluster_uid="").node_group}
-        named |= {who.go_group} if adopted else set[str]()
-        names = [("name", one) for one in sorted(named)]
-        for group in self._cloud.neutron.listed("/security-groups", *names):
-            if group["name"] == who.go_group:
-                self._drop(group)
-                continue
-            rules = [one for one in group["security_group_rules"] if one["direction"] == "ingress"]
-            mine = [one for one in rules if one.get("description") == who.uid]
-            self.close(mine)
-            if len(mine) == len(rules) and (mine or group["name"] == who.node_group):
-                self._drop(group)
+        named = [who.node_group, evolve(who, cluster_uid="").node_group, *([who.go_group] if adopted else ())]
+        with self._alone():
+            for group in self._cloud.neutron.with_any("/security-groups", "name", set(named)):
+                rules = [one for one in group["security_group_rules"] if one["direction"] == "ingress"]
+                mine = [one for one in rules if one.get("description") == who.uid]
+                is_gos = group["name"] == who.go_group
+                self.close(() if is_gos else mine)
+                if is_gos or (len(mine) == len(rules) and (mine or group["name"] == who.node_group)):
+                    self._drop(group)
 
     @contextmanager
     def _alone(self) -> Generator[None, None, None]:
@@ -175,3 +159,12 @@ def _family(cidr: str) -> str:
 def _rule(one: JSON) -> Rule:
     low = one["port_range_min"] if one["port_range_min"] == one["port_range_max"] else -1
     return (one["ethertype"], one["protocol"] or "", one["remote_ip_prefix"] or "", low or 0)
+
+
+def _described(rule: Rule, group: JSON, who: Identity) -> JSON:
+    """The rule for Neutron. Its description says which Service needs it."""
+    family, protocol, cidr, port = rule
+    return {
+        "security_group_id": group["id"], "direction": "ingress", "ethertype": family, "protocol": protocol,
+        "remote_ip_prefix": cidr, "port_range_min": port, "port_range_max": port, "description": who.uid,
+    }  # fmt: skip

@@ -273,6 +273,14 @@ def test_fault_2_a_node_without_an_address_is_waited_for(bench: Bench) -> None:
         bench.settled(bench.balancer(service)["id"])
         with pytest.raises(RetryError, match="no address yet of late"):
             call(CLUSTER, service, [nodes[0], late])
+    with Counted(bench) as waiting, pytest.raises(RetryError, match="no address yet of late"):
+        manager.update_load_balancer(CLUSTER, service, [nodes[0], late])
+    assert waiting.calls == 0
+    with pytest.raises(RetryError, match="no address yet of late"):  # others are not kept waiting
+        manager.update_load_balancer(CLUSTER, service, [nodes[1], late])
+    bench.settled(bench.balancer(service)["id"])
+    [there] = bench.members(bench.balancer(service)["id"]).values()
+    assert there == {(address_of(nodes[1]), 30080)}
     late.status = nodes[2].status
     bench.update(manager, service, [nodes[0], late])
     [there] = bench.members(bench.balancer(service)["id"]).values()

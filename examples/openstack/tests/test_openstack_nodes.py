@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -280,7 +281,7 @@ def test_networks_say_what_is_public_and_what_is_left_out() -> None:
     assert shown(Networking(internal_network_name=("dmz",))) == [
         "Internal 192.0.2.5", "External 198.51.100.5", "External 203.0.113.5", "Hostname web",
     ]  # fmt: skip
-    order = ("203.0.113.0/24", "192.0.2.0/24")
+    order = (ip_network("203.0.113.0/24"), ip_network("192.0.2.0/24"))
     assert shown(Networking(address_sort_order=order))[:2] == ["External 203.0.113.5", "Internal 192.0.2.5"]
 
 
