@@ -2,8 +2,8 @@
 
 - `config`, `preflight`: the configuration, and what of it the cloud lacks
 - `cloud`, `rest`: the login; requests, and OpenStack's errors as the contract's
-- `servers`, `instances`, `machine`: from nodes to servers, what a node gets of its server; the server
-  that the program runs on
+- `servers`, `instances`, `machine`: from nodes to servers, what a node gets of its server; the
+  server that the program runs on
 - `routes`, `gathering`: one update of the router for many routes
 - `annotations`, `plan`: what a Service asks for, with all its mistakes at once
 - `ownership`, `finder`: names and tags; whose a load balancer is
