@@ -125,6 +125,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
         wanted = self._plan(self._who(cluster_name, service), service)
+        self._members.pop(wanted.who.uid, None)
         chosen = targets(nodes, wanted.annotations.node_selector, wanted.families[0])
         balancer = self._finder.for_plan(wanted, service)
         if balancer is None:
@@ -144,6 +145,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         chosen = targets(nodes, asked.node_selector, family)
         if _reached(chosen) == self._members.get(who.uid):
             _wait_for_addresses(chosen)  # nothing is to be changed before they have some
+        self._members.pop(who.uid, None)  # until all pools have these
         balancer = own(self._finder.tagged(who), who)
         if balancer is None:
             raise CloudProviderError(f"no load balancer is marked as that of {who.key}, so no members can be set")
@@ -178,7 +180,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             self._deleting.discard(who.uid)
             return
         self._octavia.settled(balancer)
-        if not (may_be_deleted(balancer, who) or not (is_marked(balancer) or sharers(balancer, who))):
+        if not may_be_deleted(balancer, who) and (is_marked(balancer) or sharers(balancer, who)):
             self._leave(who, balancer)
             return
         # In ERROR it takes no other change than its deletion.

@@ -63,6 +63,11 @@ class PlannedPort:
     monitor_port: int | None
     """Where nodes are asked; None for the node port."""
 
+    @property
+    def number(self) -> int:
+        """The port that clients use."""
+        return int(self.listener["protocol_port"])
+
 
 @frozen
 class Networks:

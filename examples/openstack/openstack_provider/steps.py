@@ -19,6 +19,17 @@ from openstack_provider.plan import IPV4, IPV6, Plan, PlannedPort, Target
 from openstack_provider.rest import JSON
 
 EVERYONE: Final = {IPV4: "0.0.0.0/0", IPV6: "::/0"}
+_SETTLED: Final = {
+    "listeners": (
+        "connection_limit", "timeout_client_data", "timeout_member_connect", "timeout_member_data",
+        "timeout_tcp_inspect", "default_tls_container_ref",
+    ),
+    "pools": ("lb_algorithm", "session_persistence"),
+    "healthmonitors": (
+        "delay", "timeout", "max_retries", "max_retries_down", "url_path", "http_method", "expected_codes",
+    ),
+}  # fmt: skip
+"""What is put back where it is another, by the kind of part."""
 _KEPT: Final = ("weight", "backup", "admin_state_up", "monitor_address", "tags")
 """What of a member is left as somebody set it."""
 
@@ -64,13 +75,8 @@ def created(
         if port.monitor is not None:
             pool["healthmonitor"] = dict(port.monitor)
         listeners.append({**port.listener, **_allowed(plan.sources(families)), "default_pool": pool})
-    return {
-        "name": plan.who.balancer,
-        "description": plan.who.description,
-        "tags": list(tags),
-        "listeners": listeners,
-        **vip,
-    }
+    told = {"name": plan.who.balancer, "description": plan.who.description, "tags": list(tags)}
+    return {**told, "listeners": listeners, **vip}
 
 
 def steps(plan: Plan, actual: Actual, targets: Sequence[Target], families: Sequence[str]) -> list[Step]:
@@ -81,7 +87,7 @@ def steps(plan: Plan, actual: Actual, targets: Sequence[Target], families: Seque
     free = list(actual.listeners)
     used: set[str] = set()
     for port in plan.ports:
-        slot = port.transport, port.listener["protocol_port"]
+        slot = port.transport, port.number
         listener = next((one for one in free if (transport_of(one), one["protocol_port"]) == slot), None)
         if listener is not None:
             free.remove(listener)
@@ -194,15 +200,12 @@ def _pool(
 def _pool_steps(
     plan: Plan, port: PlannedPort, pool: JSON | None, actual: Actual, targets: Sequence[Target]
 ) -> list[Step]:
-    number = port.listener["protocol_port"]
     wanted = members(_spot(plan, port), pool.get("members", ()) if pool else (), targets)
     if pool is None:
         made = {**port.pool, "loadbalancer_id": actual.balancer["id"]}
         later = [Step("PUT", "", {}, "members")] * bool(wanted) + [Step("POST", "", {}, "monitor")] * bool(port.monitor)
-        return [Step("POST", "/lbaas/pools", {"pool": made}, f"the pool of port {number}"), *later]
-    done: list[Step] = []
-    if changed := _differing(port.pool, pool, ("lb_algorithm", "session_persistence")):
-        done.append(_put("pools", pool, changed, f"the pool of port {number}"))
+        return [Step("POST", "/lbaas/pools", {"pool": made}, f"the pool of port {port.number}"), *later]
+    done = _put("pools", pool, _differing("pools", port.pool, pool), f"the pool of port {port.number}")
     if wanted is not None:
         done.append(member_step(pool["id"], wanted))
     return done + _monitor_steps(port, pool)
@@ -213,27 +216,23 @@ def _monitor_steps(port: PlannedPort, pool: JSON) -> list[Step]:
     made: list[Step] = []
     if port.monitor is not None:
         body = {"healthmonitor": {**port.monitor, "pool_id": pool["id"]}}
-        made = [Step("POST", "/lbaas/healthmonitors", body, f"the monitor of port {port.listener['protocol_port']}")]
+        made = [Step("POST", "/lbaas/healthmonitors", body, f"the monitor of port {port.number}")]
     if there is None:
         return made
     if port.monitor is None or there["type"] != port.monitor["type"]:
         return [_delete("healthmonitors", there), *made]
-    keys = ("delay", "timeout", "max_retries", "max_retries_down", "url_path", "http_method", "expected_codes")
-    changed = _differing(port.monitor, there, [key for key in keys if key in port.monitor])
-    return [_put("healthmonitors", there, changed, "a monitor")] if changed else []
+    return _put("healthmonitors", there, _differing("healthmonitors", port.monitor, there), "a monitor")
 
 
 def _listener_steps(
     plan: Plan, port: PlannedPort, listener: JSON | None, pool: JSON | None, actual: Actual, families: Sequence[str]
 ) -> list[Step]:
-    number, ranges = port.listener["protocol_port"], plan.sources(families)
+    ranges = plan.sources(families)
     if listener is None:
         made = {**port.listener, **_allowed(ranges), "loadbalancer_id": actual.balancer["id"]}
         made["default_pool_id"] = pool["id"] if pool is not None else None
-        return [Step("POST", "/lbaas/listeners", {"listener": made}, f"the listener of port {number}")]
-    settled = ("connection_limit", "timeout_client_data", "timeout_member_connect", "timeout_member_data",
-               "timeout_tcp_inspect", "default_tls_container_ref")  # fmt: skip
-    changed = _differing({"default_tls_container_ref": None, **port.listener}, listener, settled)
+        return [Step("POST", "/lbaas/listeners", {"listener": made}, f"the listener of port {port.number}")]
+    changed = _differing("listeners", {"default_tls_container_ref": None, **port.listener}, listener)
     present: dict[str, str] = listener.get("insert_headers") or {}
     headers = {key: one for key, one in present.items() if key != "X-Forwarded-For"}
     headers |= port.listener.get("insert_headers", {})
@@ -247,7 +246,7 @@ def _listener_steps(
         changed |= {"tags": [*tags, plan.who.balancer], "name": port.listener["name"]}
     if pool is None or listener["default_pool_id"] != pool["id"]:
         changed["default_pool_id"] = pool["id"] if pool is not None else None
-    return [_put("listeners", listener, changed, f"the listener of port {number}")] if changed else []
+    return _put("listeners", listener, changed, f"the listener of port {port.number}")
 
 
 def _allowed(ranges: list[str] | None) -> JSON:
@@ -261,8 +260,9 @@ def _limits(ranges: Iterable[str], families: Sequence[str]) -> set[str]:
     return {one for one in named if one in wide or EVERYONE[IPV6 if ":" in one else IPV4] not in named}
 
 
-def _differing(wanted: Mapping[str, Any], present: Mapping[str, Any], keys: Iterable[str]) -> JSON:
-    return {key: wanted[key] for key in keys if key in wanted and _plain(wanted[key]) != _plain(present.get(key))}
+def _differing(kind: str, wanted: Mapping[str, Any], present: Mapping[str, Any]) -> JSON:
+    keys = [key for key in _SETTLED[kind] if key in wanted]
+    return {key: wanted[key] for key in keys if _plain(wanted[key]) != _plain(present.get(key))}
 
 
 def _plain(value: Any) -> Any:
@@ -271,8 +271,9 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, int) else value or None
 
 
-def _put(kind: str, present: Mapping[str, Any], changed: Mapping[str, Any], what: str) -> Step:
-    return Step("PUT", f"/lbaas/{kind}/{present['id']}", {kind.removesuffix("s"): dict(changed)}, what)
+def _put(kind: str, present: Mapping[str, Any], changed: JSON, what: str) -> list[Step]:
+    path = f"/lbaas/{kind}/{present['id']}"
+    return [Step("PUT", path, {kind.removesuffix("s"): changed}, what)] if changed else []
 
 
 def _delete(kind: str, present: Mapping[str, Any]) -> Step:

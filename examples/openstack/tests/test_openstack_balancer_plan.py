@@ -24,7 +24,7 @@ from openstack_provider.annotations import Annotations, Internal
 from openstack_provider.config import ClassConfig, Config, LoadBalancerConfig
 from openstack_provider.ownership import Identity, identity, is_of, may_be_deleted, own, refusal, service_of, shows
 from openstack_provider.plan import Plan, Target, plan, targets
-from openstack_provider.steps import Actual, Spot, created, leaving, members, steps
+from openstack_provider.steps import Actual, Spot, created, join_step, leaving, members, steps
 
 from cloudprovider import CloudConfig, CloudProviderError, InvalidService
 from cloudprovider.errors import InvalidConfig
@@ -288,6 +288,21 @@ def test_members_keep_what_was_set_by_hand_and_nodes_without_an_address() -> Non
     unchecked = members(Spot("", 30080, None), made, TWO)
     assert unchecked is not None
     assert all(one["monitor_port"] is None for one in unchecked if one["name"] == "a")
+
+
+ADDRESSES = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3", ""]))
+
+
+@given(ADDRESSES, ADDRESSES)
+def test_one_member_is_added_only_where_that_is_all(before: dict[str, str], after: dict[str, str]) -> None:
+    spot = Spot("", 30080, None)
+    present = members(spot, [], [Target(name, address, name) for name, address in before.items()]) or []
+    wanted = members(spot, present, [Target(name, address, name) for name, address in after.items()])
+    step = None if wanted is None else join_step("p", present, wanted, 31234)
+    if wanted is not None and step is not None:
+        assert step.body["member"]["monitor_port"] == 31234
+        both = [{(one["name"], one["address"]) for one in some} for some in ([*present, step.body["member"]], wanted)]
+        assert both[0] == both[1]
 
 
 # Steps

@@ -308,6 +308,23 @@ def test_weights_that_were_set_by_hand_stay(bench: Bench) -> None:
     assert set(weights.values()) == {1}
 
 
+def test_a_node_that_joins_is_checked_where_the_others_are(bench: Bench) -> None:
+    manager = bench.manager()
+    service = bench.service(manager)
+    assert service.spec is not None
+    service.spec.external_traffic_policy, service.spec.health_check_node_port = "Local", 32000
+    bench.ensure(manager, service)
+    bench.update(manager, service, bench.nodes[:3])
+    found = bench.balancer(service)["id"]
+    bench.settled(found)
+    [pool] = bench.octavia(f"pools?loadbalancer_id={found}")["pools"]
+    members = bench.octavia(f"pools/{pool['id']}/members")["members"]
+    assert [(one["protocol_port"], one["monitor_port"]) for one in members] == [(30080, 32000)] * 3
+    with Counted(bench) as nothing:
+        bench.ensure(manager, service, bench.nodes[:3])
+    assert not nothing.writes
+
+
 def test_ports_protocols_and_monitors_change(bench: Bench) -> None:
     manager = bench.manager()
     service = bench.service(manager, ports=[(53, 30053, "UDP"), (53, 30054, "TCP")])
