@@ -115,7 +115,7 @@ def test_a_load_balancer_is_ensured_again_for_the_asking_and_users_are_not_kept_
             eventually(lambda: _ingress(api, "late"), message="a user's Service while the provider asks all the time")
             for outcome in ("taken", "ignored"):
                 labels = {"kind": "Service", "outcome": outcome}
-                eventually(lambda: (host.metrics.value("cloudprovider_look_again_total", **labels) or 0) > 100)  # noqa: B023
+                eventually(lambda: (host.metrics.value("cloudprovider_look_again_total", **labels) or 0) > 4000)  # noqa: B023
         finally:
             over.set()
             for thread in threads:
