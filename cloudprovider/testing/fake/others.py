@@ -18,10 +18,9 @@ from cloudprovider.instances import InstanceMetadata
 from cloudprovider.interface import Clusters
 from cloudprovider.localinstance import LocalInstance
 from cloudprovider.routes import Route, Routes
-from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.faults import Key
 from cloudprovider.testing.fake.gate import Part, carried
-from cloudprovider.testing.fake.machines import node_addresses
+from cloudprovider.testing.fake.machines import BadRequest, node_addresses
 from cloudprovider.testing.fake.records import Instance, RouteRecord
 from cloudprovider.volumes import PVLabeler
 from cloudprovider.wellknown import LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE
@@ -139,7 +138,7 @@ class FakeRoutes(Part, Routes):
         return tuple(self._route(rule) for rule in rules if rule.foreign or rule.cluster == cluster_name)
 
     @override
-    @carried(_created)
+    @carried(_created, changes=True)
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
         destination = _destination(route)
         wanted = RouteRecord(
@@ -157,7 +156,7 @@ class FakeRoutes(Part, Routes):
         self._gate.calls.effect("created" if present is None else "unchanged")
 
     @override
-    @carried(_deleted)
+    @carried(_deleted, changes=True)
     def delete_route(self, cluster_name: str, route: Route) -> None:
         present = self._world.routes.get(route.name) if route.name else self._world.route_to(route.destination_cidr)
         if present is None or present.destination_cidr != route.destination_cidr:

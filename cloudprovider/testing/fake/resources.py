@@ -28,7 +28,7 @@ class FakeOwnedResources(Part, OwnedResources):
         ]
 
     @override
-    @carried(_resource)
+    @carried(_resource, changes=True)
     def delete_owned_resource(self, cluster_name: str, resource: OwnedResource) -> None:
         found = self._world.resources.get(resource.id)
         if found is None or found.cluster != cluster_name:
