@@ -32,9 +32,15 @@ from cloudprovider.testing.fake.instances import (
 )
 from cloudprovider.testing.fake.loadbalancers import FakeLoadBalancers, FakeOwningLoadBalancers
 from cloudprovider.testing.fake.machines import Machines
-from cloudprovider.testing.fake.others import FakeClusters, FakeLocalInstance, FakePVLabeler, FakeRoutes, FakeZones
+from cloudprovider.testing.fake.others import (
+    FakeClusters,
+    FakeLocalInstance,
+    FakeOwnedResources,
+    FakePVLabeler,
+    FakeRoutes,
+    FakeZones,
+)
 from cloudprovider.testing.fake.records import Cluster, RouteRecord, Volume, World
-from cloudprovider.testing.fake.resources import FakeOwnedResources
 from cloudprovider.testing.fake.sharing import CloudClient, CloudServer
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
 """The fake cloud's smaller capabilities: zones, the machine that the program runs on, volumes'
-labels, the account's clusters, and routes, in one table for all clusters and other systems."""
+labels, the account's clusters and what else was made for them, and routes, in one table for all
+clusters and other systems."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from cloudprovider.helpers.objects import key_of
 from cloudprovider.instances import InstanceMetadata
 from cloudprovider.interface import Clusters
 from cloudprovider.localinstance import LocalInstance
+from cloudprovider.ownedresources import OwnedResource, OwnedResources
 from cloudprovider.routes import Route, Routes
 from cloudprovider.testing.fake.faults import Key
 from cloudprovider.testing.fake.gate import Part, carried
@@ -118,6 +120,33 @@ class FakeClusters(Part, Clusters):
         if cluster is None:
             raise BadRequest(f"there is no cluster {cluster_name}")
         return cluster.master
+
+
+def _resource(_: FakeOwnedResources, __: str, resource: OwnedResource) -> list[Key]:
+    return [(resource.id,)]
+
+
+class FakeOwnedResources(Part, OwnedResources):
+    """Security groups and their like of one fake cloud."""
+
+    @override
+    @carried()
+    def list_owned_resources(self, cluster_name: str) -> Sequence[OwnedResource]:
+        return [
+            OwnedResource(one.kind, one.id, one.name)
+            for _, one in sorted(self._world.resources.items())
+            if one.cluster == cluster_name
+        ]
+
+    @override
+    @carried(_resource, changes=True)
+    def delete_owned_resource(self, cluster_name: str, resource: OwnedResource) -> None:
+        found = self._world.resources.get(resource.id)
+        if found is None or found.cluster != cluster_name:
+            self._gate.calls.effect("absent")
+            return
+        del self._world.resources[resource.id]
+        self._gate.calls.effect("deleted")
 
 
 def _created(_: Any, cluster_name: str, name_hint: str, route: Route) -> list[Key]:
