@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CLUSTER_CIDR: Final = "10.244.0.0/16"
-"""Where nodes get their pod CIDRs from."""
 _LAST_LINES: Final = 15  # of the manager's log, in an error
 _PATIENCE: Final = 30.0
 

@@ -91,7 +91,7 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
                 self._put(found.model_copy(update={"labels": labels, **(nobody if keep == "address" else {})}))
             raise LoadBalancerKept(f"{found.name}, {found.address}; a Service with {ADOPT}: {found.name} takes it over")
         if found is not None:
-            # The owner goes along, so that the cloud itself refuses where it is another's by now.
+            # The owner goes along, so that the cloud itself refuses where it is another's already.
             self._client.delete(self._path(cluster_name, service), {"owner": cluster_name})
 
     @override
