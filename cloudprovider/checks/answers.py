@@ -156,7 +156,7 @@ def zone(answer: object) -> Zone:
     return found
 
 
-def batch(answer: object, names: Sequence[str], check: Callable[[str, object], T]) -> dict[str, T | BaseException]:
+def batch(answer: object, names: Iterable[str], check: Callable[[str, object], T]) -> dict[str, T | BaseException]:
     """A batch's answer by name: a checked value, or what stands or went wrong there. Names without
     an answer are left out: unknown, never gone. `check(name, value)` is asked for each value.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -48,16 +48,26 @@ class BatchAnswer(Generic[A]):
     """Whether no name got an error, nothing, or junk; "not found" is an answer."""
 
 
-def by_name(names: Sequence[str], check: Callable[[str, object], A], method: str, answer: object) -> BatchAnswer[A]:
-    """A batch answer by name. `check(name, value)` judges one value, raising for that name alone.
+def by_name(
+    nodes: Mapping[str, V1Node],
+    check: Callable[[V1Node, object], A],
+    method: str,
+    answer: object,
+    *,
+    not_found: A | None = None,
+) -> BatchAnswer[A]:
+    """A batch answer about these nodes. `check(node, value)` judges one value, raising for that
+    node alone. `not_found`: the value of a node of which the provider says so; None where that is
+    an error.
 
     Raises InvalidAnswer when the whole is not a mapping: then nothing is known."""
-    found = judge(partial(answers.batch, names=names, check=check), method, answer)
+    each = partial(answers.batch, names=nodes, check=lambda name, value: check(nodes[name], value))
+    found = judge(each, method, answer)
     foreign = max(0, len(answer) - len(found)) if isinstance(answer, Mapping) else 0
     hint = f" ({foreign} names in it were not asked about: is it keyed by node name?)" if foreign else ""
     values: dict[str, A | Exception] = {}
     throttled, complete = None, True
-    for name in names:
+    for name in nodes:
         value: A | Exception
         if name not in found:
             value = AnswerMissing(f"the provider's {method} said nothing about {name}{hint}")
@@ -65,10 +75,13 @@ def by_name(names: Sequence[str], check: Callable[[str, object], A], method: str
             value = InvalidAnswer(method, said.problems, ordinary(said.usable))
         else:
             value = translate(said, method) if isinstance(said, BaseException) else said
+        if isinstance(value, InstanceNotFound):
+            values[name] = value if not_found is None else not_found
+            continue
         values[name] = value
         if isinstance(value, Throttled):
             throttled = throttled or value
-        complete = complete and (not isinstance(value, Exception) or isinstance(value, InstanceNotFound))
+        complete = complete and not isinstance(value, Exception)
     return BatchAnswer(values, throttled, complete)
 
 
@@ -78,27 +91,20 @@ class Answer(Generic[A]):
     deleted and made again while a call is under way, and what it gets from the cloud can never be
     changed. So a reconciler opens it with the node to be written."""
 
-    uid: str
-    """Of the Node that the cloud was asked about."""
-    provider_id: str
-    """What that Node had then; "" where it had none."""
+    node: V1Node
+    """The version of the Node that the cloud was asked about."""
     unbound: A | Exception
     """The answer without that check: for metrics, and for callers that compare by themselves."""
-
-    @classmethod
-    def about(cls, node: V1Node, said: A | Exception) -> Answer[A]:
-        """The answer to a question about this version of the node."""
-        return cls(uid_of(node), provider_id_of(node), said)
 
     def of(self, node: V1Node) -> A:
         """What the cloud said of this node. Raises what the cloud said instead of an answer, and
         AskAgain when the question was about another Node of that name, or about an instance that
         the node does not name any more."""
-        if (self.uid, self.provider_id) != (uid_of(node), provider_id_of(node)):
+        (uid, provider_id), now = _stands_for(self.node), _stands_for(node)
+        if (uid, provider_id) != now:
             raise AskAgain(
-                f"the cloud was asked about node {key_of(node)} with UID {self.uid} and provider ID "
-                f"{self.provider_id or '(none)'}; it has UID {uid_of(node)} and provider ID "
-                f"{provider_id_of(node) or '(none)'} now"
+                f"the cloud was asked about node {key_of(node)} with UID {uid} and provider ID "
+                f"{provider_id or '(none)'}; it has UID {now[0]} and provider ID {now[1] or '(none)'} now"
             )
         if isinstance(self.unbound, Exception):
             raise self.unbound
@@ -121,12 +127,12 @@ class AnswerCache(Generic[A]):
     def recall(self, node: V1Node, now: float) -> A | None:
         """The answer kept, if it is young enough."""
         with self._lock:
-            asked_at, answer = self._kept.get(_identity(node), (-math.inf, None))
+            asked_at, answer = self._kept.get(_question(node), (-math.inf, None))
         return answer if now - asked_at < self._ttl else None
 
     def keep(self, node: V1Node, answer: A, asked_at: float, now: float) -> None:
         """Keep the answer to a question of time `asked_at`, unless a newer one is here."""
-        what = _identity(node)
+        what = _question(node)
         with self._lock:
             if what not in self._kept or self._kept[what][0] <= asked_at:
                 self._kept[what] = (asked_at, answer)
@@ -138,10 +144,13 @@ class AnswerCache(Generic[A]):
                 self._kept.popitem(last=False)
 
 
-def _identity(node: V1Node) -> tuple[str | None, ...]:
+def _stands_for(node: V1Node) -> tuple[str, str]:
+    """UID and provider ID: which Node it is, and of which instance."""
+    return uid_of(node), provider_id_of(node)
+
+
+def _question(node: V1Node) -> tuple[str, ...]:
     """What must be equal for two questions to be the same: the instance. Without a provider ID a
     vendor may look at anything of the node, so then it is the revision."""
-    provider_id = provider_id_of(node)
-    if provider_id:
-        return (key_of(node), uid_of(node), provider_id)
-    return (key_of(node), uid_of(node), None, version_of(node))
+    uid, provider_id = _stands_for(node)
+    return (key_of(node), uid, provider_id, "" if provider_id else version_of(node))

@@ -111,7 +111,7 @@ def test_metadata(wrong: str) -> None:
     node = V1Node(metadata=V1ObjectMeta(name="n", uid="u"))
     expected = problems_of(answers.metadata, answer, prefixes=PREFIXES)
     assert expected
-    check = lambda own, said: answers.metadata(said, own=own, prefixes=PREFIXES)  # noqa: E731 - named once
+    check = lambda node, said: answers.metadata(said, prefixes=PREFIXES)  # noqa: E731 - named once
     ask = ask_metadata(cast(Any, Provider(answer)), check, node, PRIORITY_NORMAL)
     assert invalid(lambda: ask.call.check(answer)) == expected
     with pytest.raises(UnusableAnswer, match="cannot be used") as unusable:

@@ -157,7 +157,7 @@ class World:
 
     def answer(self, name: str = "n1") -> Answer[InstanceMetadata]:
         """What the cloud says of the node as it is now."""
-        return Answer.about(self.lister.objects[name], self.cloud.says[name])
+        return Answer(self.lister.objects[name], self.cloud.says[name])
 
     def labels(self, name: str = "n1") -> Raw:
         return dict(self.server.nodes[name]["metadata"]["labels"])
