@@ -20,7 +20,7 @@ from cloudprovider.checks.olderinstances import OlderInstances
 from cloudprovider.helpers import provider_id_of
 from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls import nodes as asking
-from controllers.cloudcalls.answers import Answer, AnswerCache, judge
+from controllers.cloudcalls.answers import Answer, AnswerCache, InvalidAnswer, failed, judge
 from controllers.cloudcalls.call import PRIORITY_NORMAL, CloudCall
 from controllers.cloudcalls.capabilities import (
     LoadBalancerCalls,
@@ -30,7 +30,6 @@ from controllers.cloudcalls.capabilities import (
     RouteCalls,
     SSHKeyCalls,
 )
-from controllers.cloudcalls.errors import InvalidAnswer, failed
 from controllers.cloudcalls.lookagain import LookAgain
 from controllers.cloudcalls.metrics import CallHealth, CallMetrics, OverdueCall
 from controllers.cloudcalls.nodes import Deliver, Fetch, NodeQuery, Together

@@ -15,10 +15,8 @@ from typing import Any, Final
 from attrs import frozen
 
 from cloudprovider.internal.cleaning import text_of
-from controllers.cloudcalls.answers import BatchAnswer
-from controllers.cloudcalls.call import CloudCall, Outcome
-from controllers.cloudcalls.callqueue import KINDS
-from controllers.cloudcalls.errors import OUTCOMES, OVERDUE, REFUSED, SUCCESS, CallFailed, outcome_of
+from controllers.cloudcalls.answers import OUTCOMES, OVERDUE, REFUSED, SUCCESS, BatchAnswer, CallFailed, outcome_of
+from controllers.cloudcalls.call import KINDS, CloudCall, Outcome
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics

@@ -30,9 +30,19 @@ from cloudprovider import (
     Throttled,
 )
 from cloudprovider.checks import answers as checks
-from controllers.cloudcalls.answers import Answer, AnswerCache, BatchAnswer, by_name, judge
+from controllers.cloudcalls.answers import (
+    Answer,
+    AnswerCache,
+    BatchAnswer,
+    CallFailed,
+    CallOverdue,
+    CallsClosed,
+    Contradiction,
+    InvalidAnswer,
+    by_name,
+    judge,
+)
 from controllers.cloudcalls.call import CloudCall
-from controllers.cloudcalls.errors import CallFailed, CallOverdue, CallsClosed, Contradiction, InvalidAnswer
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
 from controllers.runtime.queue import bounded

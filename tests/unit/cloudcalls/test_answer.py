@@ -19,8 +19,7 @@ from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Route, Throttled, Zone
 from cloudprovider.checks import answers
-from controllers.cloudcalls.answers import BatchAnswer, by_name, judge
-from controllers.cloudcalls.errors import AnswerMissing, CallFailed, InvalidAnswer
+from controllers.cloudcalls.answers import AnswerMissing, BatchAnswer, CallFailed, InvalidAnswer, by_name, judge
 
 PREFIXES = ("test://", "aws:///")
 
