@@ -20,7 +20,7 @@ from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, Answer, Invalid
 from controllers.node import addresses, changes
 from controllers.node.addresses import NoIPAddress, Wanted
 from controllers.node.changes import NOTHING, NodeChanges, NotAdopted, ProviderIDTaken
-from controllers.node.memory import UNTAINTING, NodeMemory, Remembered
+from controllers.node.memory import UNTAINTING, NodeMemory, NodeMetrics, Remembered
 from controllers.node.triggers import is_refreshed
 from controllers.runtime.api import ObjectNotFound, RestClient, ServerError, Unreachable
 from controllers.runtime.cache import NODES, Lister, key_of, uid_of
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from cloudprovider.ips import IPNetwork
     from controllers.cloudcalls import CloudCalls
-    from controllers.node.metrics import NodeMetrics
     from controllers.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -142,7 +141,7 @@ class NodeReconciler:
             if planned.addresses is not None:
                 self._tell_addresses(entry, done, metadata, planned.addresses, written=True)
                 # Opened without one, it is asked about at 1, 2, 4 ... s again, as a refresh.
-                entry.without_ip_since = None if planned.addresses.has_ip else now
+                entry.without_ip_since = None if addresses.has_ip(planned.addresses.addresses) else now
             self._in_line(entry, done, metadata, planned, written=True)
             self._finished(key, done, entry, metadata.provider_id or "", planned)
         else:
@@ -266,7 +265,7 @@ class NodeReconciler:
             if not needs_initialization(fresh):
                 planned = made(fresh, metadata, entry.known, entry.heard, self._choice)
             wanted = planned.addresses
-            if planned and self._would_fight(entry, fresh, metadata):
+            if planned.patches and self._would_fight(entry, fresh, metadata):
                 planned = NOTHING
             if planned.known is not None:
                 entry.writing = planned.known.written
@@ -290,7 +289,7 @@ class NodeReconciler:
             )
         if faults is not None:
             raise faults  # told, and asked about again
-        if wanted is not None and not wanted.has_ip:
+        if wanted is not None and not addresses.has_ip(wanted.addresses):
             missing = NoIPAddress(metadata)
             missing.retry_after = self._next_question(entry, self._memory.period)
             raise missing

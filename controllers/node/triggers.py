@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.addresses import provided_node_ip
+from cloudprovider.helpers.labels import missing_twins
 from cloudprovider.helpers.objects import addresses_of, labels_of
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from controllers.node.addresses import has_ip
-from controllers.node.changes import pairing
 from controllers.node.kept import PAIRED
 from controllers.runtime.cache import Lister, key_of
 
@@ -147,7 +147,7 @@ class NodeTriggers:
             return
         if needs_initialization(node):
             self._nodes.add(key_of(node), NEW_NODE)
-        elif pairing(node):
+        elif missing_twins(labels_of(node)):
             self._nodes.add(key_of(node))
 
 

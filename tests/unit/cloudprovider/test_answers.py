@@ -23,9 +23,9 @@ from cloudprovider.commands.nodeinfo import _metadata as as_node_info
 from cloudprovider.commands.questions import questions_about, questions_for
 from cloudprovider.internal.problem import Problem
 from cloudprovider.testing.apiserver.kinds.services import _ingress
+from controllers.cloudcalls.answers import InvalidAnswer
 from controllers.cloudcalls.call import PRIORITY_NORMAL, CloudCall
 from controllers.cloudcalls.capabilities import LoadBalancerCalls, RouteCalls
-from controllers.cloudcalls.answers import InvalidAnswer
 from controllers.cloudcalls.nodes import ask_metadata
 from controllers.cloudcalls.pool import CallPool
 from tests.unit.conformance.careless import GOOD, said_by
