@@ -32,7 +32,7 @@ from tests.unit.nodelifecycle import simulation
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
-DIFFERENCES = ROOT / "docs" / "explanation" / "differences-from-go.md"
+DELETIONS = ROOT / "docs" / "reports" / "node-deletions.md"
 DEPLOY = ROOT / "examples" / "deploy"
 SAMPLECLOUD = ROOT / "examples" / "samplecloud"
 CHART = DEPLOY / "chart"
@@ -54,7 +54,7 @@ def alerts_page(rules: str) -> str:
         "",
         "This page is generated from [the alert rules](../../examples/deploy/chart/files/alerts.yaml); do not edit it,",
         "run `make generate`. The rules are an ordinary rule file of Prometheus. With its operator the",
-        "[chart](../guides/deploying.md#monitoring) installs them.",
+        "[chart](../guides/monitoring.md) installs them.",
         "",
     ]
     for group in yaml.safe_load(rules)["groups"]:
@@ -93,10 +93,9 @@ def samplecloud_readme() -> str:
     return text
 
 
-def differences() -> str:
-    """docs/explanation/differences-from-go.md as it is, with the table of simulated deletions made
-    anew."""
-    text = DIFFERENCES.read_text()
+def deletions() -> str:
+    """docs/reports/node-deletions.md as it is, with its table made again."""
+    text = DELETIONS.read_text()
     before, begin, rest = text.partition("<!-- simulated deletions: begin -->\n")
     _, end, after = rest.partition("<!-- simulated deletions: end -->\n")
     return before + begin + simulation.table() + end + after
@@ -111,7 +110,7 @@ def written_files() -> dict[Path, Callable[[], str]]:
         REFERENCE / "scenarios.md": scenarios.page,
         REFERENCE / "alerts.md": lambda: alerts_page(ALERTS.read_text()),
         faults.PAGE: lambda: faults.anew(faults.PAGE.read_text()),
-        DIFFERENCES: differences,
+        DELETIONS: deletions,
         **pictures.files(),
         SAMPLECLOUD / "README.md": samplecloud_readme,
         **{

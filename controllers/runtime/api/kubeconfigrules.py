@@ -2,7 +2,7 @@
 
 The facts are client-go's: validation.go, client_config.go and api/v1 of tools/clientcmd,
 plugin/pkg/client/auth/exec. Where ours is laxer or stricter on purpose, the page
-`docs/explanation/differences-from-go.md` says so. YAML takes everything: "false" in quotes is a
+`docs/reference/kubeconfig.md` says so. YAML takes everything: "false" in quotes is a
 text, and so true; a text where a list should be is a list of letters. Both are refused."""
 
 from __future__ import annotations

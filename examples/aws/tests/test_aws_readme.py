@@ -1,5 +1,5 @@
-"""The README's table of annotations is the code's. `python tests/test_aws_readme.py` writes it
-again."""
+"""The table of annotations is the code's, and what the README shows works. `python
+tests/test_aws_readme.py` writes the table again."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from aws_provider.config import Config
 from cloudprovider import CloudConfig
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
+README, ANNOTATIONS = ROOT / "README.md", ROOT / "ANNOTATIONS.md"
 BEGIN, END = "<!-- annotations: written by tests/test_aws_readme.py -->\n", "<!-- end -->"
 
 
 def written() -> str:
-    """The README with today's table."""
-    head, _, rest = README.read_text().partition(BEGIN)
+    """The page of annotations with today's table."""
+    head, _, rest = ANNOTATIONS.read_text().partition(BEGIN)
     return f"{head}{BEGIN}{Annotations.markdown_table()}{END}{rest.partition(END)[2]}"
 
 
 def test_the_table_of_annotations_is_current() -> None:
-    assert README.read_text() == written(), f"run: python {Path(__file__).name}"
+    assert ANNOTATIONS.read_text() == written(), f"run: python {Path(__file__).name}"
 
 
 def test_the_configurations_that_are_shown_can_be_read() -> None:
@@ -43,4 +43,4 @@ def test_the_helm_values_are_the_charts() -> None:
 
 
 if __name__ == "__main__":
-    README.write_text(written())
+    ANNOTATIONS.write_text(written())

@@ -22,7 +22,7 @@ from cloudprovider import CloudConfig
 ROOT = Path(__file__).parents[1]
 README, DRIVERS = ROOT / "README.md", ROOT / "DRIVERS.md"
 BEGIN, END = "<!-- settings: written by tests/test_libcloud_readme.py -->\n", "<!-- end -->"
-SHOWN = re.findall(r"```yaml\n(.*?)```", README.read_text(), re.DOTALL)
+SHOWN = re.findall(r"```yaml\n(.*?)```", README.read_text() + (ROOT / "TRY.md").read_text(), re.DOTALL)
 
 
 def written() -> str:

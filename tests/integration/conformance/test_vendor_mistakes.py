@@ -2,7 +2,7 @@
 """The 46 mistakes of a vendor's third trial: none is silent, and what says it names the cause.
 
 Each is a replacement or two in the package that `new acme --http` writes, over its double, and is
-numbered as in docs/guides/conformance.md. Those that no scenario can see are said elsewhere:
+listed in docs/guides/vendor-mistakes.md. Those that no scenario can see are said elsewhere:
 `ELSEWHERE` names the tests.
 """
 

@@ -1,4 +1,4 @@
-"""The tutorial's files do what its page says: they pass the conformance suite, work in a cluster,
+"""The tutorial's files do what its pages say: they pass the conformance suite, work in a cluster,
 and start."""
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tests.support.pages import ROOT
 
 TUTORIAL = ROOT / "examples" / "tutorial"
 PAGE = ROOT / "docs" / "tutorial" / "load-balancer.md"
+PAGES = (PAGE, ROOT / "docs" / "tutorial" / "run-the-provider.md")
 
 
 def run(*arguments: str, folder: Path) -> str:
@@ -58,12 +59,14 @@ def test_the_program_starts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["harbour_provider.py", "test_harbour.py", "test_cluster.py", "harbour_main.py"])
 def test_a_reader_who_types_the_blocks_has_the_whole_file(name: str) -> None:
-    shown = {line for block in blocks(PAGE) if block.source.endswith(name) for line in block.text.splitlines()}
+    found = [block for page in PAGES for block in blocks(page) if block.source.endswith(name)]
+    shown = {line for block in found for line in block.text.splitlines()}
     module = ast.parse((TUTORIAL / name).read_text())
     lines = (TUTORIAL / name).read_text().splitlines()[module.body[1].lineno - 1 :]
     assert [line for line in lines if line not in shown] == []
 
 
 def test_the_commands_are_for_the_readers_own_folder() -> None:
-    shown = [command for block in blocks(PAGE) if block.language == "console" for command in commands(block.text)]
+    found = [block for page in PAGES for block in blocks(page) if block.language == "console"]
+    shown = [command for block in found for command in commands(block.text)]
     assert [command for command in shown if "examples/" in command] == []

@@ -5,7 +5,7 @@ controller.
 same around Go's rule: every monitor period each node that is not Ready is asked about, and deleted
 at the first "not found" (MonitorNodes in k8s.io/cloud-provider
 controllers/nodelifecycle/node_lifecycle_controller.go). Each scenario runs in both; `table()` is
-the one in docs/explanation/differences-from-go.md.
+the one in docs/reports/node-deletions.md.
 """
 
 from __future__ import annotations
