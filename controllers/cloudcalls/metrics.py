@@ -118,12 +118,19 @@ class CallMetrics:
         if not isinstance(answer, BatchAnswer):
             self._heard(call, outcome.label, outcome.error)
             return
-        labels = [outcome_of(value) if isinstance(value, Exception) else SUCCESS for value in answer.values.values()]
-        for label, count in Tally(labels).items():
+        last: Exception | None = None
+        labels: Tally[str] = Tally()
+        for value in answer.values.values():
+            if isinstance(value, Exception):
+                last = value
+                labels[outcome_of(value)] += 1
+            else:
+                labels[SUCCESS] += 1
+        for label, count in labels.items():
             self._items.labels(self._provider, call.method, label).inc(count)
-        errors = [value for value in answer.values.values() if isinstance(value, Exception)]
-        if labels and all(label in _FAILED for label in labels):
-            self._heard(call, "error", errors[-1])
+        # Where each single key failed, the cloud is in trouble although the call itself succeeded.
+        if last is not None and _FAILED.issuperset(labels):
+            self._heard(call, "error", last)
         else:
             self._heard(call, outcome.label, None)
 
