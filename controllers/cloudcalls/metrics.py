@@ -1,4 +1,4 @@
-"""How cloud calls are doing (stage 5): metrics, and what health checks and last words say.
+"""How cloud calls are doing (stage 5): metrics, and what health checks say.
 
 The pool reports each call's end here; the metrics server reads the families at a scrape. The two
 named in the first place follow the Go CCM's conventions, which has no such metrics itself.

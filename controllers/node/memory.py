@@ -110,7 +110,7 @@ class NodeMemory:
             self._given.pop(key, None)
 
     def forget_gone(self, exists: Callable[[str], bool]) -> None:
-        """Forget the nodes that are no more: late work may have left something."""
+        """Forget the nodes that are gone: late work may have left something."""
         for key in [*self._nodes, *self._given]:
             if not exists(key):
                 self.forget(key)

@@ -1,7 +1,7 @@
 """Stage 4: RECONCILE. A node's key and the cloud's answer in, one unit of work out.
 
 `fetch_new` and `fetch_known` ask the cloud about many nodes at once (stage 5), `initialize` or
-`refresh` follows for each. On a conflict the patches are computed anew from the fresh object; the
+`refresh` follows for each. On a conflict the patches are computed again from the fresh object; the
 cloud is not asked again. An answer about a former node of the name is dropped (`Answer.of`), and
 every patch is bound to the UID of the node that it was made for."""
 

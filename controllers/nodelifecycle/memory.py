@@ -1,7 +1,7 @@
 """What is remembered between two answers: candidates for deletion, and samples of Ready nodes.
 
 In memory alone: a manager that starts asks again, with the full number of answers. What is kept
-goes with the node's own fate; nothing else is remembered of what the cloud once said."""
+goes when the node does; nothing else is remembered of what the cloud once said."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attrs import define, evolve, field, frozen
 from cloudprovider import InstanceState
 from cloudprovider.helpers import is_owned, is_ready, provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
-from controllers.nodelifecycle.changes import Attention, attention, can_witness, hands_off, identity_of, zone_of
+from controllers.nodelifecycle.changes import Attention, attention, can_be_sampled, hands_off, identity_of, zone_of
 from controllers.nodelifecycle.deletion import SAMPLE, Candidate, Identity, Sample, StateAnswer, counted
 from controllers.runtime.cache import key_of, uid_of
 
@@ -304,18 +304,18 @@ class Shared:
         node = self.lister.get(name)
         return node if node is not None and one is not None and one.is_of(node) else None
 
-    def witness(self, zone: str, name: str) -> V1Node | None:
+    def sampled(self, zone: str, name: str) -> V1Node | None:
         """The node of this name, if it can be in a sample of the zone; else None."""
         node = self.lister.get(name)
         if node is None or zone_of(node) != zone or self.is_young(node) or self.moved(node):
             return None
-        return node if can_witness(node, self.prefixes) else None
+        return node if can_be_sampled(node, self.prefixes) else None
 
     def ready_node(self, identity: Identity) -> V1Node | None:
         """The node that is this, if it is Ready on the same machine as before: on another one it
         says nothing about the instance of its ID."""
         node = self.lister.get(identity[0])
-        if node is None or hands_off(node):  # an administrator knows better than the cloud: it counts no more
+        if node is None or hands_off(node):  # an administrator knows better than the cloud
             return None
         return node if identity_of(node) == identity and is_ready(node) and not self.moved(node) else None
 

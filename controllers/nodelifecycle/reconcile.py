@@ -108,7 +108,7 @@ class NodeLifecycleReconciler:
                 deliver(name, found)
 
         try:
-            ready = self._witnesses(judged, nodes, drawn, asked_at)
+            ready = self._ready_nodes(judged, nodes, drawn, asked_at)
             self._cloud.fetch_state([*nodes.values(), *ready.values()], heard, confirm=confirm)
             asked = True
         finally:
@@ -138,7 +138,7 @@ class NodeLifecycleReconciler:
                 judged[key] = one
         return judged, confirm
 
-    def _witnesses(
+    def _ready_nodes(
         self,
         judged: Mapping[str, Candidate],
         nodes: Mapping[str, V1Node],
@@ -149,7 +149,7 @@ class NodeLifecycleReconciler:
         those for which a candidate waits."""
 
         def usable(name: str) -> V1Node | None:
-            return None if name in nodes else self._shared.witness(zone, name)
+            return None if name in nodes else self._shared.sampled(zone, name)
 
         waited_for: dict[str, V1Node] = {}
         for one in judged.values():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from cloudprovider.helpers import is_ready
-from controllers.nodelifecycle.changes import Attention, can_witness, hands_off, identity_of, machine_of, zone_of
+from controllers.nodelifecycle.changes import Attention, can_be_sampled, hands_off, identity_of, machine_of, zone_of
 from controllers.runtime.cache import Derived, key_of, uid_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _Look:
     owned: bool
     attention: Attention | None
     """By what stands in it; None: it depends on the time."""
-    witness: bool
+    sampled: bool
     hands_off: bool
 
 
@@ -107,7 +107,7 @@ class NodeLifecycleTriggers:
             needed = None if one.name in self._shared.moves else one.attention
             if needed is not Attention.NONE:
                 found[needed or self._shared.attention(one.node)].add(one.name)
-            if one.witness:
+            if one.sampled:
                 ready.setdefault(one.zone, []).append(one.name)
         return Survey(owned, frozenset(found[Attention.ASK]), frozenset(found[Attention.TIDY]), ready, tuple(left))
 
@@ -128,8 +128,8 @@ class NodeLifecycleTriggers:
         shared = self._shared
         owned, left = shared.owns(node), hands_off(node)
         needed = shared.attention_unmoved(node) if is_ready(node) or left or not owned else None
-        witness = can_witness(node, shared.prefixes)
-        return _Look(node, key_of(node), zone_of(node), owned, needed, witness, left)
+        sampled = can_be_sampled(node, shared.prefixes)
+        return _Look(node, key_of(node), zone_of(node), owned, needed, sampled, left)
 
     def _rests(self, name: str, now: float) -> bool:
         """Whether a timer queues the node by itself: the sweep must not bypass a back-off."""

@@ -163,7 +163,7 @@ class NodeWriter:
     def _is_same(self, judged: V1Node, now: V1Node) -> bool:
         """Whether this is still what was judged, in all that counts."""
         announced = is_announced(now) or not is_announced(judged)  # the announcement was the only evidence
-        # A kubelet that is on another machine by now would not register again.
+        # A kubelet that has moved to another machine would not register again.
         same = identity_of(now) == identity_of(judged) and machine_of(now) == machine_of(judged)
         return same and announced and not is_ready(now) and self._shared.attention(now) is Attention.ASK
 

@@ -242,7 +242,7 @@ class Batch(Generic[K, A]):
             logger.debug("%s: the answer for %s came after the end", self._name, key)
 
     def close(self) -> list[K]:
-        """Accept no more answers; return the keys without one, in the batch's order."""
+        """Accept no further answers; return the keys without one, in the batch's order."""
         with self._lock:
             self._closed = True
             return list(self._pending)

@@ -135,8 +135,8 @@ class EventRecorder:
         return all(lane.wait_idle(deadline - self._clock.monotonic()) for lane in self._lanes)
 
     def stop(self, timeout: float) -> bool:
-        """Take no more Events, write what is left within `timeout` seconds, drop the rest, end the
-        threads.
+        """Take no further Events, write what is left within `timeout` seconds, drop the rest, end
+        the threads.
 
         True when nothing was left. May be called twice. A thread inside a request that does not
         return is left behind."""
