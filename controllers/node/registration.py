@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
@@ -77,11 +78,10 @@ class CloudNodeOptions:
 
 
 def _construct(context: Context) -> Controller:
-    from controllers.node.controller import CloudNodeController
-
     routes = context.options.of(RouteSwitches)
     made = routes.on and context.cloud.routes is not None and ROUTE_CONTROLLER in context.controllers
-    return context.build(CloudNodeController, CloudNodeOptions, routed=routes.cluster_cidrs if made else ())
+    kind = pkgutil.resolve_name("controllers.node.controller:CloudNodeController")
+    return context.build(kind, CloudNodeOptions, routed=routes.cluster_cidrs if made else ())
 
 
 ENTRY = ControllerEntry(
