@@ -97,7 +97,7 @@ def _provider_id_problems(provider_id: str, prefixes: Sequence[str], field: str 
         return ["it has no provider_id, and neither has the node"] if prefixes else []
     if not prefixes:  # once written it could not be changed, and the node would count as another cloud's
         return [f"it has {field} {_show(provider_id)}, while provider_id_prefixes() says that this cloud has none"]
-    if not provider_id.isprintable() or any(map(str.isspace, provider_id)):
+    if not provider_id.isprintable() or provider_id.split() != [provider_id]:
         return [f"{field} {_show(provider_id)} has blanks or control characters"]
     prefix = next((one for one in prefixes if provider_id.startswith(one)), None)
     if prefix is None:
@@ -347,9 +347,9 @@ def _address_problems(answer: Sequence[object]) -> list[str]:
             )
             continue
         faults = address_problems(address)
-        if not faults and kind in _DNS_TYPES and parse_ip(value) is None:
+        if not faults and kind in _DNS_TYPES:
             named = len(value) <= 254 and _DNS_NAME.fullmatch(value)  # 253 and a final dot
-            faults = () if named else (f"{kind} {_show(value)} is no host name",)
+            faults = () if named or parse_ip(value) else (f"{kind} {_show(value)} is no host name",)
         problems += faults
     return problems
 
