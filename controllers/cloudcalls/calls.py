@@ -188,6 +188,7 @@ class CloudCalls:
             else:
                 deliver(name, answer)
 
+        # A batch listing that lost a page says "gone" too; one call for each node does not.
         both = bool(confirm) and None not in (self._capability("instances_batch"), self._instances_v2())
         self._fetch("state", self._state_query, nodes, heard if both else deliver)
         if doubted:

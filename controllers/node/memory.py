@@ -95,6 +95,7 @@ class NodeMemory:
         key, uid = key_of(node), uid_of(node)
         with self._lock:
             found = self._nodes.get(key)
+            # What another Node of that name was given proves nothing about this one.
             if found is None or found.uid != uid:
                 found = self._nodes[key] = Remembered(uid)
             return found
@@ -196,7 +197,7 @@ class NodeMetrics:
             ("node_controller_uninitialized_nodes", "Nodes that wait for their initialisation."),
             (
                 "node_controller_oldest_uninitialized_node_age_seconds",
-                "Seconds that the first of them has waited; 0 without one.",
+                "Seconds that the oldest of these nodes has waited, as far as this process saw it; 0 without one.",
             ),
             lister.list,
             needs_initialization,

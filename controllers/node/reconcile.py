@@ -109,11 +109,13 @@ class NodeReconciler:
             self._pair(node, entry)
             return None
         metadata = answer.of(node)
+        # Before the write: what is written as provider ID can never be changed.
         self._give_id(node, metadata.provider_id)
         now, since = self._clock.monotonic(), entry.without_ip_since
         ip_needed = since is None or now - since < OPEN_AFTER
 
         def plan(fresh: V1Node) -> NodeChanges:
+            # Another manager, or a patch of ours whose answer was lost, was faster.
             if not needs_initialization(fresh):
                 return NOTHING
             written = timestamp(self._clock.time())
@@ -370,7 +372,10 @@ class NodeReconciler:
             nonlocal latest, planned
             latest = fresh
             planned = NOTHING if self._is_foreign(fresh) else plan(fresh)  # its ID may have come meanwhile
-            self._log_refused(planned)
+            for what in planned.refused:
+                if what not in self._refused_before:  # one line for a mistake, and not one a node
+                    self._refused_before.add(what)
+                    log.warning("of the provider's answers: %s", what)
             return planned.patches
 
         try:
@@ -378,9 +383,3 @@ class NodeReconciler:
         except (ObjectNotFound, ObjectReplaced):
             done = None  # deleted or recreated meanwhile: its own event brings the new one
         return _Applied(done, latest, planned)
-
-    def _log_refused(self, planned: NodeChanges) -> None:
-        for what in planned.refused:
-            if what not in self._refused_before:
-                self._refused_before.add(what)
-                log.warning("of the provider's answers: %s", what)

@@ -161,7 +161,7 @@ class Samples:
         with self._lock:
             found = self._zones.get(zone)
             if found is None:
-                return Sample(not_before)
+                return Sample(not_before)  # nobody can be asked: then the limit decides
             return found.last if found.last and found.last.asked_at >= not_before else None
 
     def draw(self, zone: str, usable: Callable[[str], V1Node | None], now: float) -> list[V1Node] | None:

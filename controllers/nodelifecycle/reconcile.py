@@ -205,7 +205,7 @@ class NodeLifecycleReconciler:
         if isinstance(answer, Exception):
             raise answer
         if answer is None:
-            return None
+            return None  # it needed no question when its batch was asked about; the sweep brings it again
         if (uid_of(answer.node), provider_id_of(answer.node)) != (uid_of(node), provider_id_of(node)):
             return None  # it was asked about the former node; the next sweep asks about this one
         one = self._candidates.add(key, answer, self._options.node_monitor_period)
@@ -260,7 +260,7 @@ class NodeLifecycleReconciler:
                 "(--node-deletion-young-grace), and the cloud may not list it yet"
             )
             return self._ask_again(key, self._note(key, one, why=why))
-        if not one.confirmed:
+        if not one.confirmed:  # "gone" of one method alone: the next answer is of all
             return self._ask_again(key, one)
         if one.released or is_announced(node) or not self._options.breaker:
             self._delete(key, node)

@@ -78,6 +78,7 @@ class NodeLifecycleTriggers:
         if changed_machine:
             self._shared.moves[name] = uid_of(new), self._shared.now()
         ready, wanted = is_ready(new), self._shared.attention(new)
+        # Answers are about one instance and one outage: a row of them ends with either.
         if (ready and wanted is not Attention.ASK) or identity_of(old) != identity_of(new):
             self._candidates.forget(name)
         if ready and wanted is Attention.TIDY:
@@ -100,7 +101,7 @@ class NodeLifecycleTriggers:
         left: list[str] = []
         for one in self._looks.of(self._shared.lister.list()):
             if not one.owned:
-                continue
+                continue  # of another cloud, or without an ID: "gone" could be said of it by mistake
             owned += 1
             if one.hands_off:
                 left.append(one.name)
