@@ -56,7 +56,7 @@ LATE: Final[Mapping[str, str]] = {
         ("controllers/manager/assembly.py", "controllers/manager/runner.py"),
         "every second the manager looks whether it has to end",
     ),
-    "controllers/runtime/run.py": "periodic actions begin after the workers, on a slow machine after the first object",
+    "controllers/runtime/base.py": "periodic actions begin after the workers, on a slow machine after the first object",
     **dict.fromkeys(
         ("controllers/runtime/api/wire/dialing.py", "controllers/runtime/api/tls.py"),
         "a connection is made only where none is idle at that moment",
