@@ -28,8 +28,8 @@ from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, PlanRun, parse
 from controllers.nodeipam import guards
-from controllers.nodeipam.changes import SEAL
 from controllers.nodeipam.controller import NodeIPAMController
+from controllers.nodeipam.guards import SEAL
 from controllers.nodeipam.registration import NodeIPAMOptions
 from controllers.options.podnetwork import CIDRS
 from controllers.runtime.api import ClientBuilder, ClientSettings
