@@ -23,7 +23,7 @@ from cloudprovider.testing.waiting import eventually
 from controllers.app import Host, hosting
 from controllers.cli import rbac
 from controllers.node.controller import CloudNodeController
-from controllers.node.options import CloudNodeOptions
+from controllers.node.registration import CloudNodeOptions
 from controllers.registration.entry import Controller
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions

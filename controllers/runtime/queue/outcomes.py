@@ -13,7 +13,7 @@ None or ``DONE``                     backoff forgotten                          
                                      `priority`, or that of this run if it is None;
                                      if `early`, the backoff stays
 RetryError                           again in that many seconds, at least, and later   retry_after
-                                     ever more seldom (`waits.py`): nothing failed
+                                     ever more seldom (`failurelog.py`): nothing failed
 exception with `retry_after` over 0  again in that many seconds, at least, and         retry_after
                                      an ApiError no sooner than with backoff
 ``TerminalError``                    backoff forgotten, not again                      terminal
@@ -42,7 +42,7 @@ from cloudprovider.internal.cleaning import text_of
 from controllers.runtime.api import ApiError
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue.failurelog import FailureLog, seconds_text
+from controllers.runtime.queue.failurelog import FailureLog, OnWait, Waits, seconds_text
 from controllers.runtime.queue.results import (
     DONE,
     Aborted,
@@ -53,7 +53,6 @@ from controllers.runtime.queue.results import (
     aborted,
     retry_after_of,
 )
-from controllers.runtime.queue.waits import OnWait, Waits
 from controllers.runtime.queue.workqueue import WorkQueue
 
 logger = logging.getLogger(__name__)
@@ -164,7 +163,9 @@ class Requeuer(Generic[K]):
         self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *failures.expected)
         self._clock = clock
         self.last_settled = clock.monotonic()
-        runs = metrics.counter("controller_reconcile_total", "Reconciles by their result.", ["name", "result"])
+        runs = metrics.counter(
+            "controller_reconcile_total", f"Reconciles by their result: {', '.join(_RESULTS)}.", ["name", "result"]
+        )
         self._runs = {result: runs.labels(self._name, result) for result in _RESULTS}
         self._errors = metrics.counter(
             "controller_reconcile_errors_total",
