@@ -49,6 +49,13 @@ NODE_COUNT = int(os.environ.get("NODEIPAM_TAKEOVER", "60"))
 """`NODEIPAM_TAKEOVER=200` for the long form."""
 
 
+@pytest.fixture(autouse=True)
+def short_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range of a deleted Node rests for 10 s, which the unit tests prove; here nobody waits for
+    that."""
+    monkeypatch.setattr("controllers.nodeipam.controller.REST", 0.5)
+
+
 @contextmanager
 def allocating(
     api: Cluster, cidrs: str = BOTH, cloud: Interface | None = None, *, well: bool = True, **settings: Any
