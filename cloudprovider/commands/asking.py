@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from kubernetes.client.api_client import ApiClient
     from kubernetes.client.configuration import Configuration
 
-__all__ = ["NoClients", "NoCluster", "Started", "in_time"]
-
 T = TypeVar("T")
 
 

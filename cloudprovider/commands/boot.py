@@ -29,8 +29,6 @@ from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
 if TYPE_CHECKING:
     from cloudprovider.commands.nodeinfo import NodeInfo
 
-__all__ = ["add_node_info", "seconds"]
-
 T = TypeVar("T")
 
 _CODES = (

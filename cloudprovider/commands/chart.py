@@ -16,8 +16,6 @@ from typing import Any
 import cloudprovider
 from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE
 
-__all__ = ["add_chart", "chart_folder"]
-
 _PACKAGE = Path(cloudprovider.__file__).parent
 
 

@@ -31,8 +31,6 @@ from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 if TYPE_CHECKING:
     from cloudprovider.testing.apiserver import EmbeddedAPIServer
 
-__all__ = ["News", "add_cluster"]
-
 _BEAT = 10.0  # seconds between two renewals of a kubelet's Lease
 _LOOK = 0.3  # seconds between two looks at what is new
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

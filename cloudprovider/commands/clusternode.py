@@ -18,8 +18,6 @@ from kubernetes.config.kube_config import new_client_from_config
 from cloudprovider.commands.failure import Failure
 from cloudprovider.internal.problem import Problem
 
-__all__ = ["NotDone", "read_node", "silence"]
-
 _SECONDS = 10.0
 _NOT_FOUND = 404
 _SILENT = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}

@@ -6,8 +6,6 @@ from typing import Final
 
 from cloudprovider.internal.problem import Problem
 
-__all__ = ["FINE", "NO_INSTANCE", "NO_TIME", "PROBLEMS", "WRONG_USAGE", "Failure", "UnusableAnswer"]
-
 FINE: Final = 0
 PROBLEMS: Final = 1
 WRONG_USAGE: Final = 2

@@ -24,8 +24,6 @@ from cloudprovider.loading.loader import Factory, load_factory, start_provider
 from cloudprovider.loading.plugins import Plugin, find_plugins
 from cloudprovider.loading.registry import Registry
 
-__all__ = ["Listed", "list_providers"]
-
 
 @frozen(kw_only=True)
 class Listed:

@@ -17,8 +17,6 @@ from io import StringIO
 from cloudprovider.commands.failure import UnusableAnswer
 from cloudprovider.ips import parse_ip
 
-__all__ = ["adapted", "read_resolver"]
-
 Scrub = Callable[[Sequence[str], Sequence[str]], object]
 _SEARCHES = frozenset({"search", "domain"})
 
