@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve
 
-from cloudprovider.commands.asking import Started, in_time
-from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
+from cloudprovider.commands.asking import FINE, PROBLEMS, WRONG_USAGE, Failure, Started, in_time
 from cloudprovider.commands.kubelet import FORMATS, is_here, node_ips, rendered
 from cloudprovider.helpers.addresses import AddressChoice
 from cloudprovider.helpers.labels import kubelet_hostname, kubelet_may_set

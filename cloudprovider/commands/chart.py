@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudprovider
-from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE
+from cloudprovider.commands.asking import FINE, PROBLEMS, WRONG_USAGE
 
 _PACKAGE = Path(cloudprovider.__file__).parent
 

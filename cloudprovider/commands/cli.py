@@ -1,5 +1,5 @@
 """Arguments in, text or JSON and an exit code out: 0 all is well, 1 problems were found, 2 wrong
-usage; see `failure`.
+usage; see `asking`.
 
 Results go to standard output, and nothing else does: what a plugin prints goes to standard error.
 """
@@ -16,18 +16,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cloudprovider.commands.asking import FINE, PROBLEMS, WRONG_USAGE
 from cloudprovider.commands.boot import add_node_info, seconds
 from cloudprovider.commands.chart import add_chart
 from cloudprovider.commands.check import check
 from cloudprovider.commands.cluster import add_cluster
-from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE
 from cloudprovider.commands.new import Names, naming_problem, write
 from cloudprovider.commands.providers import Listed, list_providers
 from cloudprovider.commands.report import Report, Step
 from cloudprovider.internal.output import results_only
 from cloudprovider.kinds import ListOf
 from cloudprovider.loading.plugins import wrong_groups
-from cloudprovider.loading.registry import Registry
 
 _EDIT = {False: "Your cloud's client goes into", True: "Then write your API's paths and fields into"}
 _CODES = "Exit codes: 0 all is well, 1 problems were found, 2 wrong usage."
@@ -66,19 +65,9 @@ def parser() -> argparse.ArgumentParser:
     providers = commands.add_parser(
         "providers",
         help="list the installed providers, and which of them cannot be loaded",
-        description="Lists the installed providers. Each one's module is imported; its factory is not called without "
-        "--start, so capabilities are those of the class that the factory says it returns.",
+        description="Lists the installed providers. Each one's module is imported; its factory is not called, so "
+        "capabilities are those of the class that the factory says it returns. `check` asks a started one.",
         epilog=_CODES,
-    )
-    providers.add_argument(
-        "--start", action="store_true", help="call each factory, and ask the provider what it offers"
-    )
-    providers.add_argument(
-        "--cloud-config",
-        action="append",
-        default=[],
-        metavar="NAME=FILE",
-        help="with --start: the cloud config of one provider; may be repeated",
     )
     _add_output(providers)
     providers.set_defaults(run=_providers)
@@ -160,16 +149,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def _providers(given: argparse.Namespace) -> int:
-    configs = dict(pair.partition("=")[::2] for pair in given.cloud_config)
-    if given.cloud_config and (not given.start or not all(configs.values())):
-        print("--cloud-config=NAME=FILE belongs to --start, and needs a file", file=sys.stderr)
-        return WRONG_USAGE
-    unknown = set(configs) - set(Registry().names())
-    if unknown:
-        print(f"--cloud-config: no provider is called {', '.join(sorted(unknown))}", file=sys.stderr)
-        return WRONG_USAGE
     with results_only():
-        listed, unreadable = list_providers(start=given.start, configs=configs)
+        listed, unreadable = list_providers()
         wrong = wrong_groups()
     if given.output == "json":
         _print_json(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
+from cloudprovider.commands.asking import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.helpers.labels import node_name_problems
 from cloudprovider.internal.problem import Problem
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER

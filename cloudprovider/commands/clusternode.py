@@ -15,7 +15,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.config.kube_config import new_client_from_config
 
-from cloudprovider.commands.failure import Failure
+from cloudprovider.commands.asking import Failure
 from cloudprovider.internal.problem import Problem
 
 _SECONDS = 10.0

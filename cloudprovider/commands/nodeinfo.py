@@ -19,8 +19,7 @@ from attrs import define, field, frozen
 
 from cloudprovider.checks import answers
 from cloudprovider.checks.olderinstances import OlderInstances
-from cloudprovider.commands.asking import Started, in_time
-from cloudprovider.commands.failure import NO_INSTANCE, NO_TIME, Failure, UnusableAnswer
+from cloudprovider.commands.asking import NO_INSTANCE, NO_TIME, Failure, Started, UnusableAnswer, in_time
 from cloudprovider.commands.forecast import new_node
 from cloudprovider.errors import CloudProviderError, InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.labels import node_name_problems

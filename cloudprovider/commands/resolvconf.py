@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 
-from cloudprovider.commands.failure import UnusableAnswer
+from cloudprovider.commands.asking import UnusableAnswer
 from cloudprovider.ips import parse_ip
 
 Scrub = Callable[[Sequence[str], Sequence[str]], object]

@@ -17,7 +17,7 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import InstanceMetadata, OwnedLoadBalancer, OwnedResource, Route, Taint
 from cloudprovider.checks import answers
-from cloudprovider.commands.failure import UnusableAnswer
+from cloudprovider.commands.asking import UnusableAnswer
 from cloudprovider.commands.forecast import new_node
 from cloudprovider.commands.nodeinfo import _metadata as as_node_info
 from cloudprovider.commands.questions import questions_about, questions_for

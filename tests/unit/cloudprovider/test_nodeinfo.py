@@ -23,8 +23,8 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import CloudProviderError, InstanceMetadata, InstanceNotFound, RetryError, Throttled
 from cloudprovider.checks import answers
+from cloudprovider.commands.asking import Failure
 from cloudprovider.commands.cli import main
-from cloudprovider.commands.failure import Failure
 from cloudprovider.commands.kubelet import is_here, node_ips, node_labels, rendered
 from cloudprovider.commands.nodeinfo import NodeInfo, TimeLimit
 from cloudprovider.helpers import kubelet_may_set, node_name_problems

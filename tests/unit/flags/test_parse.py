@@ -11,8 +11,7 @@ import pytest
 from controllers.catalog import CATALOG
 from controllers.cloudcalls import CloudCallOptions
 from controllers.endpoints.options import ServingOptions
-from controllers.flags.gates import GATES
-from controllers.flags.ignored import IGNORED, Ignored
+from controllers.flags.ignored import GATES, IGNORED, Ignored
 from controllers.flags.parse import Outcome, option_classes, parse, table
 from controllers.node.options import CloudNodeOptions
 from controllers.options.declare import flags_of
