@@ -129,11 +129,7 @@ def _ignored(
 
 
 def _matching(pattern: re.Pattern[str], example: str) -> Check[str]:
-    return _or_empty(lambda value: None if pattern.fullmatch(value) else f"must look like {example}")
-
-
-def _or_empty(check: Check[str]) -> Check[str]:
-    return lambda value: check(value) if value else None
+    return lambda value: None if not value or pattern.fullmatch(value) else f"must look like {example}"
 
 
 _NAMED_PAIR = _matching(_PAIR, "CERTIFICATE,KEY or CERTIFICATE,KEY:NAME")

@@ -30,7 +30,7 @@ from controllers.plan.rows import FAILED, Kind, Outcome, Plan, Row
 from controllers.plan.settling import Settling
 from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options
-from controllers.route.options import RouteOptions
+from controllers.route.registration import RouteOptions
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.clock import SYSTEM_CLOCK
@@ -151,7 +151,7 @@ class PlanRun:
         if not parts.filled(informers, ending):
             return None
         # All caches are complete, and show what there was before any controller began.
-        self._cluster.read_from(informers)
+        self._cluster.informers = informers
         found = informers.find(NODES.prefix, NODES.plural)
         self._nodes = tuple(found.lister.list()) if found is not None else ()
         settling = self._settling = Settling(self._cluster, context.cloud, access, parts.metrics, parts.clock)
