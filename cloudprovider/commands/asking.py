@@ -152,6 +152,7 @@ class Started:
         provider = self.provider(seconds)
         if not self._initialized:
             clients = NoClients(why)
+            # What failed in initialize may be half made: the next try has a new one.
             self._provider, stop = None, self._stop
             try:
                 in_time(lambda: provider.initialize(clients, stop), seconds)

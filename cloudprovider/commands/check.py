@@ -143,6 +143,7 @@ def _start(
 
 def _threads(report: Report, before: set[threading.Thread]) -> None:
     end = time.monotonic() + _ENDING
+    # One that is no daemon would keep a manager's process from ending.
     mine = [one for one in threading.enumerate() if one not in before and not one.daemon]
     for one in mine:
         one.join(max(0.0, end - time.monotonic()))
@@ -315,6 +316,7 @@ class _Checked:
             shown, value = question.judged(answer)
             if isinstance(shown, Problem):
                 self.report.problem("cloud", shown)
+                # Whatever else is asked about this node has no better answer.
                 if isinstance(shown, NoMachine):
                     break
             else:
@@ -337,6 +339,7 @@ class _Checked:
         unless `quiet`."""
         try:
             return in_time(call, self.timeout)
+        # By the contract these are answers, such as "there is none", and no failures.
         except answers as answer:
             return answer
         except TooLate:

@@ -143,6 +143,8 @@ class Serving:
         pair, lazily = self._pair()
         expiry = Expiry("secure", self._metrics, self._clock)
         self._tls = ServerTLS(pair, self._authorities(), minimum, options.tls_cipher_suites, served=expiry.look)
+        # Files that cannot be used stop the start; a self-signed pair is made while all else
+        # starts.
         if not lazily:
             with refusing(f"HTTPS cannot be served with {pair.name}"):
                 self._tls.load()

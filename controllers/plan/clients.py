@@ -43,6 +43,7 @@ class PlannedClients(ClientBuilder):
         rest: Any = made.rest_client
         if not isinstance(rest.request, _Asked):
             base_path = f"{self.transport.endpoint.base_path}/".removeprefix("/")
+            # Below all classes of the official API, so that no way of theirs leads past it.
             rest.request = _Asked(name, rest.request, base_path, self._cluster)
         return made
 

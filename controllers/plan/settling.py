@@ -145,6 +145,7 @@ def _failed(one: Unfinished) -> bool:
 
 def _is_over(one: Unfinished) -> bool:
     """Whether this key is no longer waited for."""
+    # One that fails may succeed at its next try, and one that is parked never in this run.
     if _failed(one):
         return one.parked or one.failures >= _TRIES or one.delay > _LONGEST_RETRY
     return bool(one.failures and one.delay)
