@@ -172,7 +172,12 @@ def _octavia_worker() -> Any:
     # No configuration file can say None, and the default, 10, is no argument of SQLite's pool.
     import_module("oslo_config.cfg").CONF.set_override("pool_timeout", None, group="database")
 
-    def plugged(*arguments: Any, **named: Any) -> None:
+    network_driver = import_module("octavia.common.utils").get_network_driver
+
+    def plugged(driver: Any, compute_id: str, network_id: Any, ip_address: Any, port_id: str) -> None:
+        # As Nova does. By this Octavia knows that the port's network is there. Without it, it would
+        # plug the network once more for each load balancer, and fail where no member names one.
+        network_driver().network_proxy.update_port(port_id, device_id=compute_id)
         raise import_module("novaclient.exceptions").Conflict(409)
 
     # The no-op compute would look into the database of the no-op network, which is not used here:
