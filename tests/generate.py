@@ -2,8 +2,9 @@
 generate`).
 
 Data comes from the code (flags, rights, conformance scenarios, the sample provider's annotations),
-from kubernetes.proto, from the lock files, from the chart in examples/deploy and its alert rules,
-and from tests/lab/pictures.py; the tests compare what is in the repository with the same functions.
+from a manager that runs (metrics), from kubernetes.proto, from the lock files, from the chart in
+examples/deploy and its alert rules, and from tests/lab/pictures.py; the tests compare what is in
+the repository with the same functions.
 What needs helm is left as it is where helm cannot be had, with a message.
 """
 
@@ -26,7 +27,7 @@ from controllers.webhooks.rbac_rules import policy_for
 from tests.lab import pictures
 from tests.lab.envtest.build import AssetsMissing, tool
 from tests.lab.faults import page as faults
-from tests.support import gomanager, locks, signatures
+from tests.support import gomanager, locks, metricspage, signatures
 from tests.unit.conformance import page as scenarios
 from tests.unit.nodelifecycle import simulation
 
@@ -109,6 +110,7 @@ def written_files() -> dict[Path, Callable[[], str]]:
         REFERENCE / "go-flags.md": lambda: gomanager.page(CATALOG),
         REFERENCE / "scenarios.md": scenarios.page,
         REFERENCE / "alerts.md": lambda: alerts_page(ALERTS.read_text()),
+        REFERENCE / "metrics.md": lambda: metricspage.page((REFERENCE / "metrics.md").read_text()),
         faults.PAGE: lambda: faults.anew(faults.PAGE.read_text()),
         DELETIONS: deletions,
         **pictures.files(),

@@ -51,7 +51,7 @@ class ControllerRunner:
         self._announced: set[str] = set()
         self._running = metrics.gauge(
             "running_managed_controllers",
-            "Whether each controller of this manager runs (1) or not (0).",
+            "Whether each controller of this manager runs (1) or not (0): on a standby, or because it is off.",
             ("name", "manager"),
         )
 

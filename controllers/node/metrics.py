@@ -55,7 +55,7 @@ class NodeMetrics:
             ("node_controller_uninitialized_nodes", "Nodes that wait for their initialisation."),
             (
                 "node_controller_oldest_uninitialized_node_age_seconds",
-                "Seconds that the first of them has waited; 0 without one.",
+                "Seconds that the oldest of these nodes has waited, as far as this process saw it; 0 without one.",
             ),
             lister.list,
             needs_initialization,

@@ -67,7 +67,7 @@ class NodeIPAMMetrics:
             ("node_ipam_controller_nodes_without_cidrs", "Nodes that wait for their pod CIDRs."),
             (
                 "node_ipam_controller_oldest_node_without_cidrs_age_seconds",
-                "Seconds that the first of them has waited; 0 without one.",
+                "Seconds that the oldest of these nodes has waited, as far as this process saw it; 0 without one.",
             ),
             lister.list,
             waits,

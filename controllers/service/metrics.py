@@ -72,7 +72,7 @@ def watch_targets(metrics: Metrics, records: Records, targets: Callable[[], Targ
     ).set_function(count)
     metrics.gauge(
         "service_controller_oldest_targets_lag_seconds",
-        "For how long one of them has waited for the present nodes; 0 without one.",
+        "Seconds that a load balancer has waited for the present nodes, as far as this process saw it; 0 without one.",
     ).set_function(age)
 
 
@@ -97,7 +97,7 @@ class AddressWatch:
             ("service_controller_services_without_address", "Services that wait for their load balancer's address."),
             (
                 "service_controller_oldest_service_without_address_age_seconds",
-                "Seconds that the first of them has waited; 0 without one.",
+                "Seconds that the oldest of these Services has waited, as far as this process saw it; 0 without one.",
             ),
             lister.list,
             self._waits,

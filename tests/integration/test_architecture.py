@@ -1,5 +1,5 @@
-"""The page on the way of an object is true of a Node and of a Service: its tables name every module
-that they enter, and no other.
+"""The pages on the way of an object are true of a Node and of a Service: their tables name every
+module that they enter, and no other.
 
 The whole manager runs over the embedded API server with the fake cloud, with one controller on. A
 profile function notes which of our functions its threads enter from the moment that a Node appears
@@ -31,10 +31,11 @@ from controllers.testing.managerrun import ManagerRun
 from tests.support.api import STRATEGIC
 from tests.support.pages import ROOT
 
-PAGE: Final = "docs/explanation/way-of-an-object.md"
+WAYS_PAGE: Final = "docs/explanation/way-of-an-object.md"
 OTHERS: Final = ("architecture", "where-a-change-belongs")
-ALL: Final = "What all three enter"
-"""The section of the page with the modules that every way enters. Each way has one of its own."""
+ALL: Final = "What every object enters"
+"""The modules that every way enters. Each way has a section of its own."""
+ALL_PAGE: Final = "docs/explanation/what-every-object-enters.md"
 PRODUCT: Final = (f"{ROOT}/cloudprovider/", f"{ROOT}/controllers/")
 KIT: Final = (f"{ROOT}/cloudprovider/testing/", f"{ROOT}/tests/")
 """What these call, they call for themselves: the API server, the cloud, the test."""
@@ -66,7 +67,7 @@ LATE: Final[Mapping[str, str]] = {
         "on a slow machine something is late, or meets a conflict, and is done again",
     ),
 }  # fmt: skip
-"""Modules that may be entered or not, as time decides, and why. The page need not name them."""
+"""Modules that may be entered or not, as time decides, and why. The pages need not name them."""
 LEFT_OUT: Final = {**BEATS, **LATE}
 BEATING: Final = tuple(f"{ROOT}/{module}" for module in BEATS)
 
@@ -224,10 +225,14 @@ def walk(way: Way, named: set[str], folder: Path) -> dict[str, str]:
     return notes.modules()
 
 
+def page_of(section: str) -> str:
+    return ALL_PAGE if section == ALL else WAYS_PAGE
+
+
 def rows_of(section: str) -> list[Row]:
-    """The rows of the tables under that heading of the page, by their lines."""
-    lines = (ROOT / PAGE).read_text().splitlines()
-    start = lines.index(f"## {section}")
+    """The rows of the tables under that heading, by their lines."""
+    lines = (ROOT / page_of(section)).read_text().splitlines()
+    start = next(n for n, line in enumerate(lines) if line.lstrip("#") == f" {section}")
     end = next((n for n, line in enumerate(lines) if n > start and line.startswith("##")), len(lines))
     rows = []
     for number in range(start, end):
@@ -258,25 +263,25 @@ def test_the_tables_name_every_module_that_is_entered_and_no_other(tmp_path: Pat
         there = {section for section, named in lines if named == module}
         who = ", ".join(way.what for way in by) or "none of the three"
         problems += [
-            f"{PAGE}:{lines[section, module]}: delete `{module}` from the table of {section!r}: it is entered by {who}"
+            f"{page_of(section)}:{lines[section, module]}: delete `{module}` from {section!r}: it is entered by {who}"
             for section in sorted(there - right)
         ]
         problems += [
-            f"{PAGE}: add a row for `{module}` to the table of {section!r}: it is entered by {who}, "
+            f"{page_of(section)}: add a row for `{module}` to the table of {section!r}: it is entered by {who}, "
             f"for example {entered[by[0].section][module]}(). It says: {first_line(module)}"
             for section in sorted(right - there)
         ]
-    assert not problems, "The page shows another way than the true one:\n" + "\n".join(problems)
+    assert not problems, "The pages show another way than the true one:\n" + "\n".join(problems)
 
 
 def test_rows_stand_in_the_order_of_the_stages() -> None:
     for section in (ALL, *(way.section for way in WAYS)):
         stages = [row.stage for row in rows_of(section)]
-        assert stages == sorted(stages), f"{PAGE}, {section!r}"  # figures come before "beside"
+        assert stages == sorted(stages), f"{page_of(section)}, {section!r}"  # figures come before "beside"
         assert set(stages) <= {*"123456", "beside"}
 
 
-@pytest.mark.parametrize("page", [PAGE, *(PAGE.replace("way-of-an-object", name) for name in OTHERS)])
+@pytest.mark.parametrize("page", [ALL_PAGE, WAYS_PAGE, *(f"docs/explanation/{name}.md" for name in OTHERS)])
 def test_files_that_the_pages_name_exist(page: str) -> None:
     named = re.findall(r"`((?:cloudprovider|controllers|tests|examples)/[\w/]+\.py)`", (ROOT / page).read_text())
     assert named

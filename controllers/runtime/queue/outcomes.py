@@ -164,7 +164,9 @@ class Requeuer(Generic[K]):
         self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *failures.expected)
         self._clock = clock
         self.last_settled = clock.monotonic()
-        runs = metrics.counter("controller_reconcile_total", "Reconciles by their result.", ["name", "result"])
+        runs = metrics.counter(
+            "controller_reconcile_total", f"Reconciles by their result: {', '.join(_RESULTS)}.", ["name", "result"]
+        )
         self._runs = {result: runs.labels(self._name, result) for result in _RESULTS}
         self._errors = metrics.counter(
             "controller_reconcile_errors_total",

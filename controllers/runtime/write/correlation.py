@@ -302,7 +302,9 @@ class EventMemory(Collector):
     def collect(self) -> Iterable[Metric]:
         """For the metrics."""
         family = GaugeMetricFamily(
-            "event_recorder_remembered", "What the recorders of Events remember together, by kind.", labels=["kind"]
+            "event_recorder_remembered",
+            f"Events remembered to combine repeated ones, of all controllers; at most {CACHE_SIZE} of each kind.",
+            labels=["kind"],
         )
         for kind, size in self.sizes().items():
             family.add_metric([kind], size)

@@ -7,76 +7,28 @@ than was asked for.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Final
 
 from kubernetes.client.models.v1_service import V1Service
-from typing_extensions import override
 
 from cloudprovider.errors import InvalidAnnotations
 from cloudprovider.helpers import (
     BOOL,
     Integer,
-    Kind,
     OneOf,
     ServiceAnnotations,
     Text,
     annotation,
     annotations_of,
 )
-from openstack_provider.config import ClassConfig, LoadBalancerConfig
+from openstack_provider.config import CONTAINER, ID, PATTERN, SELECTOR, LoadBalancerConfig
 
 PREFIX: Final = "loadbalancer.openstack.org/"
-ID: Final = Text("[0-9A-Fa-f]{8}(-?[0-9A-Fa-f]{4}){3}-?[0-9A-Fa-f]{12}", "an ID of OpenStack: a UUID")
 _MILLISECONDS: Final = Integer(0, 365 * 24 * 3600 * 1000)
 _HOSTNAME: Final = Text(
     r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", "a DNS name in lower case"
 )
 _PROXY: Final = {"true": "PROXY", "v1": "PROXY", "v2": "PROXYV2", "false": ""}
-
-
-class _Selector(Kind[Mapping[str, str]]):
-    """Labels of nodes, each with its value, or without one where any value will do."""
-
-    @property
-    @override
-    def allowed(self) -> str:
-        return "labels such as role=edge,ssd"
-
-    @override
-    def parse(self, text: str) -> Mapping[str, str]:
-        pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
-        found = {key.strip(): value.strip() for key, _, value in pairs}
-        if "" in found or len(found) < len(pairs):
-            raise self.refusal()
-        return found
-
-    @override
-    def show(self, value: Mapping[str, str]) -> str:
-        return ",".join(f"{key}={one}" if one else key for key, one in value.items())
-
-
-class _Pattern(Kind[str]):
-    """A pattern for names of subnets; see `names.subnet_matches`."""
-
-    @property
-    @override
-    def allowed(self) -> str:
-        return "a name, a pattern such as public-*, or ~ and a regular expression; ! before it means all others"
-
-    @override
-    def parse(self, text: str) -> str:
-        if text.lstrip("!").startswith("~"):
-            try:
-                re.compile(text.removeprefix("!")[1:])
-            except re.error:
-                raise self.refusal() from None
-        return text
-
-
-SELECTOR: Final = _Selector()
-PATTERN: Final = _Pattern()
 
 
 class Internal(ServiceAnnotations, prefix="service.beta.kubernetes.io/openstack-internal-"):
@@ -108,7 +60,7 @@ class Annotations(ServiceAnnotations, prefix=PREFIX):
         help="Nodes get PROXY protocol on TCP ports: true and v1 are version 1.")  # fmt: skip
     forwarded_for = annotation("x-forwarded-for", BOOL, default=False,
         help="TCP ports become HTTP, with the client's address in X-Forwarded-For.")  # fmt: skip
-    tls_container = annotation("default-tls-container-ref", Text(r"https?://\S+", "the URL of a container or secret"),
+    tls_container = annotation("default-tls-container-ref", CONTAINER,
         help="Barbican's URL of a certificate: TCP ports become HTTPS, ended at the load balancer.")  # fmt: skip
     connection_limit = annotation("connection-limit", Integer(-1, 2**31 - 1), default=-1,
         help="Connections of a port at once; -1: no limit.")  # fmt: skip
@@ -156,27 +108,8 @@ def _defaults(config: LoadBalancerConfig) -> dict[str, object]:
         "flavor_id": config.flavor_id or None,
         "availability_zone": config.availability_zone or None,
         "tls_container": config.default_tls_container_ref or None,
-        "node_selector": SELECTOR.parse(config.node_selector),
+        "node_selector": config.node_selector,
     }
-
-
-def config_problems(config: LoadBalancerConfig, classes: Mapping[str, ClassConfig]) -> list[str]:
-    """What of the configuration could not be an annotation either: better known at the start than
-    from each Service."""
-    problems: list[str] = []
-    for section, one in {
-        "LoadBalancer": config,
-        **{f'LoadBalancerClass "{key}"': one for key, one in classes.items()},
-    }.items():
-        try:
-            PATTERN.parse(one.floating_subnet)
-        except ValueError as error:
-            problems.append(f"[{section}] floating-subnet {error}")
-    try:
-        Annotations.of(V1Service(), config)
-    except ValueError as error:
-        problems.append(f"[LoadBalancer] {error}")
-    return problems
 
 
 def lenient(service: V1Service, config: LoadBalancerConfig) -> Annotations:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -25,15 +24,18 @@ from openstack.config import OpenStackConfig
 from openstack.config.cloud_region import CloudRegion
 from openstack.connection import Connection
 from openstack.exceptions import SDKException
+from openstack.utils import maximum_supported_microversion
 from typing_extensions import override
 
 from cloudprovider import CloudConfig
 from cloudprovider.errors import ConfigError, InvalidConfig
 from cloudprovider.helpers import time_limits
 from openstack_provider.config import Config
+from openstack_provider.rest import API
 
 _APP = "openstack-controller-manager"
 _CONNECTIONS = 50
+_MICROVERSION = "2.90"  # of Nova. From 2.47 on a server has its flavour's name
 _NO_RETRIES = {"connect_retries": 0, "status_code_retries": 0}
 
 
@@ -41,7 +43,6 @@ class Cloud:
     """One region. Thread-safe."""
 
     def __init__(self, config: Config, region: str, sdk: Connection) -> None:
-        self._lock = threading.Lock()
         self._config, self._sdk = config, sdk
         self.region = region
         """"" where the cloud has but one and nobody named it."""
@@ -62,10 +63,21 @@ class Cloud:
 
     @property
     def sdk(self) -> Connection:
-        """`sdk.compute`, `sdk.network` and `sdk.load_balancer` ask the services. What they raise
-        becomes the contract's errors under `errors.answered`. Ask for it for each request: a new
+        """openstacksdk's connection. Ask for it for each request, as for the services below: a new
         login makes a new one."""
         return self._sdk
+
+    @property
+    def nova(self) -> API:
+        return API(self._sdk.compute, maximum_supported_microversion(self._sdk.compute, _MICROVERSION))
+
+    @property
+    def neutron(self) -> API:
+        return API(self._sdk.network)
+
+    @property
+    def octavia(self) -> API:
+        return API(self._sdk.load_balancer)
 
     def use(self, config: Config) -> None:
         """Log in by these settings from the next request on. Raises `InvalidConfig`, and nothing
@@ -79,8 +91,7 @@ class Cloud:
                     f"the new login is for the project {project}, and this cluster's is {self.project}: if the cluster "
                     "has moved there, restart the manager"
                 )
-        with self._lock:
-            self._config, self._sdk = config, sdk
+        self._config, self._sdk = config, sdk
 
 
 class _InTime(TCPKeepAliveAdapter):

@@ -7,21 +7,69 @@ Go program are known and do nothing; unknown ones are refused by name.
 
 from __future__ import annotations
 
-import ipaddress
+import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
+from typing_extensions import override
 
 from cloudprovider.config import ProviderConfig, Seconds
+from cloudprovider.helpers import CIDR, IPNetwork, Kind, Text
 
 _UNUSED = "Known, and without effect."
 
 Method = Literal["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"]
+ID: Final = Text("[0-9A-Fa-f]{8}(-?[0-9A-Fa-f]{4}){3}-?[0-9A-Fa-f]{12}", "an ID of OpenStack: a UUID")
+CONTAINER: Final = Text(r"https?://\S+", "the URL of a container or secret")
 
 
-def _range(text: str) -> str:
-    return str(ipaddress.ip_network(text, strict=False))
+class _Selector(Kind[Mapping[str, str]]):
+    """Labels of nodes, each with its value, or without one where any value will do."""
+
+    allowed = "labels such as role=edge,ssd"
+
+    @override
+    def parse(self, text: str) -> Mapping[str, str]:
+        pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+        found = {key.strip(): value.strip() for key, _, value in pairs}
+        if "" in found or len(found) < len(pairs):
+            raise self.refusal()
+        return found
+
+    @override
+    def show(self, value: Mapping[str, str]) -> str:
+        return ",".join(f"{key}={one}" if one else key for key, one in value.items())
+
+
+class _Pattern(Kind[str]):
+    """A pattern for names of subnets; see `addresses.subnet_matches`."""
+
+    allowed = "a name, a pattern such as public-*, or ~ and a regular expression; ! before it means all others"
+
+    @override
+    def parse(self, text: str) -> str:
+        if text.lstrip("!").startswith("~"):
+            try:
+                re.compile(text.removeprefix("!")[1:])
+            except re.error:
+                raise self.refusal() from None
+        return text
+
+
+SELECTOR: Final = _Selector()
+PATTERN: Final = _Pattern()
+
+
+def _or_nothing(kind: Text) -> AfterValidator:
+    """A text of that kind, or none."""
+
+    def checked(text: str) -> str:
+        if problem := kind.problem(text):
+            raise ValueError(problem)
+        return text
+
+    return AfterValidator(checked)
 
 
 class Networking(ProviderConfig):
@@ -34,7 +82,7 @@ class Networking(ProviderConfig):
         default=(), description="Networks whose addresses are InternalIP; with it, those of all others are left out."
     )
     ipv6_support_disabled: bool = Field(default=False, description="Leave out IPv6 addresses.")
-    address_sort_order: tuple[Annotated[str, AfterValidator(_range)], ...] = Field(
+    address_sort_order: tuple[Annotated[IPNetwork, CIDR], ...] = Field(
         default=(), description="IP ranges: addresses in the first come first, those in none last."
     )
 
@@ -44,7 +92,7 @@ class ClassConfig(ProviderConfig):
 
     floating_network_id: str = ""
     floating_subnet_id: str = ""
-    floating_subnet: str = ""
+    floating_subnet: Annotated[str, PATTERN] = ""
     floating_subnet_tags: str = ""
     network_id: str = ""
     subnet_id: str = ""
@@ -64,13 +112,15 @@ class LoadBalancerConfig(ClassConfig):
     monitor_max_retries_down: int = Field(default=3, ge=1, le=10)
     manage_security_groups: bool = Field(default=False, description="Open the node ports by one security group.")
     internal_lb: bool = Field(default=False, description="True: no load balancer gets a floating IP.")
-    node_selector: str = Field(default="", description='Which nodes are members: "key=value,key".')
+    node_selector: Annotated[Mapping[str, str], SELECTOR] = Field(
+        default={}, description='Which nodes are members: "key=value,key".'
+    )
     cascade_delete: bool = True
-    flavor_id: str = ""
+    flavor_id: Annotated[str, _or_nothing(ID)] = ""
     availability_zone: str = ""
     enable_ingress_hostname: bool = False
     ingress_hostname_suffix: str = "nip.io"
-    default_tls_container_ref: str = ""
+    default_tls_container_ref: Annotated[str, _or_nothing(CONTAINER)] = ""
     max_shared_lb: int = Field(default=2, ge=1)
     lb_version: str = Field(default="", description=_UNUSED)
     use_octavia: bool = Field(default=True, description=_UNUSED)

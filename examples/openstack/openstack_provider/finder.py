@@ -10,10 +10,12 @@ from kubernetes.client.models.v1_service import V1Service
 from openstack.exceptions import NotFoundException
 
 from cloudprovider import CloudProviderError, InvalidService, OwnedLoadBalancer
+from openstack_provider.addresses import FloatingIPs, address_of
 from openstack_provider.cloud import Cloud
-from openstack_provider.floatingips import FloatingIPs, address_of
-from openstack_provider.names import SERVICE_PREFIX, SERVICE_TAG, Identity, service_of
 from openstack_provider.ownership import (
+    SERVICE_PREFIX,
+    SERVICE_TAG,
+    Identity,
     has_status,
     is_marked,
     is_of,
@@ -21,11 +23,12 @@ from openstack_provider.ownership import (
     is_owner,
     own,
     refusal,
+    service_of,
     sharers,
     shows,
 )
 from openstack_provider.plan import Plan
-from openstack_provider.rest import BALANCERS, JSON, ask, listed
+from openstack_provider.rest import BALANCERS, JSON
 
 
 @frozen
@@ -90,7 +93,7 @@ class Finder:
     def _listed(self, *query: tuple[str, str]) -> list[JSON]:
         project = self.cloud.sdk.current_project_id  # an administrator would be shown every project's
         mine = [("project_id", project)] if project else []
-        return listed(self.cloud.sdk.load_balancer, BALANCERS, "loadbalancers", [*query, *mine])
+        return self.cloud.octavia.listed(BALANCERS, *query, *mine)
 
     def _shows(self, service: V1Service, balancer: JSON, floating: JSON | None) -> bool:
         addresses = [one for one in (balancer["vip_address"], address_of(floating)) if one]
@@ -133,7 +136,7 @@ class Finder:
 
     def _by_id(self, asked: str) -> JSON:
         try:
-            found: JSON = ask(self.cloud.sdk.load_balancer, "GET", f"{BALANCERS}/{asked}")["loadbalancer"]
+            found: JSON = self.cloud.octavia.get(f"{BALANCERS}/{asked}")["loadbalancer"]
         except NotFoundException as error:
             raise InvalidService(
                 f"load-balancer-id: there is no load balancer {asked}: remove the annotation"

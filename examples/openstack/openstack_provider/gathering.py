@@ -7,17 +7,18 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from attrs import define
+
 from cloudprovider import CallInterrupted, CloudProviderError, RetryError, current_call
 
 K = TypeVar("K")
 
 
-class _Batch(Generic[K]):
-    def __init__(self) -> None:
-        self.items: list[K] = []
-        self.failed: Mapping[K, CloudProviderError] = {}
-        self.error: BaseException | None = None
-        self.done = threading.Event()
+@define(eq=False)
+class _Wish(Generic[K]):
+    item: K
+    done: bool = False
+    error: Exception | None = None
 
 
 class Gathering(Generic[K]):
@@ -31,50 +32,45 @@ class Gathering(Generic[K]):
     def __init__(self, work: Callable[[Sequence[K]], Mapping[K, CloudProviderError]], linger: float = 0.05) -> None:
         self._work = work
         self._linger = linger
-        self._lock = threading.Lock()  # of `_open`
+        self._lock = threading.Lock()  # of `_waiting`
         self._working = threading.Lock()  # one batch at a time
-        self._open: _Batch[K] | None = None
+        self._waiting: list[_Wish[K]] = []
 
     def do(self, item: K) -> None:
         """Return when it is done. Raises what the work raised for it, and `CallInterrupted` when
         the time of this call is over."""
+        call, mine = current_call(), _Wish(item)
         with self._lock:
-            first = self._open is None
-            batch = self._open or _Batch()
-            batch.items.append(item)
-            self._open = batch if len(batch.items) < self.most else None
-        if first:
-            self._lead(batch)
-        elif not batch.done.wait(current_call().remaining()):
-            current_call().check()
-        if isinstance(batch.error, CallInterrupted):  # of the call that led: this one may have time left
-            current_call().check()
-            raise RetryError("another request for the same was given up", 1.0) from batch.error
-        for error in (batch.error, batch.failed.get(item)):
-            if error is not None:
-                raise error
-
-    def _lead(self, batch: _Batch[K]) -> None:
-        """Do the work for all who have joined by then."""
-        call = current_call()
-        held = False
+            self._waiting.append(mine)
         try:
             call.pause(self._linger)
             left = call.remaining()
-            held = self._working.acquire(timeout=-1 if left is None else left)
-            call.check()
-        except BaseException as error:  # noqa: BLE001 - raised again in each thread that waits for it
-            batch.error = error
+            with_turn = self._working.acquire(timeout=-1 if left is None else left)
+            try:
+                while not mine.done:  # else who had the turn before has done it, too
+                    call.check()
+                    self._next_batch()
+            finally:
+                if with_turn:
+                    self._working.release()
         finally:
             with self._lock:
-                if self._open is batch:
-                    self._open = None  # who comes now is of the next one
+                if mine in self._waiting:  # given up: nobody is to do it
+                    self._waiting.remove(mine)
+        if mine.error is not None:
+            raise mine.error
+
+    def _next_batch(self) -> None:
+        with self._lock:
+            batch, self._waiting = self._waiting[: self.most], self._waiting[self.most :]
+        failed: Mapping[K, CloudProviderError] = {}
+        error: Exception | None = RetryError("another request for the same was given up", 1.0)
         try:
-            if batch.error is None:
-                batch.failed = self._work(batch.items)
-        except BaseException as error:  # noqa: BLE001 - as above
-            batch.error = error
+            failed, error = self._work([one.item for one in batch]), None
+        except CallInterrupted:  # of this call, and not of those that wait for it
+            raise
+        except Exception as broken:  # noqa: BLE001 - raised again in each thread that waits for it
+            error = broken
         finally:
-            if held:
-                self._working.release()
-            batch.done.set()
+            for one in batch:
+                one.error, one.done = error or failed.get(one.item), True

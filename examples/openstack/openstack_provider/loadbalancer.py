@@ -9,11 +9,10 @@ at once. Nothing is touched that is not proved to be the Service's: see `ownersh
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final, NoReturn
 
-from attrs import evolve, frozen
+from attrs import evolve
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
@@ -22,44 +21,42 @@ from typing_extensions import override
 from cloudprovider import (
     CloudProviderError,
     InvalidService,
+    Listers,
     LoadBalancer,
     OwnedLoadBalancer,
     OwnedLoadBalancers,
     Pending,
     RetryError,
 )
-from cloudprovider.errors import InvalidConfig
-from cloudprovider.helpers import labels_of, load_balancer_status_equal
-from openstack_provider.annotations import config_problems, lenient, was_internal
+from cloudprovider.helpers import labels_of, load_balancer_status_equal, provider_id_of
+from openstack_provider.addresses import ADDRESS_SECONDS, FloatingIPs, VIPs, address_of, addresses, status
+from openstack_provider.annotations import lenient, was_internal
 from openstack_provider.cloud import Cloud
 from openstack_provider.config import ClassConfig, LoadBalancerConfig
-from openstack_provider.errors import answered
 from openstack_provider.finder import Finder
-from openstack_provider.floatingips import FloatingIPs, address_of
-from openstack_provider.names import ADOPTED_TAG, OPENED_TAG, Identity, identity
 from openstack_provider.octavia import BUILDING_SECONDS, BUSY_SECONDS, Octavia, tag_step
-from openstack_provider.ownership import has_status, is_marked, is_owner, may_be_deleted, own, sharers
+from openstack_provider.ownership import (
+    ADOPTED_TAG,
+    OPENED_TAG,
+    Identity,
+    has_status,
+    identity,
+    is_marked,
+    is_owner,
+    may_be_deleted,
+    own,
+    sharers,
+)
 from openstack_provider.plan import IPV4, Networks, Plan, Target, families_of, networks, plan, targets
-from openstack_provider.rest import JSON, ask
+from openstack_provider.rest import BALANCERS, JSON, answered
 from openstack_provider.securitygroups import NodeGroups, ports_of, rules_of
-from openstack_provider.status import addresses, status
+from openstack_provider.servers import servers_of
 from openstack_provider.steps import created, leaving, steps
-from openstack_provider.vips import ADDRESS_SECONDS, VIPs
 
 AGAIN_SECONDS: Final = (10.0, 600.0)
 """Until what Octavia could not build is built again: at first, and at most."""
 
 logger = logging.getLogger(__name__)
-
-
-@frozen
-class _Built:
-    """What this process has just built: while Octavia works on it, nothing of it is read again."""
-
-    id: str
-    plan: Plan
-    targets: Sequence[Target]
-    address: str
 
 
 class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
@@ -73,24 +70,30 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self._finder = Finder(cloud, self._floating)
         self._groups = NodeGroups(cloud)
         self._vips = VIPs(cloud)
-        self._lock = threading.Lock()
-        self._built: dict[str, _Built] = {}
-        """By the Service's UID."""
+        self._listers: Listers | None = None
+        # By UIDs: the host makes one call for a Service at a time, so nothing is locked.
+        self._built: dict[str, tuple[str, Plan, Sequence[Target], str]] = {}
+        """What this process has just built (ID, plan, targets, floating address): while Octavia
+        works on it, nothing of it is read again."""
         self._deleting: set[str] = set()
-        """UIDs of Services of which nothing was left beside what Octavia deletes, and that is found
-        by its tag."""
+        """Those of which nothing was left beside what Octavia deletes, and that is found by its
+        tag."""
         self._failures: dict[str, int] = {}
+        self._members: dict[str, Set[Target]] = {}
+        """Which nodes this process set last. Only a reason to ask nothing while others lack an
+        address."""
         self._ranges: dict[str, str] = {}
         """Of subnets, by ID. They never change."""
 
     def start(self, cluster_uid: str | None) -> None:
-        """Say which cluster this is, by the UID of kube-system: before any other call. Raises
-        `InvalidConfig`."""
-        if problems := config_problems(self._config, self._cloud.config.loadbalancerclass):
-            raise InvalidConfig(*problems)
+        """Say which cluster this is, by the UID of kube-system: before any other call."""
         self._cluster_uid = cluster_uid or ""
         if not cluster_uid:
             logger.warning("the cluster's UID cannot be read: load balancers are marked with their Services' UIDs only")
+
+    def use(self, listers: Listers) -> None:
+        """Tell by these from now on which servers have left the cluster."""
+        self._listers = listers
 
     @override
     def get_load_balancer_name(self, cluster_name: str, service: V1Service) -> str:
@@ -122,11 +125,13 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
         wanted = self._plan(self._who(cluster_name, service), service)
+        self._members.pop(wanted.who.uid, None)
         chosen = targets(nodes, wanted.annotations.node_selector, wanted.families[0])
         balancer = self._finder.for_plan(wanted, service)
         if balancer is None:
             self._build(wanted, chosen, had_one=has_status(service))
         shown = status(service, self._config, self._keep(wanted, service, chosen, balancer))
+        self._members[wanted.who.uid] = _reached(chosen)
         published = service.status.load_balancer if service.status is not None else None
         if load_balancer_status_equal(published, shown):  # else better an address with those nodes than none
             _wait_for_addresses(chosen)
@@ -135,28 +140,37 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     @override
     @answered()
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
-        who = self._who(cluster_name, service)
+        who, asked = self._who(cluster_name, service), lenient(service, self._config)
+        family = ((service.spec.ip_families if service.spec is not None else None) or [IPV4])[0]
+        chosen = targets(nodes, asked.node_selector, family)
+        if _reached(chosen) == self._members.get(who.uid):
+            _wait_for_addresses(chosen)  # nothing is to be changed before they have some
+        self._members.pop(who.uid, None)  # until all pools have these
         balancer = own(self._finder.tagged(who), who)
         if balancer is None:
             raise CloudProviderError(f"no load balancer is marked as that of {who.key}, so no members can be set")
         self._octavia.usable(balancer)
-        asked = lenient(service, self._config)
-        family = ((service.spec.ip_families if service.spec is not None else None) or [IPV4])[0]
-        chosen = targets(nodes, asked.node_selector, family)
-        if self._config.manage_security_groups:
-            self._groups.extend(who, ports_of(self._cloud, chosen))
         chosen_class = self._cloud.config.loadbalancerclass.get(asked.class_name or "", ClassConfig())
         subnet = _member_subnet(networks(asked, self._config, chosen_class), balancer)
-        self._octavia.do(balancer, self._octavia.member_steps(who, service, balancer, chosen, subnet))
+        listeners = self._octavia.listeners_of(who, balancer)
+        todo = self._octavia.member_steps(listeners, service, chosen, subnet)
+        if todo and self._config.manage_security_groups:
+            pools = [pool for one in listeners for pool in one["pools"]]
+            there = {member["address"] for pool in pools for member in pool["members"]}
+            # A node that is a member already was let in before it became one.
+            self._groups.extend(who, [one for one in chosen if one.address not in there])
+            if len(todo) == 1:
+                self._open_no_more(who, there - {one.address for one in chosen})
+        self._octavia.do(balancer, todo)
+        self._members[who.uid] = _reached(chosen)
         _wait_for_addresses(chosen)
 
     @override
     @answered()
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         who, config = self._who(cluster_name, service), self._config
-        with self._lock:
-            self._built.pop(who.uid, None)
-            self._failures.pop(who.uid, None)
+        for known in (self._built, self._failures, self._members):
+            known.pop(who.uid, None)
         balancer, floating = self._finder.proved(who, service, by_name=who.uid not in self._deleting)
         if balancer is None:
             if who.uid not in self._deleting:
@@ -166,7 +180,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             self._deleting.discard(who.uid)
             return
         self._octavia.settled(balancer)
-        if not (may_be_deleted(balancer, who) or not (is_marked(balancer) or sharers(balancer, who))):
+        if not may_be_deleted(balancer, who) and (is_marked(balancer) or sharers(balancer, who)):
             self._leave(who, balancer)
             return
         # In ERROR it takes no other change than its deletion.
@@ -177,7 +191,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         floating = floating or self._floating.last_seen(balancer["vip_port_id"])
         if floating is not None:
             self._floating.release(who, floating, keep=lenient(service, config).keep_floating_ip)
-        self._octavia.delete(balancer, cascade=cascade)
+        self._cloud.octavia.delete(f"{BALANCERS}/{balancer['id']}{'?cascade=true' if cascade else ''}")
         is_whole = floating is not None or was_internal(service, config)
         if is_whole and who.balancer in (balancer.get("tags") or ()):
             self._deleting.add(who.uid)
@@ -215,15 +229,16 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         ports = ports_of(self._cloud, chosen) if self._config.manage_security_groups else []
         placed = self._vips.placed(wanted, chosen, ports)
         vip, families = self._vips.of(placed)
-        made = self._octavia.create(created(placed, chosen, vip, families, self._tags(wanted, None)))
+        made = self._cloud.octavia.post(
+            BALANCERS, loadbalancer=created(placed, chosen, vip, families, self._tags(wanted, None))
+        )["loadbalancer"]
         logger.info("%s: Octavia builds load balancer %s", wanted.who.key, made["id"])
         if self._config.manage_security_groups:
             self._open(placed, made, ports)
         address = ""
         if families_of([made["vip_address"]]) == [IPV4]:
             address = self._floating.ensure(wanted, made["vip_port_id"], None, is_owner=True, had_one=had_one)
-        with self._lock:
-            self._built[wanted.who.uid] = _Built(made["id"], wanted, chosen, address)
+        self._built[wanted.who.uid] = made["id"], wanted, chosen, address
         raise Pending(f"Octavia is building {made['id']}", BUILDING_SECONDS)
 
     def _keep(self, wanted: Plan, service: V1Service, chosen: Sequence[Target], balancer: JSON) -> list[str]:
@@ -233,11 +248,10 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if balancer["provisioning_status"] == "ERROR":
             self._rebuild(who, service, balancer)
         self._octavia.usable(balancer)
-        with self._lock:
-            built = self._built.pop(who.uid, None)
-            self._failures.pop(who.uid, None)
-        if built is not None and (built.id, built.plan, built.targets) == (balancer["id"], wanted, chosen):
-            return addresses(balancer, built.address)
+        *built, address = self._built.pop(who.uid, ("", ""))
+        self._failures.pop(who.uid, None)
+        if built == [balancer["id"], wanted, chosen]:
+            return addresses(balancer, address)
         tags = self._tags(wanted, balancer)
         if len(tags) > len(balancer.get("tags") or ()):
             # First of all, so that whatever follows is known to be the Service's.
@@ -272,10 +286,9 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         floating = self._floating.at(balancer["vip_port_id"])
         if floating is not None:
             self._floating.release(who, floating, keep=False)
-        self._octavia.delete(balancer)
-        with self._lock:
-            self._built.pop(who.uid, None)
-            tries = self._failures[who.uid] = self._failures.get(who.uid, 0) + 1
+        self._cloud.octavia.delete(f"{BALANCERS}/{balancer['id']}?cascade=true")
+        self._built.pop(who.uid, None)
+        tries = self._failures[who.uid] = self._failures.get(who.uid, 0) + 1
         first, most = AGAIN_SECONDS
         raise RetryError(
             f"Octavia could not build {balancer['id']}, which was in ERROR: it is deleted and built again",
@@ -308,9 +321,18 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         """Have the nodes let its traffic in. Returns the rules that it needs no more."""
         subnet = wanted.networks.member_subnet or balancer["vip_subnet_id"]
         if subnet not in self._ranges:
-            self._ranges[subnet] = ask(self._cloud.sdk.network, "GET", f"/subnets/{subnet}")["subnet"]["cidr"]
+            self._ranges[subnet] = self._cloud.neutron.get(f"/subnets/{subnet}")["subnet"]["cidr"]
         rules = rules_of(wanted, self._ranges[subnet], balancer["provider"] or "")
         return self._groups.open(wanted.who, rules, ports)
+
+    def _open_no_more(self, who: Identity, left: Set[str]) -> None:
+        """Close the node ports of servers that had these addresses and have left the cluster. One
+        whose Node is there keeps them: other Services may use it, and its connections end first."""
+        if not left or self._listers is None or not self._listers.has_synced():
+            return
+        nodes = self._listers.nodes.list()
+        if all(provider_id_of(node) for node in nodes):  # else any server may be that one's
+            self._groups.leave(who, left, servers_of(nodes))
 
     def _close(self, who: Identity, balancer: JSON) -> None:
         """Take its rules off the nodes, where there may be some."""
@@ -334,6 +356,10 @@ def _member_subnet(where: Networks, balancer: JSON) -> str:
     if where.member_subnet or where.network or where.port:
         return where.member_subnet
     return str(balancer["vip_subnet_id"])
+
+
+def _reached(chosen: Sequence[Target]) -> Set[Target]:
+    return frozenset(one for one in chosen if one.address)
 
 
 def _wait_for_addresses(chosen: Sequence[Target]) -> None:

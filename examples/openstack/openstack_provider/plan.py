@@ -30,7 +30,7 @@ from cloudprovider.helpers import (
 )
 from openstack_provider.annotations import Annotations, is_internal
 from openstack_provider.config import ClassConfig, LoadBalancerConfig
-from openstack_provider.names import Identity
+from openstack_provider.ownership import Identity
 
 IPV4: Final = "IPv4"
 IPV6: Final = "IPv6"
@@ -62,6 +62,11 @@ class PlannedPort:
     node_port: int
     monitor_port: int | None
     """Where nodes are asked; None for the node port."""
+
+    @property
+    def number(self) -> int:
+        """The port that clients use."""
+        return int(self.listener["protocol_port"])
 
 
 @frozen

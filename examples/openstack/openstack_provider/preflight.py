@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from keystoneauth1.identity.base import BaseIdentityPlugin
-from openstack.exceptions import NotFoundException
 
 from cloudprovider import CloudProviderError
 from openstack_provider.cloud import Cloud
-from openstack_provider.errors import OpenStackError, answered
+from openstack_provider.rest import BALANCERS, OpenStackError, answered
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +30,7 @@ def problems(cloud: Cloud, *, home: bool) -> list[str]:
         found = list(_catalog(cloud, home))
     if found:
         return found
-    checks: list[Callable[[Cloud], Iterable[str]]] = [_servers]
-    if home:
-        checks += [_balancers, _networks, _subnets, _router]
+    checks = [_servers, _balancers, _networks, _named_networks, _router] if home else [_servers]
     for check in checks:
         try:
             with answered():
@@ -68,47 +65,37 @@ def _catalog(cloud: Cloud, home: bool) -> Iterator[str]:
 
 
 def _servers(cloud: Cloud) -> Iterable[str]:
-    next(iter(cloud.sdk.compute.servers(details=False, limit=1, paginated=False)), None)
+    cloud.nova.get("/servers?limit=1")
     return ()
 
 
 def _balancers(cloud: Cloud) -> Iterable[str]:
     if cloud.config.loadbalancer.enabled:
-        next(iter(cloud.sdk.load_balancer.load_balancers(limit=1, paginated=False)), None)
+        cloud.octavia.get(f"{BALANCERS}?limit=1")
     return ()
 
 
-def _networks(cloud: Cloud) -> Iterator[str]:
-    by_id = _named(cloud, _NETWORKS)
-    if by_id:
-        known = {str(one.id): one for one in cloud.sdk.network.networks(id=sorted(by_id))}
+def _networks(cloud: Cloud) -> Iterable[str]:
+    for kind, fields in (("network", _NETWORKS), ("subnet", _SUBNETS)):
+        by_id = _named(cloud, fields)
+        known = {one["id"]: one for one in cloud.neutron.with_any(f"/{kind}s", "id", by_id)}
         for wanted, places in by_id.items():
             if wanted not in known:
-                yield f"{places}: there is no network {wanted}"
-            elif "floating" in places and not known[wanted].is_router_external:
+                yield f"{places}: there is no {kind} {wanted}"
+            elif kind == "network" and "floating" in places and not known[wanted]["router:external"]:
                 yield f"{places}: the network {wanted} is not external: it has no floating IPs"
-    networking = cloud.config.networking
-    names = {*networking.public_network_name, *networking.internal_network_name}
-    if names:
-        known_names = {str(one.name) for one in cloud.sdk.network.networks(name=sorted(names))}
-        for name in sorted(names - known_names):
-            yield f"[Networking]: there is no network named {name}"
 
 
-def _subnets(cloud: Cloud) -> Iterator[str]:
-    by_id = _named(cloud, _SUBNETS)
-    if by_id:
-        known = {str(one.id) for one in cloud.sdk.network.subnets(id=sorted(by_id))}
-        yield from (f"{places}: there is no subnet {wanted}" for wanted, places in by_id.items() if wanted not in known)
+def _named_networks(cloud: Cloud) -> Iterable[str]:
+    names = {*cloud.config.networking.public_network_name, *cloud.config.networking.internal_network_name}
+    found = cloud.neutron.with_any("/networks", "name", names)
+    return [f"[Networking]: there is no network named {one}" for one in sorted(names - {one["name"] for one in found})]
 
 
-def _router(cloud: Cloud) -> Iterator[str]:
+def _router(cloud: Cloud) -> Iterable[str]:
     router = cloud.config.route.router_id
-    if router:
-        try:
-            cloud.sdk.network.get_router(router)
-        except NotFoundException:
-            yield f"[Route] router-id: there is no router {router}"
+    if router and not cloud.neutron.listed("/routers", ("id", router)):
+        yield f"[Route] router-id: there is no router {router}"
 
 
 def _named(cloud: Cloud, fields: Iterable[str]) -> Mapping[str, str]:

@@ -24,11 +24,11 @@ from cloudprovider.config import ConfigWatcher
 from cloudprovider.errors import InvalidConfig
 from openstack_provider.cloud import Cloud, clouds_file
 from openstack_provider.config import Config
-from openstack_provider.errors import answered
 from openstack_provider.instances import OpenStackInstances
 from openstack_provider.loadbalancer import OpenStackLoadBalancers
 from openstack_provider.machine import OpenStackMachine
 from openstack_provider.preflight import problems
+from openstack_provider.rest import answered
 from openstack_provider.routes import OpenStackRoutes
 from openstack_provider.servers import PROVIDER, Servers
 
@@ -89,7 +89,8 @@ class OpenStack(Interface):
         return self._machine
 
     def set_informers(self, informers: Listers) -> None:
-        """The host's nodes tell which routes lead to the cluster."""
+        """The host's nodes tell which routes lead to the cluster, and which servers left it."""
+        self._load_balancers.use(informers)
         if self._routes is not None:
             self._routes.use(informers)
 

@@ -21,17 +21,14 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from typing_extensions import override
 
 from cloudprovider import CloudProviderError, Listers, QuotaExceeded, Route, Routes
-from cloudprovider.helpers import provider_id_of
 from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
 from openstack_provider.cloud import Cloud
-from openstack_provider.errors import OpenStackError, answered
 from openstack_provider.gathering import Gathering
-from openstack_provider.rest import JSON, ask, listed
-from openstack_provider.servers import Servers, parse
+from openstack_provider.rest import JSON, OpenStackError, answered
+from openstack_provider.servers import Servers, parse, servers_of
 
 logger = logging.getLogger(__name__)
 
-_IN_URL = 100
 _PORT = [
     ("fields", name)
     for name in (
@@ -119,7 +116,7 @@ class OpenStackRoutes(Routes):
                 self._changes.do(_Change(cluster_name, route.target_node, cidr, server, hop))
 
     def _pairs(self) -> list[Pair]:
-        router = ask(self._cloud.sdk.network, "GET", f"/routers/{self._cloud.config.route.router_id}")["router"]
+        router = self._cloud.neutron.get(f"/routers/{self._cloud.config.route.router_id}")["router"]
         return [(one["destination"], one["nexthop"]) for one in router["routes"]]
 
     def _nodes(self) -> Set[str] | None:
@@ -128,29 +125,19 @@ class OpenStackRoutes(Routes):
             return None
         if not self._listers.has_synced():
             raise CloudProviderError("the nodes are not listed yet, and routes are told by them")
-        found: set[str] = set()
-        for node in self._listers.nodes.list():
-            try:
-                found.add(parse(provider_id_of(node))[1])
-            except CloudProviderError:
-                continue  # another provider's, or none yet: no route leads to it
-        return found
+        return servers_of(self._listers.nodes.list())
 
     def _look(self, pairs: Set[Pair], nodes: Set[str] | None) -> None:
         """Bring up to date what is known of the next hops, and forget what is no route any more."""
         hops = {hop for _, hop in pairs}
         changed = nodes is None or nodes != self._asked_for
-        ask = sorted(
-            hop for hop in hops if hop not in self._behind or (changed and self._behind[hop] not in (nodes or ()))
-        )
+        ask = {hop for hop in hops if hop not in self._behind or (changed and self._behind[hop] not in (nodes or ()))}
         behind = {hop: server for hop, server in self._behind.items() if hop in hops} | dict.fromkeys(ask, "")
-        for start in range(0, len(ask), _IN_URL):
-            some = ask[start : start + _IN_URL]
-            for port in self._with_addresses(some):
-                for ip in port["fixed_ips"] if port["device_owner"].startswith("compute:") else ():
-                    if ip["ip_address"] in some and behind[ip["ip_address"]] not in (nodes or ()):
-                        # of two networks with the same addresses, the one that has the node
-                        behind[ip["ip_address"]] = port["device_id"]
+        for port in self._with_addresses(ask):
+            for ip in port["fixed_ips"] if port["device_owner"].startswith("compute:") else ():
+                if ip["ip_address"] in ask and behind[ip["ip_address"]] not in (nodes or ()):
+                    # of two networks with the same addresses, the one that has the node
+                    behind[ip["ip_address"]] = port["device_id"]
         self._behind, self._asked_for = behind, nodes or frozenset()
         self._ours = {pair: server for pair, server in self._ours.items() if pair in pairs}
         self._made = {pair: cluster for pair, cluster in self._made.items() if pair in pairs}
@@ -165,15 +152,8 @@ class OpenStackRoutes(Routes):
         if not own or self._made.get(pair, cluster) != cluster:
             return Route(f"{cidr} by {hop}", "", cidr, True, leads, owned=False)
         gone = server != own  # the port went with its server
-        return Route(
-            f"{cidr} by {hop}",
-            "",
-            cidr,
-            True,
-            leads,
-            gone,
-            target_provider_id=self._provider_id(own, self._cloud.region),
-        )
+        provider_id = self._provider_id(own, self._cloud.region)
+        return Route(f"{cidr} by {hop}", "", cidr, True, leads, gone, target_provider_id=provider_id)
 
     # ---- one batch of changes
 
@@ -195,10 +175,8 @@ class OpenStackRoutes(Routes):
                     for port in ports[one.server]:
                         allowed.without(port, one)
                     continue
-                if not ports[one.server]:
-                    self._servers.one(
-                        one.node, self._provider_id(one.server, self._cloud.region)
-                    )  # raises where it is gone
+                if not ports[one.server]:  # this raises where it is gone
+                    self._servers.one(one.node, self._provider_id(one.server, self._cloud.region))
                 port, hop = _next_hop(one, ports[one.server], subnets)
                 in_the_way += self._in_the_way(one.cidr, hop, present)
                 allowed.also(port, one)
@@ -251,16 +229,13 @@ class OpenStackRoutes(Routes):
     def _ports(self, servers: Set[str]) -> Mapping[str, list[JSON]]:
         """The ports of these servers and of the router, by server or router."""
         found: dict[str, list[JSON]] = defaultdict(list)
-        devices = [self._cloud.config.route.router_id, *sorted(servers)]
-        for start in range(0, len(devices), _IN_URL):
-            query = [*_PORT, *(("device_id", one) for one in devices[start : start + _IN_URL])]
-            for port in listed(self._cloud.sdk.network, "/ports", "ports", query):
-                found[port["device_id"]].append(port)
+        devices = {self._cloud.config.route.router_id, *servers}
+        for port in self._cloud.neutron.with_any("/ports", "device_id", devices, *_PORT):
+            found[port["device_id"]].append(port)
         return found
 
     def _with_addresses(self, ips: Iterable[str]) -> list[JSON]:
-        query = [*_PORT, *(("fixed_ips", f"ip_address={ip}") for ip in ips)]
-        return listed(self._cloud.sdk.network, "/ports", "ports", query)
+        return self._cloud.neutron.with_any("/ports", "fixed_ips", [f"ip_address={ip}" for ip in ips], *_PORT)
 
     def _in_the_way(self, cidr: str, hop: str, present: Sequence[Pair]) -> list[Pair]:
         """Routes to the same destination by other hops, which have to go first. Raises for one that
@@ -277,8 +252,7 @@ class OpenStackRoutes(Routes):
     def _update(self, how: str, pairs: Sequence[Pair]) -> None:
         if pairs:
             routes = [{"destination": cidr, "nexthop": hop} for cidr, hop in pairs]
-            path = f"/routers/{self._cloud.config.route.router_id}/{how}"
-            ask(self._cloud.sdk.network, "PUT", path, body={"router": {"routes": routes}})
+            self._cloud.neutron.put(f"/routers/{self._cloud.config.route.router_id}/{how}", router={"routes": routes})
 
 
 class _Allowed:
@@ -317,10 +291,8 @@ class _Allowed:
                 continue
             try:
                 with answered():
-                    ask(
-                        self._cloud.sdk.network, "PUT", f"/ports/{port['id']}",
-                        body={"port": {"allowed_address_pairs": pairs}}, revision=port["revision_number"],
-                    )  # fmt: skip
+                    changed, revision = {"allowed_address_pairs": pairs}, port["revision_number"]
+                    self._cloud.neutron.put(f"/ports/{port['id']}", port=changed, revision=revision)
             except CloudProviderError as error:
                 failed |= dict.fromkeys(self._changes[port["id"]], error)
         return failed

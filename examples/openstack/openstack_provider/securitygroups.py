@@ -9,21 +9,17 @@ is changed only as it was read: by its revision.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Generator, Iterable, Sequence, Set
+from contextlib import contextmanager, suppress
 
 from attrs import evolve
-from openstack.exceptions import ConflictException, NotFoundException, PreconditionFailedException
+from openstack.exceptions import ConflictException, NotFoundException
 
 from cloudprovider import CallDeadlineExceeded, CloudProviderError, RetryError, current_call
 from openstack_provider.cloud import Cloud
-from openstack_provider.names import Identity
+from openstack_provider.ownership import Identity
 from openstack_provider.plan import Plan, Target
-from openstack_provider.rest import JSON, ask, listed
-
-AT_ONCE: Final = 100
-"""How many servers' ports one request asks for: their IDs stand in its URL."""
+from openstack_provider.rest import JSON
 
 Rule = tuple[str, str, str, int]
 """Of a rule: IPv4 or IPv6, the protocol, the range that may come in, the port."""
@@ -42,10 +38,7 @@ def rules_of(plan: Plan, cidr: str, provider: str) -> set[Rule]:
 def ports_of(cloud: Cloud, targets: Iterable[Target]) -> list[JSON]:
     """The ports of these nodes' servers that have the nodes' addresses."""
     known = {target.server: target.address for target in targets if target.server and target.address}
-    found: list[JSON] = []
-    for start in range(0, len(known), AT_ONCE):
-        query = [("device_id", one) for one in sorted(known)[start : start + AT_ONCE]]
-        found += listed(cloud.sdk.network, "/ports", "ports", query)
+    found = cloud.neutron.with_any("/ports", "device_id", known)
     return [one for one in found if known.get(one["device_id"]) in {ip["ip_address"] for ip in one["fixed_ips"]}]
 
 
@@ -63,36 +56,46 @@ class NodeGroups:
         """Have the nodes let in what the Service needs. Returns the rules that it needs no more:
         for `close`, when nothing uses them."""
         with self._alone():
-            return self._open(who, rules, ports)
-
-    def _open(self, who: Identity, rules: set[Rule], ports: Sequence[JSON]) -> list[JSON]:
-        group = self._group(who)
-        if group is None:
-            told = {"name": who.node_group, "description": f"Node ports of Kubernetes cluster {who.cluster}"[:255]}
-            group = ask(self._cloud.sdk.network, "POST", "/security-groups", body={"security_group": told})[
-                "security_group"
-            ]
-        there = {_rule(one): one for one in group["security_group_rules"] if one["direction"] == "ingress"}
-        if missing := sorted(rules - there.keys()):
-            made = [
-                {
-                    "security_group_id": group["id"], "direction": "ingress", "ethertype": family, "protocol": protocol,
-                    "remote_ip_prefix": cidr, "port_range_min": port, "port_range_max": port, "description": who.uid,
-                }
-                for family, protocol, cidr, port in missing
-            ]  # fmt: skip
-            try:
-                ask(self._cloud.sdk.network, "POST", "/security-group-rules", body={"security_group_rules": made})
-            except ConflictException as error:
-                raise RetryError(f"the rules of {who.node_group} changed meanwhile", 1.0) from error
-        self._attach(group, ports)
-        return [one for rule, one in there.items() if one.get("description") == who.uid and rule not in rules]
-
-    def extend(self, who: Identity, ports: Sequence[JSON]) -> None:
-        """Have the cluster's group, where there is one, on the ports of more nodes."""
-        group = self._group(who) if ports else None
-        if group is not None:
+            group = self._group(who)
+            if group is None:
+                told = {"name": who.node_group, "description": f"Node ports of Kubernetes cluster {who.cluster}"[:255]}
+                group = self._cloud.neutron.post("/security-groups", security_group=told)["security_group"]
+            there = {_rule(one): one for one in group["security_group_rules"] if one["direction"] == "ingress"}
+            if missing := sorted(rules - there.keys()):
+                made = [_described(rule, group, who) for rule in missing]
+                try:
+                    self._cloud.neutron.post("/security-group-rules", security_group_rules=made)
+                except ConflictException as error:
+                    raise RetryError(f"the rules of {who.node_group} changed meanwhile", 1.0) from error
             self._attach(group, ports)
+            return [one for rule, one in there.items() if one.get("description") == who.uid and rule not in rules]
+
+    def extend(self, who: Identity, joining: Sequence[Target]) -> None:
+        """Have the cluster's group, where there is one, on the ports of more nodes."""
+        if not joining:
+            return
+        with self._alone():  # each Service has the same port changed
+            group = self._group(who)
+            if group is not None:
+                self._attach(group, ports_of(self._cloud, joining))
+
+    def leave(self, who: Identity, addresses: Set[str], nodes: Set[str]) -> None:
+        """Take the cluster's group off the ports with these addresses. A server among `nodes` keeps
+        it: an address may have a new one."""
+        with self._alone():
+            group = self._group(who)
+            if group is None:
+                return
+            for port in self._ports_with(group):
+                if port["device_id"] not in nodes and any(ip["ip_address"] in addresses for ip in port["fixed_ips"]):
+                    self._detach(group, port)
+
+    def _ports_with(self, group: JSON) -> list[JSON]:
+        return self._cloud.neutron.listed("/ports", ("security_groups", group["id"]))
+
+    def _detach(self, group: JSON, port: JSON) -> None:
+        if group["id"] in port["security_groups"]:
+            self._put(port, [one for one in port["security_groups"] if one != group["id"]])
 
     def _attach(self, group: JSON, ports: Sequence[JSON]) -> None:
         for port in ports:
@@ -102,28 +105,21 @@ class NodeGroups:
     def close(self, rules: Iterable[JSON]) -> None:
         """Delete these rules."""
         for one in rules:
-            self._delete(f"/security-group-rules/{one['id']}")
+            self._cloud.neutron.delete(f"/security-group-rules/{one['id']}")
 
     def remove(self, who: Identity, *, adopted: bool) -> None:
         """Delete the Service's rules; with the last of all Services' the group, too. With `adopted`
         also the group that the Go manager made for it."""
-        with self._alone():
-            self._remove(who, adopted=adopted)
-
-    def _remove(self, who: Identity, *, adopted: bool) -> None:
         # One of the cluster's name is of a time when its UID could not be read.
-        named = {who.node_group, evolve(who, cluster_uid="").node_group}
-        named |= {who.go_group} if adopted else set[str]()
-        names = [("name", one) for one in sorted(named)]
-        for group in listed(self._cloud.sdk.network, "/security-groups", "security_groups", names):
-            if group["name"] == who.go_group:
-                self._drop(group)
-                continue
-            rules = [one for one in group["security_group_rules"] if one["direction"] == "ingress"]
-            mine = [one for one in rules if one.get("description") == who.uid]
-            self.close(mine)
-            if len(mine) == len(rules) and (mine or group["name"] == who.node_group):
-                self._drop(group)
+        named = [who.node_group, evolve(who, cluster_uid="").node_group, *([who.go_group] if adopted else ())]
+        with self._alone():
+            for group in self._cloud.neutron.with_any("/security-groups", "name", set(named)):
+                rules = [one for one in group["security_group_rules"] if one["direction"] == "ingress"]
+                mine = [one for one in rules if one.get("description") == who.uid]
+                is_gos = group["name"] == who.go_group
+                self.close(() if is_gos else mine)
+                if is_gos or (len(mine) == len(rules) and (mine or group["name"] == who.node_group)):
+                    self._drop(group)
 
     @contextmanager
     def _alone(self) -> Generator[None, None, None]:
@@ -136,37 +132,24 @@ class NodeGroups:
             self._turn.release()
 
     def _group(self, who: Identity) -> JSON | None:
-        found = listed(self._cloud.sdk.network, "/security-groups", "security_groups", [("name", who.node_group)])
+        found = self._cloud.neutron.listed("/security-groups", ("name", who.node_group))
         if len(found) > 1:
             raise CloudProviderError(f"{len(found)} security groups have the name {who.node_group}: delete all but one")
         return found[0] if found else None
 
     def _drop(self, group: JSON) -> None:
-        ports = listed(self._cloud.sdk.network, "/ports", "ports", [("security_groups", group["id"])])
-        for port in ports:
-            if group["id"] in port["security_groups"]:
-                self._put(port, [one for one in port["security_groups"] if one != group["id"]])
+        for port in self._ports_with(group):
+            self._detach(group, port)
         try:
-            self._delete(f"/security-groups/{group['id']}")
+            self._cloud.neutron.delete(f"/security-groups/{group['id']}")
         except ConflictException as error:
             raise RetryError(f"the security group {group['name']} is still used", 5.0) from error
 
     def _put(self, port: JSON, groups: Sequence[str]) -> None:
         current_call().check()
-        body = {"port": {"security_groups": list(groups)}}
-        path, revision = f"/ports/{port['id']}", port.get("revision_number")
-        try:
-            ask(self._cloud.sdk.network, "PUT", path, body=body, revision=revision)
-        except NotFoundException:
-            return  # the server is gone, and its port with it
-        except PreconditionFailedException as error:
-            raise RetryError(f"the port {port['id']} changed meanwhile", 1.0) from error
-
-    def _delete(self, path: str) -> None:
-        try:
-            ask(self._cloud.sdk.network, "DELETE", path)
-        except NotFoundException:
-            return
+        changed, revision = {"security_groups": list(groups)}, port.get("revision_number")
+        with suppress(NotFoundException):  # the server is gone, and its port with it
+            self._cloud.neutron.put(f"/ports/{port['id']}", port=changed, revision=revision)
 
 
 def _family(cidr: str) -> str:
@@ -176,3 +159,12 @@ def _family(cidr: str) -> str:
 def _rule(one: JSON) -> Rule:
     low = one["port_range_min"] if one["port_range_min"] == one["port_range_max"] else -1
     return (one["ethertype"], one["protocol"] or "", one["remote_ip_prefix"] or "", low or 0)
+
+
+def _described(rule: Rule, group: JSON, who: Identity) -> JSON:
+    """The rule for Neutron. Its description says which Service needs it."""
+    family, protocol, cidr, port = rule
+    return {
+        "security_group_id": group["id"], "direction": "ingress", "ethertype": family, "protocol": protocol,
+        "remote_ip_prefix": cidr, "port_range_min": port, "port_range_max": port, "description": who.uid,
+    }  # fmt: skip

@@ -15,6 +15,8 @@ import os.path
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from uuid import UUID
 
 from attrs import frozen
@@ -22,22 +24,18 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_spec import V1NodeSpec
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 from openstack.exceptions import NotFoundException
-from openstack.utils import maximum_supported_microversion
 
 from cloudprovider import CloudProviderError, InstanceNotFound
 from cloudprovider.helpers import node_name, provider_id_of
-from openstack_provider.addresses import Interfaces
 from openstack_provider.cloud import Cloud
-from openstack_provider.errors import answered
-from openstack_provider.rest import JSON, ask, listed
+from openstack_provider.rest import IN_URL, JSON, answered
 
 PROVIDER = "openstack"
 """Before "://" in provider IDs: must never change."""
 
 _PAGE = 250  # Nova may take half a minute for 1,000 servers at once
-_MICROVERSION = "2.90"  # from 2.47 on a server has its flavour's name
 _FEW = 3
-_IDS = 100  # server or port IDs in one URL
+_PORTS = 1000  # in a page
 _PORT = [
     ("fields", name)
     for name in ("id", "device_id", "network_id", "mac_address", "status", "fixed_ips", "trunk_details")
@@ -57,12 +55,30 @@ def parse(provider_id: str) -> tuple[str, str]:
         ) from None
 
 
+def servers_of(nodes: Iterable[V1Node]) -> set[str]:
+    """The IDs of these nodes' servers. A node without one, or of another provider, has none."""
+    found: set[str] = set()
+    for node in nodes:
+        with suppress(CloudProviderError):
+            found.add(parse(provider_id_of(node))[1])
+    return found
+
+
 @frozen
 class Located:
     """A server, and the region where it is."""
 
     cloud: Cloud
     server: JSON
+
+
+@frozen
+class Interfaces:
+    """What Neutron knows of a server: its ports, and the addresses of their trunks' subports as
+    (network name, IP address)."""
+
+    ports: Sequence[JSON] = ()
+    subports: Sequence[tuple[str, str]] = ()
 
 
 @frozen
@@ -208,34 +224,30 @@ def _beginning(cloud: Cloud, nodes: Sequence[_Wanted]) -> list[Located]:
 
 
 def _named(cloud: Cloud, pattern: str) -> list[JSON]:
-    compute = cloud.sdk.compute
-    query = [("limit", str(_PAGE)), *([("name", pattern)] if pattern else ())]
-    newest = maximum_supported_microversion(compute, _MICROVERSION)
-    return listed(compute, "/servers/detail", "servers", query, microversion=newest)
+    return cloud.nova.listed("/servers/detail", ("limit", str(_PAGE)), *([("name", pattern)] if pattern else ()))
 
 
 def _by_id(cloud: Cloud, server: str) -> list[JSON]:
-    compute = cloud.sdk.compute
-    newest = maximum_supported_microversion(compute, _MICROVERSION)
     try:
-        found: JSON = ask(compute, "GET", f"/servers/{server}", microversion=newest)["server"]
+        return [cloud.nova.get(f"/servers/{server}")["server"]]
     except NotFoundException as error:
         # Other words are Nova's where it does not know the path: a wrong endpoint, no lost server.
         if error.response is None or "itemNotFound" not in error.response.json():
             raise
         return []
-    return [found]
 
 
 def _ports(cloud: Cloud, servers: Sequence[str]) -> list[JSON]:
-    """The ports of these servers. Of many servers: those of the project, in one listing."""
-    if not servers:
-        return []
-    if len(servers) <= _IDS:
-        return listed(cloud.sdk.network, "/ports", "ports", [*_PORT, *(("device_id", one) for one in servers)])
-    # An administrator would be shown the ports of all projects.
-    project = str(cloud.sdk.session.get_project_id())
-    return listed(cloud.sdk.network, "/ports", "ports", [*_PORT, ("limit", "1000"), ("project_id", project)])
+    """The ports of these servers, and maybe others. Of many servers: those of the project, in one
+    listing, where a page of that tells of more servers than can stand in a URL."""
+    if len(servers) > IN_URL:
+        # An administrator would be shown the ports of all projects.
+        project = str(cloud.sdk.session.get_project_id())
+        pages = cloud.neutron.pages("/ports", *_PORT, ("limit", str(_PORTS)), ("project_id", project))
+        first, wanted = next(pages), set(servers)
+        if len(first) < _PORTS or sum(port["device_id"] in wanted for port in first) > IN_URL:
+            return [*first, *chain.from_iterable(pages)]
+    return cloud.neutron.with_any("/ports", "device_id", servers, *_PORT)
 
 
 def _subports(cloud: Cloud, ports: Sequence[JSON]) -> Mapping[str, Sequence[tuple[str, str]]]:
@@ -248,15 +260,11 @@ def _subports(cloud: Cloud, ports: Sequence[JSON]) -> Mapping[str, Sequence[tupl
     wanted = {one for subports in trunks.values() for one in subports}
     if not wanted:
         return {}
-    network = cloud.sdk.network
     known: dict[str, JSON] = {port["id"]: port for port in ports if port["id"] in wanted}
-    missing = sorted(wanted - known.keys())
-    for start in range(0, len(missing), _IDS):
-        asked = [*_PORT, *(("id", one) for one in missing[start : start + _IDS])]
-        known |= {port["id"]: port for port in listed(network, "/ports", "ports", asked)}
-    networks = sorted({port["network_id"] for port in known.values()})
-    found = listed(network, "/networks", "networks", [("id", one) for one in networks])
-    names = {one["id"]: one["name"] for one in found}
+    missing = cloud.neutron.with_any("/ports", "id", wanted - known.keys(), *_PORT)
+    known |= {port["id"]: port for port in missing}
+    networks = {port["network_id"] for port in known.values()}
+    names = {one["id"]: one["name"] for one in cloud.neutron.with_any("/networks", "id", networks)}
     return {
         trunk: [
             (names.get(known[one]["network_id"], ""), ip["ip_address"])

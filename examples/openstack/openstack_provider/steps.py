@@ -11,16 +11,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from attrs import field, frozen
+from attrs import frozen
 
 from cloudprovider import InvalidService
-from openstack_provider.names import SERVICE_PREFIX, Identity
-from openstack_provider.ownership import is_owner
+from openstack_provider.ownership import SERVICE_PREFIX, Identity, is_owner
 from openstack_provider.plan import IPV4, IPV6, Plan, PlannedPort, Target
 from openstack_provider.rest import JSON
 
 EVERYONE: Final = {IPV4: "0.0.0.0/0", IPV6: "::/0"}
-_TRANSPORTS: Final = {"UDP": "UDP", "SCTP": "SCTP"}
+_SETTLED: Final = {
+    "listeners": (
+        "connection_limit", "timeout_client_data", "timeout_member_connect", "timeout_member_data",
+        "timeout_tcp_inspect", "default_tls_container_ref",
+    ),
+    "pools": ("lb_algorithm", "session_persistence"),
+    "healthmonitors": (
+        "delay", "timeout", "max_retries", "max_retries_down", "url_path", "http_method", "expected_codes",
+    ),
+}  # fmt: skip
+"""What is put back where it is another, by the kind of part."""
 _KEPT: Final = ("weight", "backup", "admin_state_up", "monitor_address", "tags")
 """What of a member is left as somebody set it."""
 
@@ -31,7 +40,7 @@ class Step:
 
     method: str
     path: str
-    body: Mapping[str, Any] | None
+    body: Mapping[str, Any]
     what: str
     """For a message."""
 
@@ -48,15 +57,12 @@ class Spot:
 
 @frozen
 class Actual:
-    """What Octavia has of a load balancer."""
+    """What Octavia has of a load balancer. Members and monitors stand in their pools, as in the
+    body that creates all of it."""
 
     balancer: JSON
     listeners: Sequence[JSON]
     pools: Sequence[JSON]
-    members: Mapping[str, Sequence[JSON]] = field(factory=dict[str, Sequence[JSON]])
-    """By the pool's ID."""
-    monitors: Mapping[str, JSON] = field(factory=dict[str, JSON])
-    """By their IDs."""
 
 
 def created(
@@ -69,13 +75,8 @@ def created(
         if port.monitor is not None:
             pool["healthmonitor"] = dict(port.monitor)
         listeners.append({**port.listener, **_allowed(plan.sources(families)), "default_pool": pool})
-    return {
-        "name": plan.who.balancer,
-        "description": plan.who.description,
-        "tags": list(tags),
-        "listeners": listeners,
-        **vip,
-    }
+    told = {"name": plan.who.balancer, "description": plan.who.description, "tags": list(tags)}
+    return {**told, "listeners": listeners, **vip}
 
 
 def steps(plan: Plan, actual: Actual, targets: Sequence[Target], families: Sequence[str]) -> list[Step]:
@@ -86,8 +87,8 @@ def steps(plan: Plan, actual: Actual, targets: Sequence[Target], families: Seque
     free = list(actual.listeners)
     used: set[str] = set()
     for port in plan.ports:
-        number = port.listener["protocol_port"]
-        listener = next((one for one in free if _slot(one) == (port.transport, number)), None)
+        slot = port.transport, port.number
+        listener = next((one for one in free if (transport_of(one), one["protocol_port"]) == slot), None)
         if listener is not None:
             free.remove(listener)
             _refuse_others(listener, actual.balancer, plan.who)
@@ -101,28 +102,22 @@ def steps(plan: Plan, actual: Actual, targets: Sequence[Target], families: Seque
         done += _pool_steps(plan, port, pool, actual, targets)
         done += _listener_steps(plan, port, listener, pool, actual, families)
     doomed = [_delete("listeners", one) for one in free if plan.who.balancer in (one.get("tags") or ())]
-    return done + doomed + unused_pools(plan.who, actual, used)
+    unused = [one for one in actual.pools if one["id"] not in used and plan.who.is_part("pool", one["name"])]
+    return done + doomed + _not_others(unused, plan.who, actual)
 
 
 def leaving(who: Identity, actual: Actual) -> list[Step]:
     """How a Service's ports go from a load balancer that stays: its listeners, then its pools."""
     mine = [one for one in actual.listeners if who.balancer in (one.get("tags") or ())]
-    behind, theirs = {one["default_pool_id"] for one in mine}, _theirs(who, actual)
-    inside = [one for one in actual.pools if one["id"] in behind or who.is_part("pool", one["name"])]
-    pools = [one for one in inside if one["id"] not in theirs]
-    return [_delete("listeners", one) for one in mine] + [_delete("pools", one) for one in pools]
+    behind = {one["default_pool_id"] for one in mine}
+    pools = [one for one in actual.pools if one["id"] in behind or who.is_part("pool", one["name"])]
+    return [_delete("listeners", one) for one in mine] + _not_others(pools, who, actual)
 
 
-def unused_pools(who: Identity, actual: Actual, used: Iterable[str]) -> list[Step]:
-    """Pools of the Service that stand behind none of its ports."""
-    mine = [one for one in actual.pools if one["id"] not in used and who.is_part("pool", one["name"])]
-    theirs = _theirs(who, actual)
-    return [_delete("pools", one) for one in mine if one["id"] not in theirs]
-
-
-def _theirs(who: Identity, actual: Actual) -> set[str]:
-    """The pools behind listeners that are not the Service's."""
-    return {one["default_pool_id"] for one in actual.listeners if who.balancer not in (one.get("tags") or ())}
+def _not_others(pools: Iterable[JSON], who: Identity, actual: Actual) -> list[Step]:
+    """The deletion of those that stand behind no other Service's listener."""
+    theirs = {one["default_pool_id"] for one in actual.listeners if who.balancer not in (one.get("tags") or ())}
+    return [_delete("pools", one) for one in pools if one["id"] not in theirs]
 
 
 def members(spot: Spot, present: Sequence[Mapping[str, Any]], targets: Sequence[Target]) -> list[JSON] | None:
@@ -159,12 +154,24 @@ def member_step(pool: str, wanted: Sequence[JSON]) -> Step:
     return Step("PUT", f"/lbaas/pools/{pool}/members", {"members": list(wanted)}, f"the {len(wanted)} members")
 
 
+def join_step(pool: str, present: Sequence[JSON], wanted: Sequence[JSON], monitor_port: int | None) -> Step | None:
+    """Have the one more member in the pool; None where more is to change. Nothing is said of the
+    others, so none has to be read."""
+    there = {_told(one) for one in present}
+    new = [one for one in wanted if _told(one) not in there]
+    if len(new) != 1 or len(wanted) != len(present) + 1:
+        return None
+    made = {**new[0], "monitor_port": monitor_port} if monitor_port else new[0]
+    return Step("POST", f"/lbaas/pools/{pool}/members", {"member": made}, f"the member {made['name']}")
+
+
 def _spot(plan: Plan, port: PlannedPort) -> Spot:
     return Spot(plan.networks.member_subnet, port.node_port, port.monitor_port)
 
 
-def _slot(listener: Mapping[str, Any]) -> tuple[str, int]:
-    return _TRANSPORTS.get(listener["protocol"], "TCP"), int(listener["protocol_port"])
+def transport_of(listener: Mapping[str, Any]) -> str:
+    """TCP, UDP or SCTP."""
+    return str(listener["protocol"]) if listener["protocol"] in ("UDP", "SCTP") else "TCP"
 
 
 def _refuse_others(listener: Mapping[str, Any], balancer: JSON, who: Identity) -> None:
@@ -193,48 +200,39 @@ def _pool(
 def _pool_steps(
     plan: Plan, port: PlannedPort, pool: JSON | None, actual: Actual, targets: Sequence[Target]
 ) -> list[Step]:
-    number = port.listener["protocol_port"]
-    wanted = members(_spot(plan, port), actual.members.get(pool["id"], ()) if pool else (), targets)
+    wanted = members(_spot(plan, port), pool.get("members", ()) if pool else (), targets)
     if pool is None:
         made = {**port.pool, "loadbalancer_id": actual.balancer["id"]}
-        later = [Step("PUT", "", None, "members")] * bool(wanted) + [Step("POST", "", None, "monitor")] * bool(
-            port.monitor
-        )
-        return [Step("POST", "/lbaas/pools", {"pool": made}, f"the pool of port {number}"), *later]
-    done: list[Step] = []
-    if changed := _differing(port.pool, pool, ("lb_algorithm", "session_persistence")):
-        done.append(_put("pools", pool, changed, f"the pool of port {number}"))
+        later = [Step("PUT", "", {}, "members")] * bool(wanted) + [Step("POST", "", {}, "monitor")] * bool(port.monitor)
+        return [Step("POST", "/lbaas/pools", {"pool": made}, f"the pool of port {port.number}"), *later]
+    done = _put("pools", pool, _differing("pools", port.pool, pool), f"the pool of port {port.number}")
     if wanted is not None:
         done.append(member_step(pool["id"], wanted))
-    return done + _monitor_steps(port, pool, actual)
+    return done + _monitor_steps(port, pool)
 
 
-def _monitor_steps(port: PlannedPort, pool: JSON, actual: Actual) -> list[Step]:
-    there = actual.monitors.get(pool.get("healthmonitor_id") or "")
+def _monitor_steps(port: PlannedPort, pool: JSON) -> list[Step]:
+    there = pool.get("healthmonitor")
     made: list[Step] = []
     if port.monitor is not None:
         body = {"healthmonitor": {**port.monitor, "pool_id": pool["id"]}}
-        made = [Step("POST", "/lbaas/healthmonitors", body, f"the monitor of port {port.listener['protocol_port']}")]
+        made = [Step("POST", "/lbaas/healthmonitors", body, f"the monitor of port {port.number}")]
     if there is None:
         return made
     if port.monitor is None or there["type"] != port.monitor["type"]:
         return [_delete("healthmonitors", there), *made]
-    keys = ("delay", "timeout", "max_retries", "max_retries_down", "url_path", "http_method", "expected_codes")
-    changed = _differing(port.monitor, there, [key for key in keys if key in port.monitor])
-    return [_put("healthmonitors", there, changed, "a monitor")] if changed else []
+    return _put("healthmonitors", there, _differing("healthmonitors", port.monitor, there), "a monitor")
 
 
 def _listener_steps(
     plan: Plan, port: PlannedPort, listener: JSON | None, pool: JSON | None, actual: Actual, families: Sequence[str]
 ) -> list[Step]:
-    number, ranges = port.listener["protocol_port"], plan.sources(families)
+    ranges = plan.sources(families)
     if listener is None:
         made = {**port.listener, **_allowed(ranges), "loadbalancer_id": actual.balancer["id"]}
         made["default_pool_id"] = pool["id"] if pool is not None else None
-        return [Step("POST", "/lbaas/listeners", {"listener": made}, f"the listener of port {number}")]
-    settled = ("connection_limit", "timeout_client_data", "timeout_member_connect", "timeout_member_data",
-               "timeout_tcp_inspect", "default_tls_container_ref")  # fmt: skip
-    changed = _differing({"default_tls_container_ref": None, **port.listener}, listener, settled)
+        return [Step("POST", "/lbaas/listeners", {"listener": made}, f"the listener of port {port.number}")]
+    changed = _differing("listeners", {"default_tls_container_ref": None, **port.listener}, listener)
     present: dict[str, str] = listener.get("insert_headers") or {}
     headers = {key: one for key, one in present.items() if key != "X-Forwarded-For"}
     headers |= port.listener.get("insert_headers", {})
@@ -248,7 +246,7 @@ def _listener_steps(
         changed |= {"tags": [*tags, plan.who.balancer], "name": port.listener["name"]}
     if pool is None or listener["default_pool_id"] != pool["id"]:
         changed["default_pool_id"] = pool["id"] if pool is not None else None
-    return [_put("listeners", listener, changed, f"the listener of port {number}")] if changed else []
+    return _put("listeners", listener, changed, f"the listener of port {port.number}")
 
 
 def _allowed(ranges: list[str] | None) -> JSON:
@@ -262,8 +260,9 @@ def _limits(ranges: Iterable[str], families: Sequence[str]) -> set[str]:
     return {one for one in named if one in wide or EVERYONE[IPV6 if ":" in one else IPV4] not in named}
 
 
-def _differing(wanted: Mapping[str, Any], present: Mapping[str, Any], keys: Iterable[str]) -> JSON:
-    return {key: wanted[key] for key in keys if key in wanted and _plain(wanted[key]) != _plain(present.get(key))}
+def _differing(kind: str, wanted: Mapping[str, Any], present: Mapping[str, Any]) -> JSON:
+    keys = [key for key in _SETTLED[kind] if key in wanted]
+    return {key: wanted[key] for key in keys if _plain(wanted[key]) != _plain(present.get(key))}
 
 
 def _plain(value: Any) -> Any:
@@ -272,9 +271,10 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, int) else value or None
 
 
-def _put(kind: str, present: Mapping[str, Any], changed: Mapping[str, Any], what: str) -> Step:
-    return Step("PUT", f"/lbaas/{kind}/{present['id']}", {kind.removesuffix("s"): dict(changed)}, what)
+def _put(kind: str, present: Mapping[str, Any], changed: JSON, what: str) -> list[Step]:
+    path = f"/lbaas/{kind}/{present['id']}"
+    return [Step("PUT", path, {kind.removesuffix("s"): changed}, what)] if changed else []
 
 
 def _delete(kind: str, present: Mapping[str, Any]) -> Step:
-    return Step("DELETE", f"/lbaas/{kind}/{present['id']}", None, f"the deletion of {present['name']}")
+    return Step("DELETE", f"/lbaas/{kind}/{present['id']}", {}, f"the deletion of {present['name']}")

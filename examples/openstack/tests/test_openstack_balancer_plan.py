@@ -19,14 +19,15 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_node_status import V1NodeStatus
 from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
-from openstack_provider.annotations import Annotations, Internal, config_problems
-from openstack_provider.config import ClassConfig, LoadBalancerConfig
-from openstack_provider.names import Identity, identity, service_of, subnet_matches
-from openstack_provider.ownership import is_of, may_be_deleted, own, refusal, shows
+from openstack_provider.addresses import subnet_matches
+from openstack_provider.annotations import Annotations, Internal
+from openstack_provider.config import ClassConfig, Config, LoadBalancerConfig
+from openstack_provider.ownership import Identity, identity, is_of, may_be_deleted, own, refusal, service_of, shows
 from openstack_provider.plan import Plan, Target, plan, targets
-from openstack_provider.steps import Actual, Spot, created, leaving, members, steps
+from openstack_provider.steps import Actual, Spot, created, join_step, leaving, members, steps
 
-from cloudprovider import CloudProviderError, InvalidService
+from cloudprovider import CloudConfig, CloudProviderError, InvalidService
+from cloudprovider.errors import InvalidConfig
 from cloudprovider.testing.conformance.lab import new_node, new_service
 
 UID = "11111111-2222-4333-8444-555555555555"
@@ -55,20 +56,17 @@ def problems(service: V1Service, config: LoadBalancerConfig | None = None) -> tu
 def as_built(wanted: Plan, chosen: list[Target]) -> Actual:
     """What Octavia has after the one request that creates it."""
     body = created(wanted, chosen, {"vip_subnet_id": "vip"}, ["IPv4"], [wanted.who.balancer, wanted.who.uid_tag])
-    listeners, pools, everyone, monitors = [], [], {}, {}
+    listeners, pools = [], []
     for number, one in enumerate(deepcopy(body["listeners"])):
         pool = one.pop("default_pool")
-        pool |= {"id": f"pool-{number}", "healthmonitor_id": None}
-        everyone[pool["id"]] = [
-            {"weight": 1, "monitor_port": None, "subnet_id": None, **m} for m in pool.pop("members")
-        ]
-        if monitor := pool.pop("healthmonitor", None):
-            pool["healthmonitor_id"] = f"monitor-{number}"
-            monitors[f"monitor-{number}"] = {**monitor, "id": f"monitor-{number}"}
+        pool["id"] = f"pool-{number}"
+        pool["members"] = [{"weight": 1, "monitor_port": None, "subnet_id": None, **m} for m in pool["members"]]
+        if monitor := pool.get("healthmonitor"):
+            monitor["id"] = f"monitor-{number}"
         listeners.append({"default_tls_container_ref": None, "insert_headers": {}, **one, "id": f"listener-{number}",
                           "default_pool_id": pool["id"]})  # fmt: skip
         pools.append(pool)
-    return Actual({"id": "lb", "name": body["name"]}, listeners, pools, everyone, monitors)
+    return Actual({"id": "lb", "name": body["name"]}, listeners, pools)
 
 
 def what(wanted: Plan, actual: Actual, chosen: list[Target] = TWO) -> list[str]:
@@ -224,12 +222,20 @@ def test_networks_of_class_annotation_and_configuration() -> None:
 
 
 def test_a_configuration_that_no_service_could_use_is_known_at_the_start() -> None:
-    config = LoadBalancerConfig(node_selector="=x", floating_subnet="~[", flavor_id="big")
-    found = "\n".join(config_problems(config, {"gold": ClassConfig(floating_subnet="!~(")}))
-    for place in ("[LoadBalancer] floating-subnet", '[LoadBalancerClass "gold"] floating-subnet', "labels such as"):
+    wrong = (
+        "[LoadBalancer]\nnode-selector = =x\nfloating-subnet = ~[\nflavor-id = big\ndefault-tls-container-ref = x\n"
+        '[LoadBalancerClass "gold"]\nfloating-subnet = !~(\n'
+    )
+    with pytest.raises(InvalidConfig) as caught:
+        Config.load(CloudConfig("", wrong.encode()))
+    found = "\n".join(caught.value.problems)
+    for place in (
+        "line 2: loadbalancer.node_selector: must be labels such as", "line 3: loadbalancer.floating_subnet: must be",
+        "line 4: loadbalancer.flavor_id: must be an ID", "line 5: loadbalancer.default_tls_container_ref: must be",
+        "line 7: loadbalancerclass.gold.floating_subnet: must be",
+    ):  # fmt: skip
         assert place in found
-    assert "flavor_id" in config_problems(LoadBalancerConfig(flavor_id="big"), {})[0]
-    assert config_problems(LoadBalancerConfig(), {}) == []
+    Config.load(CloudConfig("", b"[LoadBalancer]\nnode-selector =\nfloating-subnet =\nflavor-id =\n"))
 
 
 # Nodes
@@ -282,6 +288,21 @@ def test_members_keep_what_was_set_by_hand_and_nodes_without_an_address() -> Non
     unchecked = members(Spot("", 30080, None), made, TWO)
     assert unchecked is not None
     assert all(one["monitor_port"] is None for one in unchecked if one["name"] == "a")
+
+
+ADDRESSES = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3", ""]))
+
+
+@given(ADDRESSES, ADDRESSES)
+def test_one_member_is_added_only_where_that_is_all(before: dict[str, str], after: dict[str, str]) -> None:
+    spot = Spot("", 30080, None)
+    present = members(spot, [], [Target(name, address, name) for name, address in before.items()]) or []
+    wanted = members(spot, present, [Target(name, address, name) for name, address in after.items()])
+    step = None if wanted is None else join_step("p", present, wanted, 31234)
+    if wanted is not None and step is not None:
+        assert step.body["member"]["monitor_port"] == 31234
+        both = [{(one["name"], one["address"]) for one in some} for some in ([*present, step.body["member"]], wanted)]
+        assert both[0] == both[1]
 
 
 # Steps
@@ -337,7 +358,7 @@ def test_a_port_more_and_a_port_less() -> None:
 
 def test_a_pool_that_an_interrupted_call_left_is_used() -> None:
     actual = as_built(a_plan(2), TWO)
-    half = evolve(actual, listeners=actual.listeners[:1], members={**actual.members, "pool-1": []})
+    half = evolve(actual, listeners=actual.listeners[:1], pools=[actual.pools[0], {**actual.pools[1], "members": []}])
     assert what(a_plan(2), half) == ["PUT pools/pool-1/members", "POST listeners"]
     assert what(a_plan(1), half) == ["DELETE pools/pool-1"]
 

@@ -13,8 +13,8 @@ import requests
 from keystoneauth1 import exceptions as keystone
 from openstack.exceptions import HttpException, raise_from_response
 from openstack_provider.config import Config
-from openstack_provider.errors import OpenStackError, answered
 from openstack_provider.provider import OpenStack, new_provider
+from openstack_provider.rest import OpenStackError, answered
 from openstackdouble import Double, served
 from osbench import login, node, provider
 
@@ -114,7 +114,7 @@ def test_a_cloud_conf_of_the_go_manager_is_read_as_it_is(cloud: Double) -> None:
         )
     )
     assert config.networking.public_network_name == ("a", "b")
-    assert config.networking.address_sort_order == ("10.0.0.0/8", "192.168.0.0/16")
+    assert [str(one) for one in config.networking.address_sort_order] == ["10.0.0.0/8", "192.168.0.0/16"]
     assert config.loadbalancerclass["inside"].floating_subnet_id == "s"
     assert (config.loadbalancer.manage_security_groups, config.loadbalancer.monitor_delay) == (True, 10.0)
     with pytest.raises(InvalidConfig, match="line 2: auth_ulr: unknown field; did you mean auth_url"):

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
-from openstack_provider.addresses import Interfaces, addresses
 from openstack_provider.config import Networking
+from openstack_provider.instances import addresses
 from openstack_provider.rest import JSON
-from openstack_provider.servers import parse
+from openstack_provider.servers import Interfaces, parse
 from openstackdouble import Double, served
 from osbench import node, provider
 
@@ -53,6 +54,15 @@ def test_many_nodes_cost_a_page_of_servers_and_a_page_of_ports_for_each(cloud: D
     states = batch.instances_state([node(name, server) for name, server in servers.items()])
     assert set(states.values()) == {InstanceState.RUNNING}
     assert asked(cloud, since) == {"nova GET /v2.1/servers/detail": 2}
+
+
+def test_a_project_full_of_others_ports_is_not_listed(cloud: Double) -> None:
+    for _ in range(3000):
+        cloud.neutron.create_port(cloud.subnet, device_id="another's")
+    servers = created(cloud, 120)
+    found = provider(cloud).instances_batch().instances_metadata([node(*one) for one in servers.items()])
+    assert all(isinstance(one, InstanceMetadata) and one.node_addresses for one in found.values())
+    assert asked(cloud)["neutron GET /v2.0/ports"] == 3, "a page that told how it is, and two of 100 servers at most"
 
 
 def test_a_listing_asks_for_what_the_names_have_in_common(cloud: Double) -> None:
@@ -271,7 +281,7 @@ def test_networks_say_what_is_public_and_what_is_left_out() -> None:
     assert shown(Networking(internal_network_name=("dmz",))) == [
         "Internal 192.0.2.5", "External 198.51.100.5", "External 203.0.113.5", "Hostname web",
     ]  # fmt: skip
-    order = ("203.0.113.0/24", "192.0.2.0/24")
+    order = (ip_network("203.0.113.0/24"), ip_network("192.0.2.0/24"))
     assert shown(Networking(address_sort_order=order))[:2] == ["External 203.0.113.5", "Internal 192.0.2.5"]
 
 

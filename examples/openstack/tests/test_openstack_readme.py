@@ -25,7 +25,7 @@ def table() -> str:
     for row in Config.markdown_table().splitlines()[2:]:
         name, _, default, meaning = (cell.strip() for cell in row.replace("\\|", "/").split("|")[1:5])
         section, _, key = name.strip("`").rpartition(".")
-        default = "" if default in ("``", "`()`") else default
+        default = "" if default in ("``", "`()`", "`{}`") else default
         if (default or meaning) and key not in LOGIN and "without effect" not in meaning:
             shown = f"[{SECTIONS.get(section, 'Global')}] {key.replace('_', '-')}"
             rows.append(f"| `{shown}` | {default} | {meaning} |")

@@ -314,7 +314,7 @@ def test_who_comes_while_work_is_under_way_is_of_the_next_batch() -> None:
     threads += [threading.Thread(target=do, args=[number]) for number in range(1, 4)]
     for thread in threads[1:]:
         thread.start()
-    while len(gathering._open.items if gathering._open else ()) < 3:  # all have joined
+    while len(gathering._waiting) < 3:  # all have joined
         threading.Event().wait(0.001)
     go.set()
     for thread in threads:

@@ -2,8 +2,8 @@
 """The 46 mistakes of a vendor's third trial: none is silent, and what says it names the cause.
 
 Each is a replacement or two in the package that `new acme --http` writes, over its double, and is
-listed in docs/guides/vendor-mistakes.md. Those that no scenario can see are said elsewhere:
-`ELSEWHERE` names the tests.
+in docs/guides/vendor-mistakes.md or in the table of scenarios. Those that no scenario can see are
+said elsewhere: `ELSEWHERE` names the tests.
 """
 
 from __future__ import annotations
