@@ -173,23 +173,17 @@ class OpenStack:
 
     @contextmanager
     def exhausted(self) -> Iterator[None]:
-        """No quota is left for the user's floating IPs, security groups, load balancers and
-        listeners, and the router's table is full, for the body of a with statement."""
-        path = f"/v2.0/routers/{self.router}"
-        room = settings.MAX_ROUTES - len(self.ask("GET", "neutron", path)["router"]["routes"])
-        filling = [{"destination": f"198.18.{n >> 8}.{n & 255}/32", "nexthop": "10.24.0.9"} for n in range(room)]
-        routes = {"router": {"routes": filling}}
+        """The user's project has no quota left for floating IPs, security groups, routes of a
+        router, load balancers and listeners, for the body of a with statement."""
         try:
             self._limit(0)
-            self.ask("PUT", "neutron", f"{path}/add_extraroutes", routes)
             yield
         finally:
             self._limit(-1)
-            self.ask("PUT", "neutron", f"{path}/remove_extraroutes", routes)
 
     def _limit(self, limit: int) -> None:
         kinds = {
-            "neutron": ("/v2.0/quotas", ("floatingip", "security_group")),
+            "neutron": ("/v2.0/quotas", ("floatingip", "security_group", "router_route")),
             "octavia": ("/v2.0/lbaas/quotas", ("load_balancer", "listener")),
         }
         for service, (path, names) in kinds.items():

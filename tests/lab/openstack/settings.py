@@ -11,8 +11,6 @@ SERVICES = {
 """By their types in Keystone's catalog. Keystone itself is no part of it."""
 ADMIN_PASSWORD = "s3cret-of-the-tests-0c4e"
 REGION = "RegionOne"
-MAX_ROUTES = 200
-"""That a router's table has room for."""
 
 _EVERYWHERE = """
 [DEFAULT]
@@ -68,12 +66,13 @@ service_plugins = router,trunk
 api_paste_config = {etc}/neutron/api-paste.ini
 notify_nova_on_port_status_changes = false
 notify_nova_on_port_data_changes = false
-max_routes = {routes}
+max_routes = 1000
 [quotas]
 quota_port = -1
 quota_floatingip = -1
 quota_security_group = -1
 quota_security_group_rule = -1
+quota_router_route = -1
 [ml2]
 type_drivers = local
 project_network_types = local
@@ -148,5 +147,5 @@ def write(folder: Path, name: str, venv: Path, keystone: str, management: str = 
     """Write a service's file. `keystone` is the URL of version 3; `management` the network of
     Octavia's amphorae."""
     login = _LOGIN.format(keystone=keystone, password=ADMIN_PASSWORD)
-    facts = {"folder": folder, "etc": venv / "etc", "login": login, "management": management, "routes": MAX_ROUTES}
+    facts = {"folder": folder, "etc": venv / "etc", "login": login, "management": management}
     path(folder, name).write_text((_EVERYWHERE + _OWN[name]).format(name=name, **facts))
