@@ -132,7 +132,7 @@ class Machines(InstancesV2, InstancesBatch, Generic[MachineT]):
 
     @override
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
-        found = self._find_all(nodes)
+        found = self.find_all(nodes)
         return {
             name: one if isinstance(one, CloudProviderError) else self.metadata(one, name)
             for name, one in found.items()
@@ -140,14 +140,14 @@ class Machines(InstancesV2, InstancesBatch, Generic[MachineT]):
 
     @override
     def instances_state(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceState | CloudProviderError]:
-        found = self._find_all(nodes)
+        found = self.find_all(nodes)
         return {name: one if isinstance(one, CloudProviderError) else self.state(one) for name, one in found.items()}
 
     def _find(self, node: V1Node) -> MachineT:
         return self.find(provider_id_of(node), node_name(node))
 
-    def _find_all(self, nodes: Sequence[V1Node]) -> dict[str, MachineT | CloudProviderError]:
-        """The nodes' machines by node name, or why one has none."""
+    def find_all(self, nodes: Sequence[V1Node]) -> Mapping[str, MachineT | CloudProviderError]:
+        """The nodes' machines by node name, or why one has none. Raises what concerns them all."""
         listed = self.machines() if len(nodes) > self.few else []
         names = Counter(machine.name for machine in listed)
         by_id = {machine.id: machine for machine in listed}

@@ -11,6 +11,7 @@ Hypothesis does not judge by the clock: how long an example takes on a busy mach
 about the code.
 """
 
+import gc
 import logging
 import re
 import threading
@@ -70,6 +71,12 @@ def _rows_of(item: pytest.Item) -> list[str]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         _rows_of(item)
+
+
+def pytest_collection_finish() -> None:
+    """What collection made stays to the end: no later collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,11 +21,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from cloudprovider.call import current_call
 from cloudprovider.checks.nodelabels import annotation_problems, refused, taint_problems
 from cloudprovider.helpers.addresses import address_problems
-from cloudprovider.helpers.labels import (
-    label_key_problems,
-    label_value_problems,
-    node_name_problems,
-)
+from cloudprovider.helpers.labels import label_key_problems, label_value_problems, node_name_problems
 from cloudprovider.helpers.providerid import same_provider_id
 from cloudprovider.instances import InstanceMetadata, InstanceState
 from cloudprovider.internal.problem import missing_value
@@ -44,10 +40,9 @@ _DNS_TYPES = frozenset({NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_DNS, NODE_A
 _DNS_NAME = re.compile(
     r"[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?)*\.?"
 )
-_DNS_LENGTH = 254  # 253 and a final dot
-_BLANKS = re.compile(r"\s")
 _BALANCER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}")  # 255: the longest name that a large cloud takes
 _ABSENT: Any = object()
+_show = reprlib.repr
 _MOST = 1_000_000  # items of one answer
 
 
@@ -73,10 +68,9 @@ def metadata(
     """
     if not isinstance(answer, InstanceMetadata):
         raise _wrong_type(answer, "InstanceMetadata")
-    provider_id = answer.provider_id
+    provider_id, problems = answer.provider_id, []
     if own and (not provider_id or provider_id == own or same(own, provider_id)):
         provider_id = own
-        problems = []
     else:
         problems = _provider_id_problems(provider_id, prefixes)
     is_of_node = not problems  # else it may be about another instance
@@ -92,14 +86,10 @@ def metadata(
             faults[name] += refusals
     problems += [fault for each in faults.values() for fault in each]
     if problems:
-        raise WrongAnswer(problems, _without(found, faults) if is_of_node else None)
+        silent = InstanceMetadata()
+        usable = evolve(found, **{name: getattr(silent, name) for name, each in faults.items() if each})
+        raise WrongAnswer(problems, usable if is_of_node else None)
     return found
-
-
-def _without(answer: InstanceMetadata, faults: Mapping[str, Sequence[str]]) -> InstanceMetadata:
-    """The answer with nothing to say in each field that has faults."""
-    nothing = InstanceMetadata()
-    return evolve(answer, **{name: getattr(nothing, name) for name, found in faults.items() if found})
 
 
 def _provider_id_problems(provider_id: str, prefixes: Sequence[str], field: str = "provider_id") -> list[str]:
@@ -107,7 +97,7 @@ def _provider_id_problems(provider_id: str, prefixes: Sequence[str], field: str 
         return ["it has no provider_id, and neither has the node"] if prefixes else []
     if not prefixes:  # once written it could not be changed, and the node would count as another cloud's
         return [f"it has {field} {_show(provider_id)}, while provider_id_prefixes() says that this cloud has none"]
-    if _BLANKS.search(provider_id) or not provider_id.isprintable():
+    if not provider_id.isprintable() or provider_id.split() != [provider_id]:
         return [f"{field} {_show(provider_id)} has blanks or control characters"]
     prefix = next((one for one in prefixes if provider_id.startswith(one)), None)
     if prefix is None:
@@ -140,8 +130,7 @@ def addresses(answer: object, *, strict: bool = False) -> tuple[V1NodeAddress, .
 def label_text(answer: object) -> str:
     """Text that will become a label value; may be empty."""
     _raise_for(_label_value(answer, "the answer"))
-    assert isinstance(answer, str)
-    return answer
+    return str(answer)
 
 
 def any_zone(answer: object) -> Zone:
@@ -156,7 +145,7 @@ def zone(answer: object) -> Zone:
     return found
 
 
-def batch(answer: object, names: Sequence[str], check: Callable[[str, object], T]) -> dict[str, T | BaseException]:
+def batch(answer: object, names: Iterable[str], check: Callable[[str, object], T]) -> dict[str, T | BaseException]:
     """A batch's answer by name: a checked value, or what stands or went wrong there. Names without
     an answer are left out: unknown, never gone. `check(name, value)` is asked for each value.
 
@@ -233,8 +222,7 @@ def load_balancer_name(answer: object) -> str:
 
 def owned_load_balancers(answer: object) -> tuple[OwnedLoadBalancer, ...]:
     """What a cluster owns. One that is none spoils the list, as it could be any."""
-    items = _items(answer, "OwnedLoadBalancer")
-    problems = []
+    items, problems = _items(answer, "OwnedLoadBalancer"), []
     for index, item in enumerate(items):
         if not isinstance(item, OwnedLoadBalancer):
             problems.append(f"item {index} is {kind_of(item)}, not OwnedLoadBalancer")
@@ -309,8 +297,8 @@ def text(answer: object) -> str:
 def texts(answer: object) -> tuple[str, ...]:
     """A sequence of texts, none of them empty."""
     items = _items(answer, "text")
-    wrong = [(i, one) for i, one in enumerate(items) if not isinstance(one, str) or not one.strip()]
-    _raise_for([f"item {i} is {_show(one)}, not a text" for i, one in wrong])
+    wrong = [i for i, one in enumerate(items) if not isinstance(one, str) or not one.strip()]
+    _raise_for([f"item {i} is {_show(items[i])}, not a text" for i in wrong])
     return tuple(items)
 
 
@@ -359,8 +347,9 @@ def _address_problems(answer: Sequence[object]) -> list[str]:
             )
             continue
         faults = address_problems(address)
-        if not faults and kind in _DNS_TYPES and not _is_dns_name(value) and parse_ip(value) is None:
-            faults = (f"{kind} {_show(value)} is no host name",)
+        if not faults and kind in _DNS_TYPES:
+            named = len(value) <= 254 and _DNS_NAME.fullmatch(value)  # 253 and a final dot
+            faults = () if named or parse_ip(value) else (f"{kind} {_show(value)} is no host name",)
         problems += faults
     return problems
 
@@ -382,10 +371,6 @@ def _label_value(value: object, name: str) -> list[str]:
     if not isinstance(value, str):
         return [f"{name} is {kind_of(value)}, not text"]
     return [f"{name}: {fault}" for fault in label_value_problems(value)]
-
-
-def _is_dns_name(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= _DNS_LENGTH and _DNS_NAME.fullmatch(value) is not None
 
 
 def _of_type(answer: object, kind: type[T], wanted: str) -> T:
@@ -412,7 +397,3 @@ def _raise_for(problems: Sequence[str]) -> None:
 def kind_of(value: object) -> str:
     """What an answer is, in words: its type alone, as its repr may show what must not be shown."""
     return "None" if value is None else f"of type {type(value).__name__}"
-
-
-def _show(value: object) -> str:
-    return reprlib.repr(value)

@@ -1,9 +1,9 @@
 """The gateway to the cloud (stage 5, cloud call): the only caller of vendor code.
 
 A controller holds `calls` (:class:`CloudCalls`, and what it has of `capabilities`, one typed method
-each). Every call goes to the `pool`, waits there for its turn (`callqueue`), and runs in a thread
-(`call`), where its answer is judged (`answers`) or its exception translated (`errors`). Questions
-about many nodes go by `nodes`. Beside it: `metrics` (and health), `options`.
+each). Every call goes to the `pool`, waits there for its turn, and runs in a thread (`call`), where
+its answer is judged or its exception translated (`answers`). Questions about many nodes go by
+`nodes`. Beside it: `metrics` (and health), `options`.
 """
 
 from typing import TYPE_CHECKING
@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING
 from cloudprovider.internal.lazy import lazy
 
 if TYPE_CHECKING:
-    from controllers.cloudcalls.answers import Answer
-    from controllers.cloudcalls.call import (
-        PRIORITY_DELETE,
-        PRIORITY_NEW,
-        PRIORITY_NORMAL,
-        PRIORITY_SWEEP,
-    )
-    from controllers.cloudcalls.calls import CloudCalls
-    from controllers.cloudcalls.errors import (
+    from controllers.cloudcalls.answers import (
+        Answer,
         AnswerMissing,
         CallAborted,
         CallFailed,
@@ -29,17 +22,23 @@ if TYPE_CHECKING:
         Contradiction,
         InvalidAnswer,
     )
+    from controllers.cloudcalls.call import (
+        PRIORITY_DELETE,
+        PRIORITY_NEW,
+        PRIORITY_NORMAL,
+        PRIORITY_SWEEP,
+    )
+    from controllers.cloudcalls.calls import CloudCalls
     from controllers.cloudcalls.metrics import CallHealth, OverdueCall
     from controllers.cloudcalls.options import CloudCallOptions
 else:
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "controllers.cloudcalls.answers": "Answer",
             "controllers.cloudcalls.call": "PRIORITY_DELETE PRIORITY_NEW PRIORITY_NORMAL PRIORITY_SWEEP",
             "controllers.cloudcalls.calls": "CloudCalls",
-            "controllers.cloudcalls.errors": (
-                "AnswerMissing CallAborted CallFailed CallOverdue CallsClosed CloudCallError Contradiction "
+            "controllers.cloudcalls.answers": (
+                "Answer AnswerMissing CallAborted CallFailed CallOverdue CallsClosed CloudCallError Contradiction "
                 "InvalidAnswer"
             ),
             "controllers.cloudcalls.metrics": "CallHealth OverdueCall",

@@ -17,9 +17,10 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import InstanceMetadata, InstanceState, InstancesV2, Interface, NotImplementedByProvider, SSHKeys
 from cloudprovider.checks import answers
 from cloudprovider.checks.olderinstances import OlderInstances
+from cloudprovider.helpers import provider_id_of
 from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls import nodes as asking
-from controllers.cloudcalls.answers import Answer, AnswerCache, judge
+from controllers.cloudcalls.answers import Answer, AnswerCache, InvalidAnswer, failed, judge
 from controllers.cloudcalls.call import PRIORITY_NORMAL, CloudCall
 from controllers.cloudcalls.capabilities import (
     LoadBalancerCalls,
@@ -29,10 +30,9 @@ from controllers.cloudcalls.capabilities import (
     RouteCalls,
     SSHKeyCalls,
 )
-from controllers.cloudcalls.errors import InvalidAnswer, failed
 from controllers.cloudcalls.lookagain import LookAgain
 from controllers.cloudcalls.metrics import CallHealth, CallMetrics, OverdueCall
-from controllers.cloudcalls.nodes import Deliver, Fetch, NodeQuery
+from controllers.cloudcalls.nodes import Deliver, Fetch, NodeQuery, Together
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
@@ -181,14 +181,14 @@ class CloudCalls:
         say so, where the provider has both. Where they contradict, the answer is a Contradiction.
         """
         doubted: list[V1Node] = []
-        by_name = {key_of(node): node for node in nodes}
 
         def heard(name: str, answer: Answer[InstanceState]) -> None:
             if answer.unbound is InstanceState.GONE and name in confirm:
-                doubted.append(by_name[name])
+                doubted.append(answer.node)
             else:
                 deliver(name, answer)
 
+        # A batch listing that lost a page says "gone" too; one call for each node does not.
         both = bool(confirm) and None not in (self._capability("instances_batch"), self._instances_v2())
         self._fetch("state", self._state_query, nodes, heard if both else deliver)
         if doubted:
@@ -284,33 +284,38 @@ class CloudCalls:
             query: NodeQuery[A] = self._once(kind, make)
         except Exception as error:  # noqa: BLE001 - the provider's accessors failed: that is every node's answer
             for node in nodes:
-                deliver(key_of(node), Answer.about(node, error))
+                deliver(key_of(node), Answer(node, error))
             return
         Fetch(self._pool, query, deliver, fresh=fresh, priority=priority).run(nodes)
 
     def _metadata_query(self) -> NodeQuery[InstanceMetadata]:
-        prefixes, v2, batch = self.provider_id_prefixes, self._instances_v2(), self._capability("instances_batch")
+        prefixes, v2 = self.provider_id_prefixes, self._instances_v2()
         older = isinstance(v2, OlderInstances)
 
-        def check(own: str, answer: object) -> InstanceMetadata:
+        def check(node: V1Node, answer: object) -> InstanceMetadata:
             # An older provider without provider IDs gives none: its nodes need none.
             none = older and isinstance(answer, InstanceMetadata) and not answer.provider_id
-            return answers.metadata(answer, own=own, prefixes=() if none else prefixes, same=self._same_id)
+            given = () if none else prefixes
+            return answers.metadata(answer, own=provider_id_of(node), prefixes=given, same=self._same_id)
 
         return NodeQuery(
             self._no_instances if v2 is None else partial(asking.ask_metadata, v2, check),
-            None if batch is None else partial(asking.ask_metadata_together, batch, check),
-            self.max_batch,
+            self._together("instances_metadata", check),
             AnswerCache(self.options.cache_ttl),
         )
 
     def _state_query(self) -> NodeQuery[InstanceState]:
-        v2, batch = self._instances_v2(), self._capability("instances_batch")
+        v2 = self._instances_v2()
         return NodeQuery(
             self._no_instances if v2 is None else partial(asking.ask_state, v2),
-            None if batch is None else partial(asking.ask_state_together, batch),
-            self.max_batch,
+            self._together("instances_state", lambda _, value: answers.state(value), InstanceState.GONE),
         )
+
+    def _together(
+        self, method: str, check: Callable[[V1Node, object], A], not_found: A | None = None
+    ) -> Together[A] | None:
+        batch = self._capability("instances_batch")
+        return None if batch is None else Together(batch, method, check, self.max_batch, not_found)
 
     def _existence_query(self) -> NodeQuery[InstanceState]:
         v2 = self._instances_v2()
@@ -321,7 +326,8 @@ class CloudCalls:
         if capability is None:
             raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} chooses no pod CIDRs")
         size = self._quietly("max_batch", lambda: capability.max_batch, _batch_size)
-        return NodeQuery(_no_pod_cidrs, partial(asking.ask_pod_cidrs_together, capability), size)
+        asked = Together(capability, "pod_cidrs", lambda _, value: answers.pod_cidrs(value), size)
+        return NodeQuery(_no_pod_cidrs, asked)
 
     def _no_instances(self, node: V1Node, priority: int) -> Any:
         raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")

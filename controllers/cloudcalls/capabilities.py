@@ -32,9 +32,8 @@ from cloudprovider import (
 from cloudprovider.checks import answers
 from cloudprovider.helpers import load_balancer_status_equal
 from cloudprovider.internal.cleaning import conceal, text_of
-from controllers.cloudcalls.answers import judge
+from controllers.cloudcalls.answers import CallFailed, failed, judge
 from controllers.cloudcalls.call import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CloudCall
-from controllers.cloudcalls.errors import CallFailed, failed
 from controllers.cloudcalls.metrics import STRANGER
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of

@@ -1,4 +1,4 @@
-"""How cloud calls are doing (stage 5): metrics, and what health checks and last words say.
+"""How cloud calls are doing (stage 5): metrics, and what health checks say.
 
 The pool reports each call's end here; the metrics server reads the families at a scrape. The two
 named in the first place follow the Go CCM's conventions, which has no such metrics itself.
@@ -15,10 +15,8 @@ from typing import Any, Final
 from attrs import frozen
 
 from cloudprovider.internal.cleaning import text_of
-from controllers.cloudcalls.answers import BatchAnswer
-from controllers.cloudcalls.call import CloudCall, Outcome
-from controllers.cloudcalls.callqueue import KINDS
-from controllers.cloudcalls.errors import OUTCOMES, OVERDUE, REFUSED, SUCCESS, CallFailed, outcome_of
+from controllers.cloudcalls.answers import OUTCOMES, OVERDUE, REFUSED, SUCCESS, BatchAnswer, CallFailed, outcome_of
+from controllers.cloudcalls.call import KINDS, CloudCall, Outcome
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
@@ -120,12 +118,19 @@ class CallMetrics:
         if not isinstance(answer, BatchAnswer):
             self._heard(call, outcome.label, outcome.error)
             return
-        labels = [outcome_of(value) if isinstance(value, Exception) else SUCCESS for value in answer.values.values()]
-        for label, count in Tally(labels).items():
+        last: Exception | None = None
+        labels: Tally[str] = Tally()
+        for value in answer.values.values():
+            if isinstance(value, Exception):
+                last = value
+                labels[outcome_of(value)] += 1
+            else:
+                labels[SUCCESS] += 1
+        for label, count in labels.items():
             self._items.labels(self._provider, call.method, label).inc(count)
-        errors = [value for value in answer.values.values() if isinstance(value, Exception)]
-        if labels and all(label in _FAILED for label in labels):
-            self._heard(call, "error", errors[-1])
+        # Where each single key failed, the cloud is in trouble although the call itself succeeded.
+        if last is not None and _FAILED.issuperset(labels):
+            self._heard(call, "error", last)
         else:
             self._heard(call, outcome.label, None)
 

@@ -17,27 +17,32 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from attrs import define, evolve, field
+from attrs import define, field, frozen
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import (
     CallCancelled,
-    InstanceMetadata,
     InstanceNotFound,
-    InstancesBatch,
     InstanceState,
     InstancesV2,
     NotImplementedByProvider,
-    PodCIDRs,
     RetryError,
     Throttled,
 )
 from cloudprovider.checks import answers as checks
-from cloudprovider.helpers import provider_id_of
-from cloudprovider.ips import IPNetwork
-from controllers.cloudcalls.answers import Answer, AnswerCache, BatchAnswer, by_name, judge
+from controllers.cloudcalls.answers import (
+    Answer,
+    AnswerCache,
+    BatchAnswer,
+    CallFailed,
+    CallOverdue,
+    CallsClosed,
+    Contradiction,
+    InvalidAnswer,
+    by_name,
+    judge,
+)
 from controllers.cloudcalls.call import CloudCall
-from controllers.cloudcalls.errors import CallFailed, CallOverdue, CallsClosed, Contradiction, InvalidAnswer
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
 from controllers.runtime.queue import bounded
@@ -164,6 +169,19 @@ class Ask(Generic[A]):
     read: Callable[[Any], Any] = lambda said: said
 
 
+@frozen
+class Together(Generic[A]):
+    """A method of the provider that is asked about several nodes in one call."""
+
+    capability: Any
+    method: str
+    check: Callable[[V1Node, object], A]
+    """Judges what it says of one node, in the vendor thread."""
+    max_batch: int
+    not_found: A | None = None
+    """The value that "not found" is; None where it is an error."""
+
+
 @define(eq=False)
 class NodeQuery(Generic[A]):
     """What is asked about nodes (metadata, state), and how this provider takes it. Shared by all
@@ -171,17 +189,16 @@ class NodeQuery(Generic[A]):
 
     alone: Callable[[V1Node, int], Ask[A]]
     """Asks about one node, with this priority."""
-    together: Callable[[Sequence[V1Node], int], CloudCall[BatchAnswer[A]]] | None = None
-    """Asks about several nodes in one call; None where the provider cannot."""
-    max_batch: int = 1
+    together: Together[A] | None = None
+    """None where the provider is asked about each node alone."""
     kept: AnswerCache[A] | None = None
     """What may be answered from memory; None where every answer is fresh."""
     batcher: Batcher = field(factory=Batcher)
 
 
-def ask_metadata(v2: InstancesV2, check: Callable[[str, object], Any], node: V1Node, priority: int) -> Ask[Any]:
-    """What InstancesV2 says. `check(own provider ID, answer)` judges it."""
-    return Ask(_about(node, "instance_metadata", v2.instance_metadata, partial(check, provider_id_of(node)), priority))
+def ask_metadata(v2: InstancesV2, check: Callable[[V1Node, object], Any], node: V1Node, priority: int) -> Ask[Any]:
+    """What InstancesV2 says. `check(node, answer)` judges it."""
+    return Ask(_about(node, "instance_metadata", v2.instance_metadata, partial(check, node), priority))
 
 
 def ask_state(v2: InstancesV2, node: V1Node, priority: int, gone_by: str = "") -> Ask[InstanceState]:
@@ -213,55 +230,8 @@ def _power(said: bool | Exception) -> InstanceState | Exception:
     return InstanceState.SHUTDOWN if said else InstanceState.RUNNING
 
 
-def ask_metadata_together(
-    batch: InstancesBatch, check: Callable[[str, object], Any], nodes: Sequence[V1Node], priority: int
-) -> CloudCall[BatchAnswer[InstanceMetadata]]:
-    """One call about several nodes."""
-    own = {key_of(node): provider_id_of(node) for node in nodes}
-    return _together(
-        "instances_metadata", batch.instances_metadata, nodes, lambda name, value: check(own[name], value), priority
-    )
-
-
-def ask_state_together(
-    batch: InstancesBatch, nodes: Sequence[V1Node], priority: int
-) -> CloudCall[BatchAnswer[InstanceState]]:
-    """One call about several nodes. The value `InstanceNotFound` is the state GONE."""
-    call = _together("instances_state", batch.instances_state, nodes, lambda _, value: checks.state(value), priority)
-    each = call.check
-
-    def check(answer: object) -> BatchAnswer[InstanceState]:
-        found: BatchAnswer[InstanceState] = each(answer)
-        gone = {name: InstanceState.GONE for name, v in found.values.items() if isinstance(v, InstanceNotFound)}
-        return evolve(found, values={**found.values, **gone})
-
-    call.check = check
-    return call
-
-
-def ask_pod_cidrs_together(
-    capability: PodCIDRs, nodes: Sequence[V1Node], priority: int
-) -> CloudCall[BatchAnswer[tuple[IPNetwork, ...]]]:
-    """One call about several nodes: the pod CIDRs that the cloud chose."""
-    return _together("pod_cidrs", capability.pod_cidrs, nodes, lambda _, value: checks.pod_cidrs(value), priority)
-
-
 def _about(node: V1Node, method: str, fn: Any, check: Any, priority: int) -> CloudCall[Any]:
     return CloudCall(method, fn, (node,), node_key(key_of(node)), partial(judge, check, method), priority=priority)
-
-
-def _together(method: str, fn: Any, nodes: Sequence[V1Node], check: Any, priority: int) -> CloudCall[Any]:
-    names = [key_of(node) for node in nodes]
-    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    return CloudCall(
-        method,
-        fn,
-        (nodes,),
-        node_key(names[0]) if len(nodes) == 1 else "",
-        partial(by_name, names, check, method),
-        priority=priority,
-        about=f"{len(names)} nodes ({shown})",
-    )
 
 
 def node_key(name: str) -> str:
@@ -304,7 +274,7 @@ class Fetch(Generic[A]):
             for name in to_ask:
                 self._ask_alone(name)
         else:
-            batches = query.batcher.form(to_ask, query.max_batch)
+            batches = query.batcher.form(to_ask, query.together.max_batch)
             for batch in batches:
                 self._ask_together(batch)
         while self._handlers:
@@ -328,27 +298,37 @@ class Fetch(Generic[A]):
 
     def _ask_alone(self, name: str) -> None:
         try:
-            self._ask(name, self._query.alone(self._open[name], self._priority))
+            ask = self._query.alone(self._open[name], self._priority)
         except NotImplementedByProvider as error:  # the provider cannot be asked about one node
             self._answer(name, error)
-
-    def _ask(self, name: str, ask: Ask[A]) -> None:
-        self._submit(ask.call, lambda said: self._said(name, ask.read(said)))
-
-    def _said(self, name: str, said: Any) -> None:
-        if isinstance(said, Ask):
-            self._ask(name, said)
         else:
-            self._answer(name, said)
+            self._submit(ask.call, partial(self._said, name, ask))
+
+    def _said(self, name: str, ask: Ask[A], said: Any) -> None:
+        found = ask.read(said)
+        if isinstance(found, Ask):  # a second method says the rest: the instance exists, does it run?
+            self._submit(found.call, partial(self._said, name, found))
+        else:
+            self._answer(name, found)
 
     # ---- batches
 
     def _ask_together(self, batch: Batch) -> None:
-        assert self._query.together is not None
-        call = self._query.together([self._open[name] for name in batch.names], self._priority)
-        self._submit(call, partial(self._batch_ended, call.method, batch))
+        asked = self._query.together
+        assert asked is not None
+        names, nodes = batch.names, {name: self._open[name] for name in batch.names}
+        call = CloudCall(
+            asked.method,
+            getattr(asked.capability, asked.method),
+            ([*nodes.values()],),
+            node_key(names[0]) if len(names) == 1 else "",  # a batch parks nobody: most of it is not to blame
+            partial(by_name, nodes, asked.check, asked.method, not_found=asked.not_found),
+            priority=self._priority,
+            about=f"{len(names)} nodes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})",
+        )
+        self._submit(call, partial(self._batch_ended, asked, batch))
 
-    def _batch_ended(self, method: str, batch: Batch, said: BatchAnswer[A] | Exception) -> None:
+    def _batch_ended(self, asked: Together[A], batch: Batch, said: BatchAnswer[A] | Exception) -> None:
         if isinstance(said, BatchAnswer):
             self._query.batcher.answered(batch)
             for name, value in said.values.items():
@@ -357,16 +337,16 @@ class Fetch(Generic[A]):
             for name in batch.names:
                 self._ask_alone(name)
         else:
-            self._batch_failed(method, batch, said)
+            self._batch_failed(asked, batch, said)
 
-    def _batch_failed(self, method: str, batch: Batch, error: Exception) -> None:
+    def _batch_failed(self, asked: Together[A], batch: Batch, error: Exception) -> None:
         if isinstance(error, CallOverdue) and len(batch.names) > 1:
             # No reason to park these keys: at most one of them is to blame, and it will be found.
-            error = CallFailed(f"the provider's {method} has not answered in time for {len(batch.names)} nodes")
-        parts = [] if concerns_all(error) else self._query.batcher.failed(batch, self._query.max_batch)
-        asked_again = {name for part in parts for name in part.names}
+            error = CallFailed(f"the provider's {asked.method} has not answered in time for {len(batch.names)} nodes")
+        parts = [] if concerns_all(error) else self._query.batcher.failed(batch, asked.max_batch)
+        again = {name for part in parts for name in part.names}
         for name in batch.names:
-            if name not in asked_again:
+            if name not in again:
                 self._answer(name, error if len(batch.names) == 1 else _of_its_own(error))
         for part in parts:
             self._ask_together(part)
@@ -378,7 +358,7 @@ class Fetch(Generic[A]):
         if keep and self._query.kept is not None and not isinstance(answer, Exception):
             self._query.kept.keep(node, answer, self._asked_at, self._pool.clock.monotonic())
         try:
-            self._deliver(name, Answer.about(node, answer))
+            self._deliver(name, Answer(node, answer))
         except Exception as error:
             # A fault of the controller's. The other nodes get their answers first.
             log.exception("the answer about %s could not be delivered", name)

@@ -1,6 +1,6 @@
 """Which calls run, and until when (stage 5, cloud call). Every call of vendor code passes here.
 
-Calls wait for their turn (`callqueue.py`) and run in daemon threads (`call.py`). One more thread,
+Calls wait for their turn (`call.py`) and run in daemon threads (`call.py`). One more thread,
 the timer, watches all deadlines: a call past its own is given up, and its slot is free, while its
 thread stays with the vendor's code until that returns. So a hung call costs one thread, and there
 are never more than `concurrency + max_abandoned` of them. Whoever submits a call waits for its
@@ -18,9 +18,8 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from cloudprovider.threads import NoThreadLeft, ThreadPool, start
-from controllers.cloudcalls.call import CallState, CloudCall, Outcome, run
-from controllers.cloudcalls.callqueue import CallQueue
-from controllers.cloudcalls.errors import CallFailed, CallOverdue, CallsClosed
+from controllers.cloudcalls.answers import CallFailed, CallOverdue, CallsClosed
+from controllers.cloudcalls.call import CallQueue, CallState, CloudCall, Outcome, run
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.runtime.clock import Clock, ClockEvent, wait_for
 from controllers.runtime.queue import bounded
@@ -78,7 +77,7 @@ class CallPool:
         self._running: set[Called] = set()
         self._overdue: set[Called] = set()
         self._excess: set[Called] = set()  # overdue calls that keep their slot
-        self._parked: dict[str, list[Called]] = {}
+        self._parked: dict[str, tuple[Called, ...]] = {}  # read without the lock: no tuple ever changes
         self._fatal = ""
         self._closed = False
         self._changed = threading.Condition(self._lock)  # a call ended; for wait_idle()
@@ -92,8 +91,7 @@ class CallPool:
     def call(self, call: CloudCall[R]) -> R:
         """Make the call and return its answer. Blocks until then, or until its deadline.
 
-        Raises the errors of `cloudprovider.errors` and of `controllers.cloudcalls.errors`, and what
-        the guard raises.
+        Raises the errors of `cloudprovider.errors` and of `answers.py`, and what the guard raises.
         """
         future = self.submit(call)
         del call  # an error's traceback holds this frame, and the call's future holds the error
@@ -111,7 +109,7 @@ class CallPool:
         call.timeout = self.timeout_of(call.method)
         call.cancelled = ClockEvent(self.clock)
         with self._lock:
-            refusal = _closed(call) if self._closed else self._parked_error(call.key, call.method)
+            refusal = _closed(call) if self._closed else self.parked_error(call.key, call.method)
             if refusal is None:
                 self._queue.push(call)
                 self._dispatch()
@@ -121,10 +119,8 @@ class CallPool:
 
     def parked_error(self, key: str, method: str) -> Exception | None:
         """The refusal of a call whose key is parked; None when it may be made."""
-        if not self._parked:
-            return None
-        with self._lock:
-            return self._parked_error(key, method)
+        parked = self._parked.get(key)
+        return self._overdue_error(method, key, parked[-1]) if parked else None
 
     def cancel_running(self) -> None:
         """Tell every call under way that its answer is no longer wanted. Vendor code may notice."""
@@ -233,10 +229,6 @@ class CallPool:
         self._busy -= 1
         self._queue.ended(call)
 
-    def _parked_error(self, key: str, method: str) -> Exception | None:
-        parked = self._parked.get(key)
-        return self._overdue_error(method, key, parked[-1]) if parked else None
-
     def _overdue_error(self, method: str, key: str, call: Called) -> CallOverdue:
         assert call.until is not None
         return CallOverdue(method, key, self.timeout_of(method), call.until, self._flag_of(method))
@@ -311,7 +303,7 @@ class CallPool:
             self._running.discard(call)
             self._overdue.add(call)
             if call.key:
-                self._parked.setdefault(call.key, []).append(call)
+                self._parked[call.key] = (*self._parked.get(call.key, ()), call)
                 # Calls for it that wait would hang as well, and cost a thread each.
                 refused = [one for one in self._queue.waiting() if one.key == call.key]
                 for one in refused:
@@ -374,8 +366,10 @@ class CallPool:
                 else:
                     self._threads.find()
                 if call.key:
-                    self._parked[call.key].remove(call)
-                    if not self._parked[call.key]:
+                    others = tuple(other for other in self._parked[call.key] if other is not call)
+                    if others:
+                        self._parked[call.key] = others
+                    else:
                         del self._parked[call.key]
             self._changed.notify_all()
             if self._closed and not self._running:

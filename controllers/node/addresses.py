@@ -101,10 +101,6 @@ class Wanted:
     left_out: tuple[V1NodeAddress, ...] = ()
     """What the cloud knows of the IP family that --node-ip leaves out."""
 
-    @property
-    def has_ip(self) -> bool:
-        return has_ip(self.addresses)
-
 
 def has_ip(addresses: Iterable[V1NodeAddress]) -> bool:
     """Whether there is an InternalIP or an ExternalIP among them."""

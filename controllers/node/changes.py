@@ -29,7 +29,7 @@ from cloudprovider.wellknown import (
     REASON_NO_ROUTE_CREATED,
     TAINT_EXTERNAL_CLOUD_PROVIDER,
 )
-from controllers.node.addresses import UNHEARD, Heard, NoIPAddress, Wanted, wanted
+from controllers.node.addresses import UNHEARD, Heard, NoIPAddress, Wanted, has_ip, wanted
 from controllers.node.kept import Known, of_known, of_new
 from controllers.runtime.write import Patch, addresses_replaced, combined, condition_set, taints_changed
 
@@ -64,7 +64,7 @@ class NotAdopted(Exception):
 
 @frozen
 class NodeChanges:
-    """What is to be written, in this order. False when nothing is."""
+    """What is to be written, in this order."""
 
     patches: tuple[Patch, ...] = ()
     refused: tuple[str, ...] = ()
@@ -75,9 +75,6 @@ class NodeChanges:
     """What the node's addresses should be; None where nobody looked."""
     replaced: Mapping[str, tuple[str, str]] = field(factory=dict)
     """Labels that somebody else gave to a new node: their value, and the cloud's."""
-
-    def __bool__(self) -> bool:
-        return bool(self.patches)
 
 
 NOTHING: Final = NodeChanges()
@@ -106,13 +103,13 @@ def initialization(
     """
     _same_instance(node, metadata)
     addresses = wanted(node, metadata, UNHEARD, choice)
-    if ip_needed and not addresses.has_ip:
+    if ip_needed and not has_ip(addresses.addresses):
         raise NoIPAddress(metadata)
     kept = of_new(node, metadata, known)
     identity = Patch() if provider_id_of(node) else _identity(metadata)
     rest = combined(kept.patch, identity, _untainted(node, metadata))
     status = combined(addresses_replaced(addresses_of(node), addresses.addresses), _unrouted(node, routed, now))
-    return NodeChanges(_made(status, rest), _refused(metadata), kept.known, addresses, kept.replaced)
+    return NodeChanges(_due(status, rest), _refused(metadata), kept.known, addresses, kept.replaced)
 
 
 def _untainted(node: V1Node, metadata: InstanceMetadata) -> Patch:
@@ -164,7 +161,7 @@ def refresh(
     kept = of_known(node, metadata, known)
     addresses = wanted(node, metadata, heard, choice)
     status = addresses_replaced(addresses_of(node), addresses.addresses)
-    return NodeChanges(_made(status, kept.patch), _refused(metadata), kept.known, addresses)
+    return NodeChanges(_due(status, kept.patch), _refused(metadata), kept.known, addresses)
 
 
 def adoption(
@@ -241,5 +238,5 @@ def _identity(metadata: InstanceMetadata) -> Patch:
     return Patch({"spec": {"providerID": metadata.provider_id}}, versioned=True) if metadata.provider_id else Patch()
 
 
-def _made(*patches: Patch) -> tuple[Patch, ...]:
-    return tuple(patch for patch in patches if patch)
+def _due(*patches: Patch) -> tuple[Patch, ...]:
+    return tuple(filter(None, patches))  # an empty one is false

@@ -17,10 +17,9 @@ from cloudprovider.helpers.taints import is_ready, needs_initialization
 from controllers.cloudcalls import CloudCallError, InvalidAnswer
 from controllers.node.addresses import AddressesExcluded, NoIPAddress
 from controllers.node.changes import InstanceReplaced, ProviderIDTaken
-from controllers.node.memory import NodeMemory
-from controllers.node.metrics import NodeMetrics
-from controllers.node.options import CloudNodeOptions
+from controllers.node.memory import NodeMemory, NodeMetrics
 from controllers.node.reconcile import OPEN_AFTER, NodeReconciler
+from controllers.node.registration import CloudNodeOptions
 from controllers.node.triggers import NodeTriggers
 from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import NODES, InformerFactory

@@ -20,7 +20,7 @@ Annotations of the provider are kept by the rules of additional labels, with a r
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
@@ -71,41 +71,12 @@ class Kept:
 def of_new(node: V1Node, metadata: InstanceMetadata, known: Known | None) -> Kept:
     """What a node that joins gets of what the cloud asks for. `known`: what this process knew of it
     before, None when it never compared it with the cloud."""
-    labels = _first(labels_of(node), wanted_labels(metadata), _written(node, known), known)
-    annotations = None
-    if _has_annotations(node, metadata, known):
-        noted = known.annotations if known else None
-        annotations = _first(
-            annotations_of(node), wanted_annotations(metadata), _written(node, noted, APPLIED_ANNOTATIONS), noted
-        )
-    return _kept(node, labels, annotations)
+    return _kept(node, metadata, known, _first)
 
 
 def of_known(node: V1Node, metadata: InstanceMetadata, known: Known | None) -> Kept:
     """What an initialised node gets of it. `known` as above."""
-    labels = _followed(
-        labels_of(node), wanted_labels(metadata), _written(node, known), known, silent=not metadata.additional_labels
-    )
-    annotations = None
-    if _has_annotations(node, metadata, known):
-        noted = known.annotations if known else None
-        annotations = _followed(
-            annotations_of(node),
-            wanted_annotations(metadata),
-            _written(node, noted, APPLIED_ANNOTATIONS),
-            noted,
-            silent=not metadata.annotations,
-        )
-    return _kept(node, labels, annotations)
-
-
-def _has_annotations(node: V1Node, metadata: InstanceMetadata, known: Known | None) -> bool:
-    """Whether the cloud has, or had, annotations for this node: most have none."""
-    return bool(
-        metadata.annotations
-        or (known is not None and known.annotations is not None)
-        or APPLIED_ANNOTATIONS in annotations_of(node)
-    )
+    return _kept(node, metadata, known, _followed)
 
 
 def recorded(node: V1Node, record: str = APPLIED_LABELS) -> dict[str, str]:
@@ -131,8 +102,9 @@ class _Part:
 
 
 def _first(
-    there: Mapping[str, str], asked: Mapping[str, str], written: Mapping[str, str], known: Known | None
+    there: Mapping[str, str], asked: Mapping[str, str], written: Mapping[str, str], known: Known | None, silent: bool
 ) -> _Part:
+    """What of one kind a node that joins gets. For it an answer that is `silent` says enough."""
     changed: dict[str, str | None] = {}
     replaced = {}
     ours = {} if known is None else {key: value for key, value in written.items() if key not in asked}
@@ -148,14 +120,10 @@ def _first(
 
 
 def _followed(
-    there: Mapping[str, str],
-    asked: Mapping[str, str],
-    written: Mapping[str, str],
-    known: Known | None,
-    *,
-    silent: bool,
+    there: Mapping[str, str], asked: Mapping[str, str], written: Mapping[str, str], known: Known | None, silent: bool
 ) -> _Part:
-    """`silent`: the cloud says nothing of additional ones."""
+    """What of one kind an initialised node gets. `silent`: the cloud says nothing of additional
+    ones."""
     changed: dict[str, str | None] = {}
     ours: dict[str, str] = {}
     for key, value in asked.items():
@@ -182,7 +150,7 @@ def _followed(
     return _Part(changed, _known(ours, asked, known))
 
 
-def _written(node: V1Node, known: Known | None, record: str = APPLIED_LABELS) -> Mapping[str, str]:
+def _written(node: V1Node, known: Known | None, record: str) -> Mapping[str, str]:
     """What we wrote, from this process's memory; from the record if it never compared the node."""
     if known is not None:
         return known.written
@@ -194,8 +162,19 @@ def _known(ours: Mapping[str, str], asked: Mapping[str, str], known: Known | Non
     return Known(ours, frozenset(key for key in ours if key not in PAIRED and (key in asked or key in before)))
 
 
-def _kept(node: V1Node, labels: _Part, annotations: _Part | None) -> Kept:
-    _pair_up(labels_of(node), labels.changed)
+def _kept(node: V1Node, metadata: InstanceMetadata, known: Known | None, rule: Callable[..., _Part]) -> Kept:
+    """The same of labels and annotations, by `rule`; and the records of what is ours then."""
+    there, written = labels_of(node), _written(node, known, APPLIED_LABELS)
+    labels = rule(there, wanted_labels(metadata), written, known, silent=not metadata.additional_labels)
+    # The labels of every pair agree once it is written.
+    labels.changed.update(missing_twins({key: v for key, v in {**there, **labels.changed}.items() if v is not None}))
+    annotations = None
+    noted_before = known.annotations if known else None
+    # Most nodes have none, nor had.
+    if metadata.annotations or noted_before is not None or APPLIED_ANNOTATIONS in annotations_of(node):
+        there, written = annotations_of(node), _written(node, noted_before, APPLIED_ANNOTATIONS)
+        asked = wanted_annotations(metadata)
+        annotations = rule(there, asked, written, noted_before, silent=not metadata.annotations)
     noted = dict(annotations.changed) if annotations else {}
     for record, part in ((APPLIED_LABELS, labels), (APPLIED_ANNOTATIONS, annotations)):
         if part is None:
@@ -208,11 +187,5 @@ def _kept(node: V1Node, labels: _Part, annotations: _Part | None) -> Kept:
     meta = {name: dict(changed) for name, changed in (("labels", labels.changed), ("annotations", noted)) if changed}
     # Versioned: what is written depends on the present labels, which may just have been changed.
     patch = Patch({"metadata": meta}, versioned=True) if meta else Patch()
-    known = evolve(labels.known, annotations=annotations.known) if annotations else labels.known
-    return Kept(patch, known, labels.replaced)
-
-
-def _pair_up(labels: Mapping[str, str], changed: dict[str, str | None]) -> None:
-    """Add to `changed` what makes the labels of every pair agree once it is written."""
-    after = {key: value for key, value in {**labels, **changed}.items() if value is not None}
-    changed.update(missing_twins(after))
+    after = evolve(labels.known, annotations=annotations.known) if annotations else labels.known
+    return Kept(patch, after, labels.replaced)

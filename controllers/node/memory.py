@@ -1,8 +1,9 @@
 """What this process itself saw and did on each node: the proof that the record on the node is not.
+And what of it the metrics show: those of the Go controller, and our own of nodes that wait.
 
 An entry belongs to one UID, and goes when the node goes. It also prevents fights over a field: what
-the cloud asks for anew is written at once; what another program undid is put back at once the first
-time, then at most once in a refresh period, and ever less often while it goes on."""
+the cloud newly asks for is written at once; what another program undid is put back at once the
+first time, then at most once in a refresh period, and ever less often while it goes on."""
 
 from __future__ import annotations
 
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
+from cloudprovider.helpers.taints import needs_initialization
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.node.addresses import UNHEARD, Heard
 from controllers.runtime.cache import key_of, uid_of
+from controllers.runtime.metrics import FINE_BUCKETS, Metrics, exponential_buckets, watch_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,8 +24,11 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.node.kept import Known
+    from controllers.runtime.cache import Lister
+    from controllers.runtime.clock import Clock
 
 _LONGEST: Final = 3600.0
+_DELAY_BUCKETS = exponential_buckets(1, 4, 6)
 UNTAINTING: Final = Backoff(base=10.0, cap=600.0, quiet_delays=2.0)
 """How soon a node that was initialised is initialised again, when its taint is set again."""
 
@@ -89,6 +95,7 @@ class NodeMemory:
         key, uid = key_of(node), uid_of(node)
         with self._lock:
             found = self._nodes.get(key)
+            # What another Node of that name was given proves nothing about this one.
             if found is None or found.uid != uid:
                 found = self._nodes[key] = Remembered(uid)
             return found
@@ -104,7 +111,7 @@ class NodeMemory:
             self._given.pop(key, None)
 
     def forget_gone(self, exists: Callable[[str], bool]) -> None:
-        """Forget the nodes that are no more: late work may have left something."""
+        """Forget the nodes that are gone: late work may have left something."""
         for key in [*self._nodes, *self._given]:
             if not exists(key):
                 self.forget(key)
@@ -150,3 +157,54 @@ class NodeMemory:
         """How many initialised nodes have no provider ID and could not be adopted."""
         with self._lock:
             return sum(entry.without_id for entry in self._nodes.values())
+
+
+class NodeMetrics:
+    """How long nodes wait for their initialisation, and which cannot be adopted. Thread-safe."""
+
+    def __init__(self, metrics: Metrics, lister: Lister[V1Node], memory: NodeMemory, clock: Clock) -> None:
+        self._delays = (
+            metrics.histogram(
+                "node_controller_cloud_provider_taint_removal_delay_seconds",
+                "Seconds between a node's creation and the removal of the uninitialized taint.",
+                buckets=_DELAY_BUCKETS,
+            ),
+            metrics.histogram(
+                "node_controller_initial_node_sync_delay_seconds",
+                "Seconds between a node's creation and the end of its initialisation.",
+                buckets=_DELAY_BUCKETS,
+            ),
+            metrics.histogram(
+                "node_controller_node_initialization_duration_seconds",
+                "Seconds between a node's creation and the end of its initialisation, in finer buckets.",
+                buckets=FINE_BUCKETS,
+            ),
+        )
+        metrics.gauge(
+            "node_controller_nodes_without_provider_id",
+            "Initialised nodes that have no provider ID and could not be adopted.",
+        ).set_function(memory.without_id)
+        metrics.gauge(
+            "node_controller_nodes_lacking_addresses",
+            "Nodes without any IP address, or for which the cloud's last answer lacks addresses that they have.",
+        ).set_function(memory.lacking_addresses)
+        metrics.gauge(
+            "node_controller_nodes_sharing_provider_id",
+            "Nodes whose provider ID another Node carries too.",
+        ).set_function(memory.sharing)
+        watch_waiting(
+            metrics,
+            ("node_controller_uninitialized_nodes", "Nodes that wait for their initialisation."),
+            (
+                "node_controller_oldest_uninitialized_node_age_seconds",
+                "Seconds that the oldest of these nodes has waited, as far as this process saw it; 0 without one.",
+            ),
+            lister.list,
+            needs_initialization,
+            clock,
+        )
+
+    def initialised(self, delay: float) -> None:
+        """A node was initialised, `delay` seconds after its creation."""
+        for histogram in self._delays:
+            histogram.observe(delay)

@@ -1,7 +1,7 @@
 """Stage 4: RECONCILE. A node's key and the cloud's answer in, one unit of work out.
 
 `fetch_new` and `fetch_known` ask the cloud about many nodes at once (stage 5), `initialize` or
-`refresh` follows for each. On a conflict the patches are computed anew from the fresh object; the
+`refresh` follows for each. On a conflict the patches are computed again from the fresh object; the
 cloud is not asked again. An answer about a former node of the name is dropped (`Answer.of`), and
 every patch is bound to the UID of the node that it was made for."""
 
@@ -20,7 +20,7 @@ from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, Answer, Invalid
 from controllers.node import addresses, changes
 from controllers.node.addresses import NoIPAddress, Wanted
 from controllers.node.changes import NOTHING, NodeChanges, NotAdopted, ProviderIDTaken
-from controllers.node.memory import UNTAINTING, NodeMemory, Remembered
+from controllers.node.memory import UNTAINTING, NodeMemory, NodeMetrics, Remembered
 from controllers.node.triggers import is_refreshed
 from controllers.runtime.api import ObjectNotFound, RestClient, ServerError, Unreachable
 from controllers.runtime.cache import NODES, Lister, key_of, uid_of
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from cloudprovider.ips import IPNetwork
     from controllers.cloudcalls import CloudCalls
-    from controllers.node.metrics import NodeMetrics
     from controllers.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -110,11 +109,13 @@ class NodeReconciler:
             self._pair(node, entry)
             return None
         metadata = answer.of(node)
+        # Before the write: what is written as provider ID can never be changed.
         self._give_id(node, metadata.provider_id)
         now, since = self._clock.monotonic(), entry.without_ip_since
         ip_needed = since is None or now - since < OPEN_AFTER
 
         def plan(fresh: V1Node) -> NodeChanges:
+            # Another manager, or a patch of ours whose answer was lost, was faster.
             if not needs_initialization(fresh):
                 return NOTHING
             written = timestamp(self._clock.time())
@@ -142,7 +143,7 @@ class NodeReconciler:
             if planned.addresses is not None:
                 self._tell_addresses(entry, done, metadata, planned.addresses, written=True)
                 # Opened without one, it is asked about at 1, 2, 4 ... s again, as a refresh.
-                entry.without_ip_since = None if planned.addresses.has_ip else now
+                entry.without_ip_since = None if addresses.has_ip(planned.addresses.addresses) else now
             self._in_line(entry, done, metadata, planned, written=True)
             self._finished(key, done, entry, metadata.provider_id or "", planned)
         else:
@@ -266,7 +267,7 @@ class NodeReconciler:
             if not needs_initialization(fresh):
                 planned = made(fresh, metadata, entry.known, entry.heard, self._choice)
             wanted = planned.addresses
-            if planned and self._would_fight(entry, fresh, metadata):
+            if planned.patches and self._would_fight(entry, fresh, metadata):
                 planned = NOTHING
             if planned.known is not None:
                 entry.writing = planned.known.written
@@ -290,7 +291,7 @@ class NodeReconciler:
             )
         if faults is not None:
             raise faults  # told, and asked about again
-        if wanted is not None and not wanted.has_ip:
+        if wanted is not None and not addresses.has_ip(wanted.addresses):
             missing = NoIPAddress(metadata)
             missing.retry_after = self._next_question(entry, self._memory.period)
             raise missing
@@ -371,7 +372,10 @@ class NodeReconciler:
             nonlocal latest, planned
             latest = fresh
             planned = NOTHING if self._is_foreign(fresh) else plan(fresh)  # its ID may have come meanwhile
-            self._log_refused(planned)
+            for what in planned.refused:
+                if what not in self._refused_before:  # one line for a mistake, and not one a node
+                    self._refused_before.add(what)
+                    log.warning("of the provider's answers: %s", what)
             return planned.patches
 
         try:
@@ -379,9 +383,3 @@ class NodeReconciler:
         except (ObjectNotFound, ObjectReplaced):
             done = None  # deleted or recreated meanwhile: its own event brings the new one
         return _Applied(done, latest, planned)
-
-    def _log_refused(self, planned: NodeChanges) -> None:
-        for what in planned.refused:
-            if what not in self._refused_before:
-                self._refused_before.add(what)
-                log.warning("of the provider's answers: %s", what)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.addresses import provided_node_ip
+from cloudprovider.helpers.labels import missing_twins
 from cloudprovider.helpers.objects import addresses_of, labels_of
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from controllers.node.addresses import has_ip
-from controllers.node.changes import pairing
 from controllers.node.kept import PAIRED
 from controllers.runtime.cache import Lister, key_of
 
@@ -69,6 +69,7 @@ class NodeTriggers:
         # A failing node's heartbeats must not bypass its back-off, so only what our work depends on
         # counts. Changes of additional labels are never undone, so they need no question.
         moved = _relevant(old) != _relevant(new)
+        # Somebody set the taint again: initialised at once, it would be a fight at full speed.
         if moved and needs_initialization(new) and not needs_initialization(old):
             self._memory.of(new).tainted_again = True
         relabeled = labels_of(old) != labels_of(new) and _paired_labels(old) != _paired_labels(new)
@@ -78,6 +79,7 @@ class NodeTriggers:
             self._note_id(old, new)
             if needs_initialization(old) and not needs_initialization(new) and not has_ip(addresses_of(new)):
                 self._refreshes.add(key_of(new))  # opened without an IP address: the next sweep is far
+        # While it is initialised, its own write is the change; the sweep compares it afterwards.
         if needs_initialization(new) or needs_initialization(old) or not self.owned(new):
             return
         if moved or (relabeled and self._undone(old, new)):
@@ -147,7 +149,7 @@ class NodeTriggers:
             return
         if needs_initialization(node):
             self._nodes.add(key_of(node), NEW_NODE)
-        elif pairing(node):
+        elif missing_twins(labels_of(node)):
             self._nodes.add(key_of(node))
 
 

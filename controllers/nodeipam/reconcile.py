@@ -13,7 +13,7 @@ from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls import Answer
 from controllers.nodeipam.changes import NodeFacts, facts_of_raw, seal, unsealed
 from controllers.runtime.api import MERGE_PATCH, Conflict, NotFound
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import NODES, uid_of
 from controllers.runtime.queue import DONE, AskAgain, Result
 from controllers.runtime.write import ObjectReplaced, patch
 
@@ -178,7 +178,7 @@ class CloudReconciler:
         if node is None or facts is None or self._assigner.detector.verdict:
             return DONE
         ranges = answer.of(node)
-        if facts.uid != answer.uid:  # the cache went on between the two looks
+        if facts.uid != uid_of(answer.node):  # the cache went on between the two looks
             raise AskAgain(f"node {name} was made again a moment ago")
         if not ranges:
             raise NotChosenYet("the cloud has chosen no pod CIDRs for it yet")

@@ -40,7 +40,7 @@ OUT_OF_SERVICE: Final = {
 """Ours by its value, which must never change: annotations could be forged, and the documentation
 tells administrators to write "nodeshutdown"."""
 
-_NO_WITNESS: Final = frozenset({TAINT_TO_BE_DELETED, TAINT_NODE_SHUTDOWN, TAINT_EXTERNAL_CLOUD_PROVIDER})
+_NOT_SAMPLED: Final = frozenset({TAINT_TO_BE_DELETED, TAINT_NODE_SHUTDOWN, TAINT_EXTERNAL_CLOUD_PROVIDER})
 
 
 class Attention(enum.Enum):
@@ -114,7 +114,7 @@ def is_announced(node: V1Node) -> bool:
     return find_taint(node_taints(node), TAINT_TO_BE_DELETED) is not None
 
 
-def can_witness(node: V1Node, prefixes: Sequence[str]) -> bool:
+def can_be_sampled(node: V1Node, prefixes: Sequence[str]) -> bool:
     """Whether this node can be in a sample: its kubelet says that its instance runs.
 
     What the cloud says of a node that is left alone may be known to be wrong."""
@@ -125,7 +125,7 @@ def can_witness(node: V1Node, prefixes: Sequence[str]) -> bool:
         and is_owned(provider_id_of(node), prefixes)
         and meta is not None
         and meta.deletion_timestamp is None
-        and not any(taint.key in _NO_WITNESS for taint in node_taints(node))
+        and not any(taint.key in _NOT_SAMPLED for taint in node_taints(node))
     )
 
 

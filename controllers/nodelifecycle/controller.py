@@ -70,17 +70,16 @@ class NodeLifecycleController(ControllerBase):
         candidates, now = Candidates(), clock.monotonic()
         limit = Limit(options.limit, options.window, now=now, quiet=2 * period + _LONGEST_PAUSE)
         own = NodeLifecycleMetrics(self._metrics, candidates, limit, clock, options.unknown_event_after)
-        shared = self._shared = Shared(informer.lister, candidates, Samples(period), self._recorder, clock, options)
+        shared = self._shared = Shared(
+            informer.lister, candidates, Samples(period), self._recorder, clock, options, cloud.provider_id_prefixes
+        )
         # An unknown is asked about again at the sweep's pace, then slower: the cloud is in trouble.
         backoff = Backoff(base=min(period, _LONGEST_PAUSE), cap=_LONGEST_PAUSE)
         queue = self._queue("NodeLifecycle", backoff=backoff, min_interval=min(_MIN_INTERVAL, period / 2))
         self._reports = reports = Reports(shared, cloud, own)
-        self._triggers = NodeLifecycleTriggers(queue, shared, cloud.provider_id_prefixes)
-        self._writer = NodeWriter(self._rest, shared, own, self._triggers.attention)
-        self._triggers.on_gone = self._writer.gone
-        self._reconciler = reconciler = NodeLifecycleReconciler(
-            shared, cloud, self._writer, self._triggers, reports, limit
-        )
+        self._writer = NodeWriter(self._rest, shared, own)
+        self._triggers = NodeLifecycleTriggers(queue, shared, self._writer)
+        self._reconciler = reconciler = NodeLifecycleReconciler(shared, cloud, self._writer, reports, limit)
         self._watch(informer, self._triggers)
         self._every(period, "sweep", self._sweep)
         self._add_batch_worker(

@@ -1,21 +1,22 @@
 """What is remembered between two answers: candidates for deletion, and samples of Ready nodes.
 
 In memory alone: a manager that starts asks again, with the full number of answers. What is kept
-goes with the node's own fate; nothing else is remembered of what the cloud once said."""
+goes when the node does; nothing else is remembered of what the cloud once said."""
 
 from __future__ import annotations
 
 import itertools
 import random
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, evolve, field, frozen
 
 from cloudprovider import InstanceState
-from cloudprovider.helpers import is_ready
-from controllers.nodelifecycle.changes import hands_off, identity_of
+from cloudprovider.helpers import is_owned, is_ready, provider_id_of
+from cloudprovider.helpers.taints import needs_initialization
+from controllers.nodelifecycle.changes import Attention, attention, can_be_sampled, hands_off, identity_of, zone_of
 from controllers.nodelifecycle.deletion import SAMPLE, Candidate, Identity, Sample, StateAnswer, counted
 from controllers.runtime.cache import key_of, uid_of
 
@@ -160,7 +161,7 @@ class Samples:
         with self._lock:
             found = self._zones.get(zone)
             if found is None:
-                return Sample(not_before)
+                return Sample(not_before)  # nobody can be asked: then the limit decides
             return found.last if found.last and found.last.asked_at >= not_before else None
 
     def draw(self, zone: str, usable: Callable[[str], V1Node | None], now: float) -> list[V1Node] | None:
@@ -217,9 +218,15 @@ def _usable(names: Iterable[str], usable: Callable[[str], V1Node | None]) -> lis
     return list(itertools.islice(found, SAMPLE))
 
 
+SETTLED: Final = 600.0
+"""Seconds after which an instance that the cloud still calls existing is taken for the same one,
+reinstalled, where its kubelet reports another machine. A cloud may know a terminated instance for a
+while."""
+
+
 @frozen
 class Shared:
-    """Cache, memory and options of one controller: what its parts are handed."""
+    """Cache, memory and options of one controller, and what it knows of a node. Thread-safe."""
 
     lister: Lister[V1Node]
     candidates: Candidates
@@ -227,8 +234,29 @@ class Shared:
     recorder: EventRecorder
     clock: Clock
     options: NodeLifecycleOptions
+    prefixes: Sequence[str]
+    """How the provider's IDs begin."""
     moves: dict[str, tuple[str, float]] = field(factory=dict)
     """By name: the UID of a node whose kubelet has changed the machine, and since when."""
+    stages: dict[str, tuple[tuple[str, bool], float]] = field(factory=dict)
+    """By name: the UID of a node, whether it is initialised, and since when that is known here."""
+
+    def now(self) -> float:
+        """Seconds of the monotonic clock, as in the candidates."""
+        return self.clock.monotonic()
+
+    def age(self, node: V1Node) -> float:
+        """Seconds since this process first saw this very node, or last saw it initialised."""
+        # By its creation time a manager whose clock is ahead would take a node that joins for old.
+        stage = uid_of(node), needs_initialization(node)
+        known = self.stages.get(key_of(node))
+        if known is None or known[0] != stage:
+            known = self.stages[key_of(node)] = stage, self.now()
+        return self.now() - known[1]
+
+    def is_young(self, node: V1Node) -> bool:
+        """Whether a cloud may not list its machine yet, which has just been built."""
+        return self.age(node) < self.options.young_grace
 
     def moved(self, node: V1Node) -> bool:
         """Whether its kubelet has changed the machine, by its own word, since this process has
@@ -236,20 +264,58 @@ class Shared:
         found = self.moves.get(key_of(node))
         return found is not None and found[0] == uid_of(node)
 
-    def now(self) -> float:
-        """Seconds of the monotonic clock, as in the candidates."""
-        return self.clock.monotonic()
+    def exists(self, node: V1Node) -> None:
+        """The cloud calls the instance of this node existing."""
+        found = self.moves.get(key_of(node))
+        if found is not None and self.now() - found[1] >= SETTLED:
+            self.moves.pop(key_of(node), None)
+
+    def forget(self, name: str) -> None:
+        """The node was deleted."""
+        self.candidates.forget(name)
+        self.stages.pop(name, None)
+        self.moves.pop(name, None)
+
+    def attention(self, node: V1Node) -> Attention:
+        """What this node needs now."""
+        # A Ready node on another machine: its kubelet says nothing about the instance of its ID.
+        stays = node.metadata is not None and node.metadata.deletion_timestamp is None
+        if stays and is_ready(node) and self.moved(node) and self.owns(node) and not hands_off(node):
+            return Attention.ASK
+        return self.attention_unmoved(node)
+
+    def attention_unmoved(self, node: V1Node) -> Attention:
+        """The same by what stands in it alone, for a kubelet that has not changed its machine."""
+        options = self.options
+        return attention(
+            node,
+            self.prefixes,
+            self.age(node),
+            options.uninitialized_grace_period,
+            out_of_service=options.out_of_service_taint,
+        )
+
+    def owns(self, node: V1Node) -> bool:
+        """Whether the node is certainly this provider's."""
+        return is_owned(provider_id_of(node), self.prefixes)
 
     def node(self, name: str, one: Candidate | None) -> V1Node | None:
         """The node of the cache that this candidate is; None if it is gone, or another one."""
         node = self.lister.get(name)
         return node if node is not None and one is not None and one.is_of(node) else None
 
+    def sampled(self, zone: str, name: str) -> V1Node | None:
+        """The node of this name, if it can be in a sample of the zone; else None."""
+        node = self.lister.get(name)
+        if node is None or zone_of(node) != zone or self.is_young(node) or self.moved(node):
+            return None
+        return node if can_be_sampled(node, self.prefixes) else None
+
     def ready_node(self, identity: Identity) -> V1Node | None:
         """The node that is this, if it is Ready on the same machine as before: on another one it
         says nothing about the instance of its ID."""
         node = self.lister.get(identity[0])
-        if node is None or hands_off(node):  # an administrator knows better than the cloud: it counts no more
+        if node is None or hands_off(node):  # an administrator knows better than the cloud
             return None
         return node if identity_of(node) == identity and is_ready(node) and not self.moved(node) else None
 

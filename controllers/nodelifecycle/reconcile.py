@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
@@ -17,7 +16,7 @@ from cloudprovider import InstanceState
 from cloudprovider.helpers import is_ready, provider_id_of
 from controllers.cloudcalls import Contradiction
 from controllers.nodelifecycle import changes
-from controllers.nodelifecycle.changes import Attention, identity_of, is_announced, zone_of
+from controllers.nodelifecycle.changes import Attention, identity_of, is_announced
 from controllers.nodelifecycle.deletion import (
     ALARM_AFTER,
     CONFIRMATIONS,
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from controllers.nodelifecycle.deletion import Limit
     from controllers.nodelifecycle.memory import Shared
     from controllers.nodelifecycle.reports import Reports
-    from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
     from controllers.nodelifecycle.writes import NodeWriter
 
 log = logging.getLogger(__name__)
@@ -58,7 +56,6 @@ class NodeLifecycleReconciler:
         shared: Shared,
         cloud: CloudCalls,
         writer: NodeWriter,
-        triggers: NodeLifecycleTriggers,
         reports: Reports,
         limit: Limit,
     ) -> None:
@@ -68,7 +65,6 @@ class NodeLifecycleReconciler:
         self._samples = shared.samples
         self._cloud = cloud
         self._writer = writer
-        self._triggers = triggers
         self._reports = reports
         self._limit = limit
         self._limit_lock = threading.Lock()
@@ -77,127 +73,104 @@ class NodeLifecycleReconciler:
 
     def fetch(self, keys: Sequence[str], deliver: Callable[[str, StateAnswer | None], None]) -> None:
         """Ask the cloud about those of the nodes that are not ready; with the answer that may
-        confirm one, about Ready nodes of its zone too."""
+        confirm one, and in the same batch, about Ready nodes of its zone too."""
         asked_at = self._shared.now()
         nodes: dict[str, V1Node] = {}
-        judged: dict[str, Candidate] = {}  # those that wait for what is said of Ready nodes
-        confirm: set[str] = set()  # those of which every method is asked
         for key in keys:
             node = self._shared.lister.get(key)
-            if node is None or self._triggers.attention(node) is not Attention.ASK:
+            if node is None or self._shared.attention(node) is not Attention.ASK:
                 deliver(key, None)
-                continue
-            nodes[key] = node
-            one = self._candidates.get(key)
-            if one is None or not one.is_of(node):
-                continue
-            if self._is_due(node, one, asked_at):
-                judged[key] = one
-            if self._is_to_confirm(node, one, asked_at):
-                confirm.add(key)
+            else:
+                nodes[key] = node
         if not nodes:
             return
-        late: list[tuple[str, StateAnswer]] = []
-        lost: list[V1Node] = []
-
-        def answered(name: str, answer: StateAnswer) -> None:
-            if answer.state is InstanceState.GONE and self._is_news(answer.node):
-                lost.append(answer.node)
-            if name in judged:
-                late.append((name, answer))
-            else:
-                deliver(name, answer)
-
-        self._ask(nodes, judged, confirm, asked_at, answered)
-        for name, answer in late:
-            deliver(name, answer)
-        if lost:
-            self._reports.ask_for_successors(lost)
-
-    def _ask(
-        self,
-        nodes: Mapping[str, V1Node],
-        judged: Mapping[str, Candidate],
-        confirm: Collection[str],
-        asked_at: float,
-        answered: Callable[[str, StateAnswer], None],
-    ) -> None:
-        """Ask about the nodes, and in the same batch about the Ready nodes that decide about some
-        of them."""
+        judged, confirm = self._confirmable(nodes, asked_at)
         drawn: dict[str, list[V1Node]] = {}
         said: dict[str, InstanceState | Exception] = {}
+        late: list[tuple[str, StateAnswer]] = []
+        lost: list[V1Node] = []
         asked = False
 
         def heard(name: str, answer: Answer[InstanceState]) -> None:
-            node = ready.get(name) or nodes[name]
-            self._reports.metrics.state(answer.unbound)
-            if isinstance(answer.unbound, InstanceState):
-                self._samples.note(identity_of(node), gone=answer.unbound is InstanceState.GONE)
+            node, state = answer.node, answer.unbound
+            self._reports.metrics.state(state)
+            if isinstance(state, InstanceState):
+                self._samples.note(identity_of(node), gone=state is InstanceState.GONE)
             if name in ready:
-                said[name] = answer.unbound
+                said[name] = state
+                return
+            if state is InstanceState.GONE and self._is_news(node):
+                lost.append(node)
+            found = StateAnswer(node, asked_at, self._shared.now(), state, name in confirm)
+            if name in judged:  # worked on once all is said of the Ready nodes that decide about it
+                late.append((name, found))
             else:
-                answered(name, StateAnswer(node, asked_at, self._shared.now(), answer.unbound, name in confirm))
+                deliver(name, found)
 
         try:
-            self._draw(drawn, judged.values(), nodes, asked_at)
-            ready = {key_of(node): node for zone in drawn.values() for node in zone}
-            for one in judged.values():
-                for identity in self._samples.ask_again(one.zone, one.sample, asked_at) if one.sample else ():
-                    node = self._shared.ready_node(identity)
-                    if node is not None and identity[0] not in nodes:
-                        ready.setdefault(identity[0], node)
+            ready = self._ready_nodes(judged, nodes, drawn, asked_at)
             self._cloud.fetch_state([*nodes.values(), *ready.values()], heard, confirm=confirm)
             asked = True
         finally:
             for zone, found in drawn.items():
                 self._samples.close(zone, _sample(found, said, asked_at) if asked else None)
+        for name, state_answer in late:
+            deliver(name, state_answer)
+        if lost:
+            self._reports.ask_for_successors(lost)
+
+    def _confirmable(self, nodes: Mapping[str, V1Node], now: float) -> tuple[dict[str, Candidate], set[str]]:
+        """Of these nodes: those about which Ready nodes decide after the next answer, and those of
+        which every method of the provider is asked."""
+        judged: dict[str, Candidate] = {}
+        confirm: set[str] = set()
+        for key, node in nodes.items():
+            one = self._candidates.get(key)
+            if one is None or not one.is_of(node) or one.state is not InstanceState.GONE:
+                continue
+            if one.answers < CONFIRMATIONS and now - one.counted_at < self._options.node_monitor_period - ROUNDING:
+                continue  # the next answer comes too soon to count
+            excused, young = one.released or is_announced(node), self._shared.is_young(node)
+            # Once for a row of answers: it may be one call for each node.
+            if not one.confirmed and (excused or not young):
+                confirm.add(key)
+            if self._options.breaker and not (excused or young or is_ready(node)):
+                judged[key] = one
+        return judged, confirm
+
+    def _ready_nodes(
+        self,
+        judged: Mapping[str, Candidate],
+        nodes: Mapping[str, V1Node],
+        drawn: dict[str, list[V1Node]],
+        asked_at: float,
+    ) -> dict[str, V1Node]:
+        """The Ready nodes to ask about: a sample of each zone that needs one, added to `drawn`, and
+        those for which a candidate waits."""
+
+        def usable(name: str) -> V1Node | None:
+            return None if name in nodes else self._shared.sampled(zone, name)
+
+        waited_for: dict[str, V1Node] = {}
+        for one in judged.values():
+            zone = one.zone
+            if one.sample is None:
+                if zone not in drawn and self._latest(one, asked_at) is None:
+                    found = self._samples.draw(zone, usable, asked_at)
+                    if found is not None:
+                        drawn[zone] = found
+                continue
+            for identity in self._samples.ask_again(zone, one.sample, asked_at):
+                node = self._shared.ready_node(identity)
+                if node is not None and identity[0] not in nodes:
+                    waited_for[identity[0]] = node
+        return waited_for | {key_of(node): node for found in drawn.values() for node in found}
 
     def _is_news(self, node: V1Node) -> bool:
         """Whether "gone" about this node's instance is new: another one may have its name."""
         one = self._candidates.get(key_of(node))
         first = one is None or one.state is not InstanceState.GONE or not one.is_of(node)
         return bool(provider_id_of(node)) and (first or self._shared.moved(node))
-
-    def _is_to_confirm(self, node: V1Node, one: Candidate, now: float) -> bool:
-        """Whether the next answer may delete it, so that every method of the provider is asked;
-        once for a row of answers, as that may be one call for each node."""
-        waits = one.answers < CONFIRMATIONS and now - one.counted_at < self._options.node_monitor_period - ROUNDING
-        return one.state is InstanceState.GONE and not (one.confirmed or waits or self._waits_for_age(node, one))
-
-    def _waits_for_age(self, node: V1Node, one: Candidate) -> bool:
-        return self._is_young(node) and not one.released and not is_announced(node)
-
-    def _is_due(self, node: V1Node, one: Candidate, now: float) -> bool:
-        """Whether what is said of Ready nodes decides after the next answer."""
-        if one.state is not InstanceState.GONE or is_ready(node) or self._is_young(node):
-            return False
-        if one.released or is_announced(node) or not self._options.breaker:
-            return False
-        return one.answers >= CONFIRMATIONS or now - one.counted_at >= self._options.node_monitor_period - ROUNDING
-
-    def _is_young(self, node: V1Node) -> bool:
-        """Whether a cloud may not list its machine yet, which has just been built."""
-        return self._triggers.age(node) < self._options.young_grace
-
-    def _draw(
-        self,
-        drawn: dict[str, list[V1Node]],
-        judged: Iterable[Candidate],
-        nodes: Collection[str],
-        now: float,
-    ) -> None:
-        """Draw a sample for each zone that needs one."""
-        for one in judged:
-            if one.sample is None and one.zone not in drawn and self._latest(one, now) is None:
-                found = self._samples.draw(one.zone, partial(self._usable, one.zone, nodes), now)
-                if found is not None:
-                    drawn[one.zone] = found
-
-    def _usable(self, zone: str, nodes: Collection[str], name: str) -> V1Node | None:
-        node = None if name in nodes else self._shared.lister.get(name)
-        if node is None or zone_of(node) != zone or self._is_young(node) or not self._triggers.can_witness(node):
-            return None
-        return node
 
     def _latest(self, one: Candidate, asked_at: float) -> Sample | None:
         """The sample that serves for an answer that was asked for at this time: not older than the
@@ -221,7 +194,7 @@ class NodeLifecycleReconciler:
         if node is None:
             self._candidates.forget(key)
             return None
-        attention = self._triggers.attention(node)
+        attention = self._shared.attention(node)
         if attention is not Attention.ASK:
             self._candidates.forget(key)
             if attention is Attention.TIDY:
@@ -232,7 +205,7 @@ class NodeLifecycleReconciler:
         if isinstance(answer, Exception):
             raise answer
         if answer is None:
-            return None
+            return None  # it needed no question when its batch was asked about; the sweep brings it again
         if (uid_of(answer.node), provider_id_of(answer.node)) != (uid_of(node), provider_id_of(node)):
             return None  # it was asked about the former node; the next sweep asks about this one
         one = self._candidates.add(key, answer, self._options.node_monitor_period)
@@ -244,7 +217,7 @@ class NodeLifecycleReconciler:
             raise answer.state
         if answer.state is InstanceState.GONE:
             return self._gone(key, node, one, answer)
-        self._triggers.exists(answer.node)
+        self._shared.exists(answer.node)
         if answer.state is InstanceState.RUNNING:
             self._writer.write(node, "cloud", "returned", self._returned)
             return None
@@ -281,13 +254,13 @@ class NodeLifecycleReconciler:
             return self._look_again(key, self._note(key, one, why=why), _MOVED)
         if is_ready(node):
             return None  # a Ready node is never deleted
-        if self._waits_for_age(node, one):
+        if self._shared.is_young(node) and not (one.released or is_announced(node)):
             why = (
                 f"it was initialised, or first seen, less than {self._options.young_grace:g} s ago "
                 "(--node-deletion-young-grace), and the cloud may not list it yet"
             )
             return self._ask_again(key, self._note(key, one, why=why))
-        if not one.confirmed:
+        if not one.confirmed:  # "gone" of one method alone: the next answer is of all
             return self._ask_again(key, one)
         if one.released or is_announced(node) or not self._options.breaker:
             self._delete(key, node)

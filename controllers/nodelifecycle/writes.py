@@ -73,15 +73,12 @@ class _Writeback:
 
 
 class NodeWriter:
-    """Thread-safe, as a node is one thread's at a time. `attention(node)`: what it needs now."""
+    """Thread-safe, as a node is one thread's at a time."""
 
-    def __init__(
-        self, rest: RestClient, shared: Shared, metrics: NodeLifecycleMetrics, attention: Callable[[V1Node], Attention]
-    ) -> None:
+    def __init__(self, rest: RestClient, shared: Shared, metrics: NodeLifecycleMetrics) -> None:
         self._rest = rest
         self._shared = shared
         self._metrics = metrics
-        self._attention = attention
         self._writeback = _Writeback()
         self._requested: dict[str, str] = {}  # UIDs of nodes that finalizers hold, by name
 
@@ -125,10 +122,11 @@ class NodeWriter:
             self._requested[key] = uid_of(node)
             held = f"held by finalizer {', '.join(held_by)}"
             log.info("node %s: deletion requested, as its instance is gone; %s", key, held)
-            self._event(node, f"Deletion of node {key} requested {why}; {held}")
+            said = f"Deletion of node {key} requested {why}; {held}"
         else:
             self._deleted(node)
-            self._event(node, f"Deleting node {key} {why}")
+            said = f"Deleting node {key} {why}"
+        self._shared.recorder.event(node, "Normal", "DeletingNode", said)
         return True
 
     def gone(self, node: V1Node) -> None:
@@ -165,13 +163,10 @@ class NodeWriter:
     def _is_same(self, judged: V1Node, now: V1Node) -> bool:
         """Whether this is still what was judged, in all that counts."""
         announced = is_announced(now) or not is_announced(judged)  # the announcement was the only evidence
-        # A kubelet that is on another machine by now would not register again.
+        # A kubelet that has moved to another machine would not register again.
         same = identity_of(now) == identity_of(judged) and machine_of(now) == machine_of(judged)
-        return same and announced and not is_ready(now) and self._attention(now) is Attention.ASK
+        return same and announced and not is_ready(now) and self._shared.attention(now) is Attention.ASK
 
     def _deleted(self, node: V1Node) -> None:
         self._metrics.deleted.inc()
         log.info("deleted node %s: its instance %s is gone", key_of(node), provider_id_of(node) or "of that name")
-
-    def _event(self, node: V1Node, message: str) -> None:
-        self._shared.recorder.event(node, "Normal", "DeletingNode", message)

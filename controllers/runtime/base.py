@@ -1,23 +1,58 @@
-"""What all controllers have in common: a client, Events, queues, workers, health, and a life.
+"""What all controllers have in common: a client, Events, queues, workers, health, and a life, from
+the informers' first listing to the last Event.
 
-A controller derives from `ControllerBase`, builds its parts in its constructor with the helpers
-here, and hands `run_until` what it has collected.
+A controller derives from `ControllerBase` and builds its parts in its constructor with the helpers
+here; `run` leads them.
 """
 
 from __future__ import annotations
 
+import itertools
+import logging
+import threading
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
+
+from attrs import define, field
 
 from cloudprovider.host import StopSignal
+from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import Registration, T
 from controllers.runtime.cache.informer import Informer
-from controllers.runtime.clock import Clock
+from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Batching, BatchWorker, FailureHandling, Worker, WorkQueue
-from controllers.runtime.run import Periodic, run_until
 from controllers.runtime.write import EventRecorder
+
+log = logging.getLogger(__name__)
+
+_POLL: Final = Backoff(base=0.002, cap=0.05, factor=1.1)
+"""Between two looks whether all is listed. The first write waits for it, an outage may be long."""
+
+
+@define
+class Periodic:
+    """`action` at once when the controller begins to work, and then `period` seconds after its last
+    run ended, or the seconds that it returned."""
+
+    name: str
+    period: float
+    action: Callable[[], float | None]
+    ran: bool = field(default=False, init=False)
+    """Whether it has run once."""
+
+    def run(self, ended: ClockEvent) -> None:
+        """What raises is logged, and comes again in its time."""
+        while True:
+            wait: float | None = None
+            try:
+                wait = self.action()
+            except BaseException:  # SystemExit of a vendor's code must not end it for good either
+                log.exception("%s failed, retrying in %g s", self.name, self.period)
+            self.ran = True
+            if ended.wait(self.period if wait is None else wait):
+                return
 
 
 class HasDrainTimeout(Protocol):
@@ -112,24 +147,49 @@ class ControllerBase:
         """Work until `stop` is set, then finish what is under way and return. Blocks; call it once.
 
         Waits for the informers' first listings before it begins. Keys that still wait when it stops
-        are worked off in the drain time; the next manager finds the rest by listing."""
-
-        def begin() -> None:
+        are worked off in the drain time, and the Events get what is left of it, a second at least;
+        the next manager finds the rest by listing."""
+        ended = ClockEvent(self._clock)
+        tickers = [
+            threading.Thread(target=each.run, args=(ended,), name=f"{self.NAME}-{each.name}", daemon=True)
+            for each in self._periodic
+        ]
+        registered: list[Registration[Any]] = []
+        drain_timeout = self._drain_timeout
+        try:
+            registered.extend(register() for register in self._handlers)
+            looks = itertools.count()
+            while not all(registration.has_synced() for registration in registered):
+                if stop.wait(_POLL.delay(next(looks))):
+                    return
             self._begin()
             self._working = True
-
-        run_until(
-            stop,
-            component=self.NAME,
-            registrations=lambda: (register() for register in self._handlers),
-            workers=self._workers,
-            recorder=self._recorder,
-            drain_timeout=self._drain_timeout,
-            clock=self._clock,
-            begin=begin,
-            finish=self._finish,
-            periodic=self._periodic,
-        )
+            for worker in self._workers:
+                worker.start()
+            for ticker in tickers:
+                ticker.start()
+            log.info("%s is running", self.NAME)
+            stop.wait()
+            self._finish()
+        except BaseException:
+            # Raised at once, without waiting: the caller has to know.
+            log.critical("%s died", self.NAME, exc_info=True)
+            drain_timeout = 0.0
+            raise
+        finally:
+            ended.set()
+            for registration in registered:
+                registration.remove()
+            deadline = self._clock.monotonic() + drain_timeout
+            for worker in self._workers:  # all before one is waited for: none begins anything new meanwhile
+                worker.ask_to_stop()
+            for worker in self._workers:
+                if not worker.stop(max(0.0, deadline - self._clock.monotonic())):
+                    log.warning("%s: work under way did not finish before the drain timeout", self.NAME)
+            self._recorder.stop(max(1.0, deadline - self._clock.monotonic()))
+            for ticker in tickers:
+                if ticker.ident is not None:  # it was started
+                    ticker.join(1.0)
 
     def health(self) -> list[tuple[str, bool, str]]:
         """One (name, healthy, detail) per worker; see `Worker.health`. Thread-safe."""

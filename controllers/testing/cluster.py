@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cloudprovider.testing import objects
 from cloudprovider.testing.waiting import eventually
@@ -19,22 +19,13 @@ from controllers.runtime.cache import EVENTS, NODES, SERVICES, InformerFactory, 
 from controllers.runtime.metrics import Metrics
 from controllers.testing.handles import Event, NodeHandle, ServiceHandle
 
+if TYPE_CHECKING:
+    from controllers.testing.managerrun import ManagerRun
+
 T = TypeVar("T")
 
-CLUSTER_CIDR: Final = "10.244.0.0/16"
-"""Where nodes get their pod CIDRs from."""
 _LAST_LINES: Final = 15  # of the manager's log, in an error
 _PATIENCE: Final = 30.0
-
-
-class Witness(Protocol):
-    """A manager at work: what a failed wait asks it."""
-
-    @property
-    def failure(self) -> str: ...
-
-    @property
-    def log(self) -> str: ...
 
 
 class Cluster:
@@ -58,7 +49,7 @@ class Cluster:
         self._ranges = count(1)
         self._shown: dict[str, NodeHandle | ServiceHandle] = {}
         self._made: dict[str, NodeHandle | ServiceHandle] = {}
-        self._witness: Witness | None = None
+        self._manager: ManagerRun | None = None
 
     def __enter__(self) -> Cluster:
         return self
@@ -174,15 +165,15 @@ class Cluster:
         self._watch()
 
         def look() -> T:
-            witness = self._witness
+            manager = self._manager
             try:
                 found = condition()
             except (AssertionError, LookupError, ApiError) as error:
-                if witness is not None and witness.failure:
-                    raise _Ended(witness.failure) from error
+                if manager is not None and manager.failure:
+                    raise _Ended(manager.failure) from error
                 raise AssertionError(f"{type(error).__name__}: {error}") from error
-            if not found and witness is not None and witness.failure:
-                raise _Ended(witness.failure)
+            if not found and manager is not None and manager.failure:
+                raise _Ended(manager.failure)
             return found
 
         words = what or "the condition did not hold"
@@ -198,15 +189,15 @@ class Cluster:
         """The Nodes and Services of the test as they are now, their Events, and the end of the
         manager's log."""
         lines = [line for handle in self._shown.values() for line in self._described(handle)]
-        if self._witness is not None:
-            log = self._witness.log.splitlines()
+        if self._manager is not None:
+            log = self._manager.log.splitlines()
             lines.append(f"the manager's log, the last {min(_LAST_LINES, len(log))} of {len(log)} lines:")
             lines += [f"  {line}" for line in log[-_LAST_LINES:]]
         return "\n".join(lines)
 
-    def watch_over(self, witness: Witness | None) -> None:
+    def watch_over(self, manager: ManagerRun | None) -> None:
         """Have failed waits tell of this manager. The fixture `manager` calls it."""
-        self._witness = witness
+        self._manager = manager
 
     def close(self) -> None:
         """Delete what was made through this object, and close the connections. May be called

@@ -1,5 +1,5 @@
-"""One Node or Service of the cluster under test: what it is now, read anew at each look, and what
-its kubelet, kube-controller-manager or its users do to it."""
+"""One Node or Service of the cluster under test: what it is now, read at each look, and what its
+kubelet, kube-controller-manager or its users do to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from controllers.runtime.api import MERGE_PATCH, STRATEGIC_PATCH, Conflict, NotF
 from controllers.runtime.cache import Resource, T
 
 JSON = dict[str, Any]
-_TRIES: Final = 10  # times that a write is made anew after another program's
+CLUSTER_CIDR: Final = "10.244.0.0/16"
+"""Where nodes get their pod CIDRs from."""
+_TRIES: Final = 10  # times that a write is repeated after another program's
 
 
 @frozen

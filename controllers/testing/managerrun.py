@@ -20,7 +20,7 @@ from controllers.cloudcalls import CloudCallOptions
 from controllers.process.logs import OURS, TextFormatter
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.metrics import Metrics
-from controllers.testing.cluster import CLUSTER_CIDR
+from controllers.testing.handles import CLUSTER_CIDR
 
 log = logging.getLogger(__name__)
 

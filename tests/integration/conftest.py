@@ -110,13 +110,9 @@ class Cluster(API):
 @contextmanager
 def still(server: EmbeddedAPIServer | RealAPIServer) -> Iterator[None]:
     """The server takes connections and answers nothing."""
-    if isinstance(server, RealAPIServer):
-        with server.paused():
-            yield
-        return
-    server.faults.latency(20.0)
-    yield
-    server.faults.clear()
+    assert isinstance(server, RealAPIServer)
+    with server.paused():
+        yield
 
 
 @pytest.fixture(scope="session")

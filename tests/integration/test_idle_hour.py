@@ -12,7 +12,7 @@ import pytest
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
-from controllers.node.options import CloudNodeOptions
+from controllers.node.registration import CloudNodeOptions
 from controllers.runtime.cache import NODES
 from controllers.runtime.metrics import Metrics
 from tests.lab.bench.ccm import BenchCloud

@@ -1,5 +1,5 @@
-"""Informers against an API server that does everything wrong: whatever happens, the cache ends at
-the server's state, and each handler saw a history that makes sense for each object.
+"""Informers on a way to the API server on which everything goes wrong: whatever happens, the cache
+ends at the server's state, and each handler saw a history that makes sense for each object.
 
 The steps are drawn by hypothesis from a fixed seed; what a handler sees is checked while it sees
 it.
@@ -7,22 +7,24 @@ it.
 
 from __future__ import annotations
 
+import enum
 import itertools
+import json
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from attrs import define, evolve, field, frozen
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from cloudprovider.testing.apiserver.faults import Action, Fault
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, ClientSettings, Response, RestClient
 from controllers.runtime.api.linestream import LineStream
@@ -31,6 +33,8 @@ from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.retries import WatchOptions
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import JSON
+from tests.lab.faults.networks import expired
+from tests.support.proxy import Answer, Asked, Broken, ChaosProxy, Network
 
 EXAMPLES = int(os.environ.get("INFORMER_FUZZ", "40"))
 CONVERGE = 20.0
@@ -46,6 +50,134 @@ QUICK = WatchOptions(
 )
 
 Step = tuple[Any, ...]
+
+
+class Action(enum.Enum):
+    """What goes wrong with a list, or a watch."""
+
+    RESET, TRUNCATE, EXPIRE, HALF_OPEN, CLOSE, LOSE_RESPONSE, STALE_LIST, EMPTY_LIST, STATUS, LATENCY = range(10)
+
+
+@define(eq=False)
+class Rule:
+    """Strikes the next `count` lists or watches; both, where `watches` is None."""
+
+    action: Action
+    count: int
+    watches: bool | None = None
+    after: int = 0
+    """Events of a watch that come first."""
+    value: float = 0
+    """A status, seconds, or the version that a stale list shows."""
+
+    def strikes(self, asked: Asked) -> bool:
+        later_page = self.action is Action.EMPTY_LIST and "continue=" in asked.path
+        return self.count > 0 and self.watches in (None, asked.watching) and not later_page
+
+
+@define(eq=False)
+class Trouble:
+    """What one request is in for. A watch may get into it while it stands."""
+
+    action: Action | None = None
+    after: int = 0
+
+
+@frozen
+class Troubled(Asked):
+    """A request on its way, with its trouble."""
+
+    trouble: Trouble = field(kw_only=True)
+
+
+class Hostile(Network):
+    """Breaks what the rules say, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self.rules: list[Rule] = []
+        self._lock = threading.Lock()
+        self._watches: list[Trouble] = []
+        self._over = threading.Event()
+
+    def add(self, rule: Rule) -> Rule:
+        with self._lock:
+            self.rules.append(rule)
+        return rule
+
+    def break_watches(self, action: Action) -> None:
+        """At their next event, which is a bookmark at the latest."""
+        with self._lock:
+            for watch in self._watches:
+                watch.action = watch.action or action
+
+    def end(self) -> None:
+        self._over.set()
+
+    def on_request(self, asked: Asked) -> Asked | Answer:
+        with self._lock:
+            met = [rule for rule in self.rules if rule.strikes(asked)]
+            slow = [rule for rule in met if rule.action is Action.LATENCY]
+            rule = next((rule for rule in met if rule.action is not Action.LATENCY), None)
+            for one in [*slow, *([rule] if rule else [])]:
+                one.count -= 1
+            trouble = Trouble(rule.action, rule.after) if rule else Trouble()
+            if asked.watching:
+                self._watches.append(trouble)
+        for one in slow:
+            self._over.wait(one.value)
+        if rule is not None and rule.action is Action.STATUS:
+            return _refusal(int(rule.value), "injected")
+        troubled = Troubled(asked.method, asked.path, asked.token, trouble=trouble)
+        return troubled if rule is None or asked.watching else _listing(troubled, int(rule.value))
+
+    def on_answer(self, asked: Asked, status: int, body: bytes) -> bytes:
+        assert isinstance(asked, Troubled)
+        if not asked.watching and asked.trouble.action is Action.LOSE_RESPONSE:
+            raise Broken
+        if not asked.watching and asked.trouble.action is Action.TRUNCATE:
+            head = f"HTTP/1.1 {status} OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            raise Broken(head.encode() + body[: len(body) // 2])
+        return body
+
+    def on_event(self, asked: Asked, event: bytes) -> Iterable[bytes]:
+        assert isinstance(asked, Troubled)
+        trouble = asked.trouble
+        if trouble.action is None or trouble.after > 0:
+            trouble.after -= 1
+            yield event
+            return
+        if trouble.action is Action.HALF_OPEN:
+            self._over.wait()
+        if trouble.action is Action.EXPIRE:
+            yield expired(protobuf=asked.protobuf)
+        if trouble.action in (Action.EXPIRE, Action.CLOSE):
+            yield b""  # as a chunk: the orderly end
+        raise Broken(event[: len(event) // 2] if trouble.action is Action.TRUNCATE else b"")
+
+
+def _listing(asked: Asked, version: int) -> Asked | Answer:
+    """A list with its trouble: broken, refused, or asked for something else."""
+    assert isinstance(asked, Troubled)
+    action = asked.trouble.action
+    if action is Action.RESET:
+        raise Broken
+    if action is Action.EXPIRE:
+        return _refusal(410, "The resourceVersion for the provided list is too old.")
+    more = {
+        Action.EMPTY_LIST: "labelSelector=nothing%3Dhas-this",
+        Action.STALE_LIST: f"resourceVersion={version}&resourceVersionMatch=Exact",
+    }
+    if action not in more or "continue=" in asked.path:  # the next page is of the same version as the first
+        return asked
+    return evolve(asked, path=f"{asked.path}{'&' if '?' in asked.path else '?'}{more[action]}")
+
+
+def _refusal(code: int, message: str) -> Answer:
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
+    reason = {410: "Expired", 429: "TooManyRequests", 403: "Forbidden", 401: "Unauthorized"}.get(code, "")
+    headers = {"Content-Type": "application/json", **({"Retry-After": "0"} if code == 429 else {})}
+    return Answer(code, json.dumps({**status, "reason": reason, "code": code}).encode(), headers)
+
 
 CHANGES = st.tuples(
     st.sampled_from(["create", "touch", "touch", "delete", "recreate", "spoil", "heal"]), st.sampled_from(NAMES)
@@ -156,10 +288,13 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.server = EmbeddedAPIServer(bookmark_interval=0.1).start()
+        self.proxy = ChaosProxy(self.server.url, None)
+        self.proxy.network = self.network = Hostile()
+        self.proxy.__enter__()
         for name in NAMES[:5]:
             self._create(name)
         self.clients = ClientBuilder.from_options(
-            kubeconfig=str(self.server.write_kubeconfig(folder / f"kubeconfig-{self.server.port}")),
+            kubeconfig=str(self.proxy.write_kubeconfig(folder / f"kubeconfig-{self.server.port}", self.server.token)),
             settings=ClientSettings(timeout=2.0),
         )
         self.metrics = Metrics()
@@ -173,24 +308,26 @@ class Run:
             assert self.informer.stop(1.0), "the informer did not stop within a second"
         finally:
             self.clients.close()
+            self.network.end()
+            self.proxy.__exit__()
             self.server.stop()
 
     def do(self, step: Step) -> None:
         what, *rest = step
-        faults = self.server.faults
+        network = self.network
         if what == "break":
-            faults.break_watches(rest[0])
+            network.break_watches(rest[0])
         elif what == "watches":
-            faults.add(Fault(rest[0], "GET", "/nodes", rest[1], True, rest[2]))
+            network.add(Rule(rest[0], rest[1], True, rest[2]))
         elif what == "lists":
-            behind = max(1, self.server.version - rest[2])
-            faults.add(Fault(rest[0], "GET", "/nodes", rest[1], False, version=behind))
+            version = max(self.server.version - rest[2], self.server.store.oldest)
+            network.add(Rule(rest[0], rest[1], False, value=version))
         elif what == "status":
-            faults.status(rest[0], path="/nodes", count=rest[1], retry_after=0 if rest[0] == 429 else None)
+            network.add(Rule(Action.STATUS, rest[1], value=rest[0]))
         elif what == "rewind":
             self.rest.rewind(rest[0], rest[1])
         elif what == "slow":
-            faults.latency(rest[0], path="/nodes", count=2)
+            network.add(Rule(Action.LATENCY, 2, value=rest[0]))
         elif what == "pause":
             time.sleep(rest[0])
         elif what == "compact":
@@ -211,7 +348,7 @@ class Run:
 
     def settle(self) -> None:
         """End all faults and wait until cache and handlers show what the server has."""
-        self.server.faults.clear()
+        self.network.rules.clear()
         eventually(lambda: self.informer.has_synced() and self._cached() == self._stored(), CONVERGE, self._difference)
         for witness, registration in self.witnesses:
             eventually(lambda r=registration: r.has_synced() and r.pending() == 0, CONVERGE, "a handler lags")  # type: ignore[misc]
@@ -322,31 +459,33 @@ def test_changes_made_while_watches_keep_breaking_arrive(tmp_path: Path, action:
         run.close()
 
 
-def _was_told(lie: Fault, times: int) -> bool:
-    return lie.hits == times
-
-
-def _shows_again(run: Run) -> bool:
+def _broken_until(run: Run, holds: Callable[[], bool]) -> bool:
     run.do(("break", Action.EXPIRE))  # again and again: a watch that is just ending may take one
-    return len(run.informer.lister) > 0
+    return holds()
+
+
+def _was_told(lie: Rule) -> bool:
+    return lie.count == 0
 
 
 def test_a_wrongly_empty_list_is_followed_only_if_a_quorum_list_agrees(tmp_path: Path) -> None:
     run = Run(tmp_path)
+
+    def wait(holds: Callable[[], bool]) -> None:
+        eventually(partial(_broken_until, run, holds), CONVERGE, run._difference)
+
     try:
         run.watch_along()
         run.informer.start()
         eventually(run.informer.has_synced, CONVERGE, run._difference)
         for lies in (1, 2):
-            eventually(lambda: run.server.faults.open_watches() == 1, CONVERGE, run._difference)
-            lie = run.server.faults.empty_list(count=lies)
-            run.do(("break", Action.EXPIRE))
+            lie = run.network.add(Rule(Action.EMPTY_LIST, lies, False))
             if lies == 1:
-                eventually(partial(_was_told, lie, 1), CONVERGE, run._difference)
+                wait(partial(_was_told, lie))
             else:  # the first of them may be a quorum list already
-                eventually(lambda: len(run.informer.lister) == 0, CONVERGE, run._difference)
-                run.server.faults.clear()
-                eventually(partial(_shows_again, run), CONVERGE, run._difference)
+                wait(lambda: len(run.informer.lister) == 0)
+                run.network.rules.clear()
+                wait(lambda: len(run.informer.lister) > 0)
             run.settle()
     finally:
         run.close()

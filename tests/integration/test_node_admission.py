@@ -19,7 +19,7 @@ import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from controllers.node.options import CloudNodeOptions
+from controllers.node.registration import CloudNodeOptions
 from tests.integration.conftest import REAL, Cluster
 from tests.lab.envtest.server import RealAPIServer
 from tests.support.api import MERGE, NODES, STRATEGIC

@@ -13,7 +13,7 @@ from cloudprovider.helpers import parse_network
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, answers
 from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
-from controllers.node.options import CloudNodeOptions
+from controllers.node.registration import CloudNodeOptions
 from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, is_tainted, small_node

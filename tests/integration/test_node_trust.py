@@ -16,7 +16,7 @@ from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import LABEL_HANDS_OFF
 from controllers.node.kept import APPLIED_LABELS, PAIRED
-from controllers.node.options import CloudNodeOptions
+from controllers.node.registration import CloudNodeOptions
 from tests.integration.conftest import Cluster
 from tests.support.api import MERGE, NODES
 from tests.support.nodes import small_node

@@ -22,6 +22,8 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import Interface
 from cloudprovider.helpers import pod_cidrs_of, uid_of
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.apiserver.rest.api import Request, Response
+from cloudprovider.testing.apiserver.rest.watchstream import WatchStream
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, PlanRun, parse
@@ -268,9 +270,9 @@ def frozen(api: Cluster) -> Iterator[None]:
     """The Node of this name cannot be changed: an admission policy protects it, as far as the
     server has such."""
     if isinstance(api.server, EmbeddedAPIServer):
-        fault = api.server.faults.status(403, method="PATCH", path=r"nodes/frozen")
+        rule = api.server.access.deny(verb="patch", resource="nodes", name="frozen")
         yield
-        api.server.faults.remove(fault)
+        api.server.access.allow_again(rule)
         return
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}]
     validations = [{"expression": "object.metadata.name != 'frozen'", "message": "this Node is protected"}]
@@ -285,7 +287,22 @@ def frozen(api: Cluster) -> Iterator[None]:
         yield
 
 
-def test_a_leader_is_killed_in_the_middle_and_no_range_is_given_twice(api: Cluster, start: Start) -> None:
+def slow_writes(server: EmbeddedAPIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of the first writes wait in the server, and are applied all the same."""
+    answered, tickets = server.api.handle, iter(range(NODE_COUNT // 10))
+
+    def late(request: Request) -> Response | WatchStream:
+        slow = request.method == "PATCH" and re.search(r"nodes/n-.[37]\d", request.target)
+        if slow and next(tickets, None) is not None:
+            threading.Event().wait(1.5)
+        return answered(request)
+
+    monkeypatch.setattr(server.api, "handle", late)
+
+
+def test_a_leader_is_killed_in_the_middle_and_no_range_is_given_twice(
+    api: Cluster, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Some writes of the first leader are under way when it dies, and the server takes them up
     after the takeover."""
     flags = (
@@ -312,8 +329,8 @@ def test_a_leader_is_killed_in_the_middle_and_no_range_is_given_twice(api: Clust
     try:
         first = start(*flags, command=MODULE)
         eventually(lambda: seen, 60, lambda: first.log)
-        if isinstance(api.server, EmbeddedAPIServer):  # these wait in the server, and are applied all the same
-            api.server.faults.latency(1.5, method="PATCH", path=r"nodes/n-.[37]\d", count=NODE_COUNT // 10)
+        if isinstance(api.server, EmbeddedAPIServer):
+            slow_writes(api.server, monkeypatch)
         for name in names[1::2]:
             add(api, name)
             if name > names[NODE_COUNT * 3 // 4]:

@@ -356,7 +356,7 @@ class NodeCloud:
         said = self.says.get(name, self.otherwise)
         self.moment()
         if name not in self.silent:
-            deliver(name, Answer.about(node, said))
+            deliver(name, Answer(node, said))
 
     def fetch_metadata(self, nodes: Sequence[V1Node], deliver: Callable[[str, Any], None], **_: Any) -> None:
         for node in nodes:

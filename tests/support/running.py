@@ -14,7 +14,7 @@ from attrs import frozen
 from cloudprovider import Interface
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.node.controller import CloudNodeController
-from controllers.node.options import CloudNodeOptions
+from controllers.node.registration import CloudNodeOptions
 from controllers.registration.entry import Controller
 from controllers.runtime.api import ClientBuilder, ClientSettings
 from controllers.runtime.cache import InformerFactory

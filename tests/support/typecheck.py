@@ -8,13 +8,12 @@ back in lines of one form, a page's name in place of the written file's.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.blocks import DOCUMENTED, ROOT, Unit, units
@@ -32,17 +31,6 @@ def documented(folder: Path) -> dict[Path, Unit]:
         file.write_text(unit.source)
         written[file] = unit
     return written
-
-
-def digest(files: Iterable[Path]) -> str:
-    """Changes when these files, the packages, the examples or the locked dependencies do."""
-    read = [*files, ROOT / "requirements-dev.txt", ROOT / "pyproject.toml"]
-    for folder in ("cloudprovider", "controllers", "examples", "tests/documented", "tests/typing"):
-        read += sorted((ROOT / folder).rglob("*.py"))
-    whole = hashlib.sha256(sys.version.encode())
-    for file in read:
-        whole.update(f"{file.name}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
-    return whole.hexdigest()
 
 
 def mypy(files: Sequence[Path], shown: Mapping[Path, Unit]) -> list[str]:

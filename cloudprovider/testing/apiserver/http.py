@@ -1,5 +1,5 @@
 """HTTP/1.1 over loopback: the listening socket, stoppable in every state, and its connections, which
-read requests, send answers and watches, and carry out faults.
+read requests and send answers and watches.
 
 One thread per connection (socketserver's), keep-alive, chunked watches, TCP_NODELAY. It parses just
 enough of HTTP by itself, because `http.server` spends more time on the headers than the rest of a
@@ -14,22 +14,18 @@ import shutil
 import socket
 import socketserver
 import ssl
-import struct
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
 from cloudprovider.internal.certificates import issue
 from cloudprovider.internal.tlssockets import TLSSocket
-from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import StatusError
-from cloudprovider.testing.apiserver.faults import Action, Fault, Faults
-from cloudprovider.testing.apiserver.rest.api import API, BODY_LIMIT, Request, Response, failure, query_of
-from cloudprovider.testing.apiserver.rest.reads import parse_flag
+from cloudprovider.testing.apiserver.rest.api import API, BODY_LIMIT, Request, Response, failure
 from cloudprovider.testing.apiserver.rest.watchstream import WatchStream, error_line
 
 _LOG: Final = logging.getLogger("cloudprovider.testing.apiserver")
@@ -44,14 +40,14 @@ class Listener(socketserver.TCPServer):
     allow_reuse_address = True
     request_queue_size = 256
 
-    def __init__(self, port: int, api: API, faults: Faults, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, port: int, api: API, tls: ssl.SSLContext | None) -> None:
         self.api = api
-        self.faults = faults
         self.stopping = threading.Event()
         self._tls = tls
         self._lock = threading.Lock()
         self._open: dict[int, socket.socket] = {}
         self._workers: set[threading.Thread] = set()
+        self._watches: set[WatchStream] = set()
         super().__init__(("127.0.0.1", port), Handler)
         self._thread = threading.Thread(target=self._accept, name="apiserver-accept", daemon=True)
 
@@ -73,11 +69,12 @@ class Listener(socketserver.TCPServer):
         self.socket.close()
         with self._lock:
             connections = list(self._open.values())
-            workers = list(self._workers)
+            workers, watches = list(self._workers), list(self._watches)
         for connection in connections:
             with contextlib.suppress(OSError):  # closed by its own thread in this moment
                 connection.shutdown(socket.SHUT_RDWR)
-        self.faults.break_watches(Action.CLOSE)
+        for watch in watches:  # it may wait for a change, with nothing to send
+            watch.end()
         for worker in workers:
             worker.join(5)
 
@@ -114,6 +111,17 @@ class Listener(socketserver.TCPServer):
                 self._workers.discard(worker)
                 self._open.pop(id(worker), None)
 
+    @contextlib.contextmanager
+    def watching(self, stream: WatchStream) -> Iterator[None]:
+        """Around a watch as it is sent, so that `end` can end it."""
+        with self._lock:
+            self._watches.add(stream)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._watches.discard(stream)
+
     def wrap(self, connection: socket.socket) -> socket.socket:
         """TLS in the connection's own thread, with a deadline for the handshake."""
         if self._tls is None:
@@ -146,11 +154,7 @@ class Certificates:
 
 
 class Dropped(Exception):
-    """The connection is to be closed at once; `reset` with RST instead of FIN."""
-
-    def __init__(self, *, reset: bool) -> None:
-        super().__init__("reset" if reset else "closed")
-        self.reset = reset
+    """The connection is to be closed at once."""
 
 
 class Handler(socketserver.StreamRequestHandler):
@@ -170,10 +174,7 @@ class Handler(socketserver.StreamRequestHandler):
                 request = self._read_request()
                 if request is None or not self._serve(request):
                     return
-        except Dropped as dropped:
-            if dropped.reset:
-                self._prepare_reset()
-        except (ConnectionError, TimeoutError, ValueError) as error:
+        except (Dropped, ConnectionError, TimeoutError, ValueError) as error:
             _LOG.debug("connection of %s ended: %s", self.client_address, error)
 
     def finish(self) -> None:
@@ -210,10 +211,10 @@ class Handler(socketserver.StreamRequestHandler):
             return self._read_chunks()
         length = int(headers.get("content-length", "0"))
         if length > 4 * BODY_LIMIT:
-            raise Dropped(reset=False)
+            raise Dropped
         body = self.rfile.read(length) if length else b""
         if len(body) < length:
-            raise Dropped(reset=False)
+            raise Dropped
         return body
 
     def _read_chunks(self) -> bytes:
@@ -223,7 +224,7 @@ class Handler(socketserver.StreamRequestHandler):
             size = int(self.rfile.readline(_LINE_LIMIT).partition(b";")[0], 16)
             total += size
             if total > 4 * BODY_LIMIT:
-                raise Dropped(reset=False)
+                raise Dropped
             if size == 0:
                 while self.rfile.readline(_LINE_LIMIT) not in (b"\r\n", b"\n", b""):
                     pass
@@ -235,100 +236,42 @@ class Handler(socketserver.StreamRequestHandler):
 
     def _serve(self, request: Request) -> bool:
         """Handle one request; returns whether the connection stays open. Raises Dropped."""
-        api, faults = self.server.api, self.server.faults
-        watching = request.method == "GET" and bool(parse_flag(query_of(request.target), "watch"))
-        fault: Fault | None = None
-        for struck in faults.strike(request.method, request.target, watching):
-            if struck.action is Action.LATENCY:
-                self.server.stopping.wait(struck.seconds)
-            else:
-                fault = struck
         keep = request.headers.get("connection", "").lower() != "close"
-        if fault is not None and fault.action is Action.STATUS:
-            self._send(request, failure(_injected(fault)), keep)
-            return keep
-        if fault is not None and fault.action is Action.RESET and not watching:
-            raise Dropped(reset=True)
-        answer = self._answer(api, request, None if watching else fault)
+        answer = self._answer(self.server.api, request)
         if isinstance(answer, WatchStream):
-            self._watch(request.target, answer, fault)
-            return keep
-        if fault is not None and fault.action is Action.LOSE_RESPONSE:
-            raise Dropped(reset=True)
-        self._send(request, answer, keep, truncate=fault is not None and fault.action is Action.TRUNCATE)
+            self._watch(answer)
+        else:
+            self._send(request, answer, keep)
         return keep
 
     @staticmethod
-    def _answer(api: API, request: Request, fault: Fault | None) -> Response | WatchStream:
+    def _answer(api: API, request: Request) -> Response | WatchStream:
         try:
-            return api.handle(request, fault)
+            return api.handle(request)
         except Exception as error:  # noqa: BLE001 - top of the connection's loop: the client must see a bug
             _LOG.exception("%s %s failed inside the embedded API server", request.method, request.target)
             return failure(
                 StatusError(500, "InternalError", f"Internal error occurred: {type(error).__name__}: {error}")
             )
 
-    def _send(self, request: Request, answer: Response, keep: bool, *, truncate: bool = False) -> None:
-        length = len(answer.body)
-        sent = 0 if request.method == "HEAD" else length // 2 if truncate else length
-        head = _head(answer.code, answer.content_type, keep, answer.headers, f"Content-Length: {length}")
-        self.connection.sendall(head + answer.body[:sent])
-        if truncate:
-            raise Dropped(reset=False)
+    def _send(self, request: Request, answer: Response, keep: bool) -> None:
+        head = _head(answer.code, answer.content_type, keep, answer.headers, f"Content-Length: {len(answer.body)}")
+        self.connection.sendall(head + (b"" if request.method == "HEAD" else answer.body))
 
     # -- watches
 
-    def _watch(self, path: str, stream: WatchStream, fault: Fault | None) -> None:
+    def _watch(self, stream: WatchStream) -> None:
         """Send a watch until it ends. Raises Dropped."""
-        with contextlib.closing(stream), self.server.faults.watching(path, stream.signal):
+        with contextlib.closing(stream), self.server.watching(stream):
             self.connection.sendall(_head(200, "application/json", True, {}, "Transfer-Encoding: chunked"))
-            self._stream(stream, fault)
-            self.connection.sendall(b"0\r\n\r\n")
-
-    def _stream(self, stream: WatchStream, fault: Fault | None) -> None:
-        left = fault.after_events if fault is not None else 0
-        if fault is not None and left == 0 and fault.action is not Action.TRUNCATE and self._strike(fault, stream, b""):
-            return
-        try:
-            for batch in stream.batches():
-                if isinstance(batch, Fault):
-                    if self._strike(batch, stream, b""):
-                        return
-                elif not batch:
-                    self._check_peer()
-                elif fault is not None and (left < len(batch) or (left == 0 and fault.action is Action.TRUNCATE)):
-                    self._send_lines(batch[:left])
-                    if self._strike(fault, stream, batch[left]):
-                        return
-                else:
+            try:
+                for batch in stream.batches():
+                    if not batch:
+                        self._check_peer()
                     self._send_lines(batch)
-                    left -= len(batch)
-        except StatusError as error:
-            self._send_lines([error_line(error)])
-
-    def _strike(self, fault: Fault, stream: WatchStream, line: bytes) -> bool:
-        """Carry out a fault on a watch; `line` is the event under way. Returns True if the watch
-        ends in an orderly way.
-        """
-        if fault.action is Action.RESET or fault.action is Action.LOSE_RESPONSE:
-            raise Dropped(reset=True)
-        if fault.action is Action.TRUNCATE:
-            line = line or b'{"type":"MODIFIED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"trunc'
-            self.connection.sendall(b"%x\r\n" % len(line) + line[: max(1, len(line) // 2)])
-            raise Dropped(reset=False)
-        if fault.action is Action.EXPIRE:
-            self._send_lines([error_line(errors.expired("The resourceVersion for the provided watch is too old."))])
-            return True
-        if fault.action is Action.HALF_OPEN:
-            self._fall_silent(stream)
-        return True
-
-    def _fall_silent(self, stream: WatchStream) -> None:
-        """Keep the connection open and say nothing more, until client or server goes."""
-        stream.close()
-        while not self.server.stopping.wait(0.05):
-            self._check_peer()
-        raise Dropped(reset=False)
+            except StatusError as error:
+                self._send_lines([error_line(error)])
+            self.connection.sendall(b"0\r\n\r\n")
 
     def _send_lines(self, lines: Sequence[bytes]) -> None:
         if lines:
@@ -339,18 +282,7 @@ class Handler(socketserver.StreamRequestHandler):
         """Notice a client that has gone away while nothing is to be sent. Raises Dropped."""
         readable, _, _ = select.select([self.connection], [], [], 0)
         if readable:
-            raise Dropped(reset=False)
-
-    def _prepare_reset(self) -> None:
-        """Make the coming close send RST."""
-        with contextlib.suppress(OSError):  # already gone
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-
-def _injected(fault: Fault) -> StatusError:
-    headers = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
-    details = {} if fault.retry_after is None else {"retryAfterSeconds": fault.retry_after}
-    return StatusError(fault.code, fault.reason, fault.message, headers=headers, details=details)
+            raise Dropped
 
 
 def _head(code: int, content_type: str, keep: bool, headers: Mapping[str, str], length: str) -> bytes:

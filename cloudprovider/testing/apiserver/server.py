@@ -20,7 +20,6 @@ from cloudprovider.internal.output import write_whole
 from cloudprovider.internal.patching import MERGE_PATCH
 from cloudprovider.testing.apiserver.access import Access
 from cloudprovider.testing.apiserver.errors import JSON, not_implemented
-from cloudprovider.testing.apiserver.faults import Faults
 from cloudprovider.testing.apiserver.http import Certificates, Listener
 from cloudprovider.testing.apiserver.kinds import catalog
 from cloudprovider.testing.apiserver.kinds.kind import Kind
@@ -58,7 +57,6 @@ class EmbeddedAPIServer:
         bookmark_interval: float = 60.0,
     ) -> None:
         self.token = token or secrets.token_hex(16)
-        self.faults = Faults()
         self.access = Access(self.token, anonymous=anonymous)
         self.store = Store()
         self._router = Router(catalog.kinds())
@@ -84,7 +82,7 @@ class EmbeddedAPIServer:
         """Listen and serve; returns once connections are accepted. Raises OSError when the port is
         taken."""
         if self._listener is None:
-            self._listener = Listener(self._port, self.api, self.faults, self._tls)
+            self._listener = Listener(self._port, self.api, self._tls)
             self._port = self._listener.port
             self._listener.begin()
         return self

@@ -18,19 +18,20 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider.call import Call
 from cloudprovider.errors import (
     ImplementedElsewhere,
-    InstanceNotFound,
     InvalidService,
     NotImplementedByProvider,
     Throttled,
 )
 from cloudprovider.instances import InstanceMetadata, InstanceState
-from cloudprovider.loadbalancer import OwnedLoadBalancers
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.batches import both, is_gone
 from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.conformance.calls import Outcome, attempt, limited, shown, unwell
-from cloudprovider.testing.conformance.features import Feature, extension_of
+from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import THROTTLED, BadAnswer
+from cloudprovider.testing.conformance.ownedloadbalancers import owned
 from cloudprovider.testing.conformance.registry import scenario
+from cloudprovider.testing.conformance.routes import only
 from cloudprovider.testing.conformance.trial import Trial, declared
 from cloudprovider.testing.conformance.whole import known, questions
 from cloudprovider.threads import Task
@@ -68,18 +69,6 @@ def _unwell(trial: Trial, method: str, call: Callable[[], object], answer: BadAn
         lambda: limited(call, deadline=limit, grace=trial.lab.grace).get(),
         f"the cloud answered {answer.what}",
     )
-
-
-def _gone(answer: object) -> bool:
-    return answer is InstanceState.GONE or isinstance(answer, InstanceNotFound)
-
-
-def _questions_about(trial: Trial, nodes: list[V1Node]) -> dict[str, Callable[[], Any]]:
-    batch = declared(trial.provider.instances_batch(), "instances_batch")
-    return {
-        "instances_state": partial(batch.instances_state, nodes),
-        "instances_metadata": partial(batch.instances_metadata, nodes),
-    }
 
 
 def _errors(outcome: Outcome[Any]) -> list[BaseException]:
@@ -156,19 +145,20 @@ class BadAnswerScenarios(ConformanceBase):
         """The same for a batch: it raises, or has errors as values, and none says that an instance
         is gone."""
         node = trial.machine()
-        for ask in _questions_about(trial, [node]).values():
-            attempt(ask)
+        methods = both(declared(trial.provider.instances_batch(), "instances_batch"))
+        for method in methods:
+            attempt(partial(method, [node]))
         for answer in _about_one(trial):
             with trial.bad_answers(answer):
-                for method, ask in _questions_about(trial, [node]).items():
-                    outcome = attempt(ask)
+                for method in methods:
+                    outcome = attempt(partial(method, [node]))
                     found = outcome.error or (outcome.value or {}).get(name_of(node))
-                    assert not _gone(found), (
-                        f"the cloud answered {answer.what}, and {method} says that {name_of(node)} is gone: the node "
-                        "would be deleted"
+                    assert not is_gone(found), (
+                        f"the cloud answered {answer.what}, and {method.__name__} says that {name_of(node)} is gone: "
+                        "the node would be deleted"
                     )
                     assert not isinstance(found, InstanceMetadata | InstanceState), (
-                        f"the cloud answered {answer.what}, and {method} answered {found!r}"
+                        f"the cloud answered {answer.what}, and {method.__name__} answered {found!r}"
                     )
 
     @scenario("L33", Feature.LOAD_BALANCER, hooks=("bad_answers",))
@@ -201,9 +191,7 @@ class BadAnswerScenarios(ConformanceBase):
     @scenario("O6", Feature.LOAD_BALANCER | Feature.OWNED_LOAD_BALANCERS, hooks=("bad_answers",))
     def test_o6_a_bad_answer_is_no_empty_list(self, trial: Trial) -> None:
         """What the cloud says without knowing is no empty list: `owned_load_balancers` raises."""
-        owned: OwnedLoadBalancers | None = extension_of(trial.provider, OwnedLoadBalancers)
-        assert owned is not None
-        ask = partial(owned.owned_load_balancers, trial.cluster_name)
+        ask = partial(owned(trial).owned_load_balancers, trial.cluster_name)
         attempt(ask)
         for answer in READS:
             with trial.bad_answers(answer):
@@ -224,13 +212,7 @@ class BadAnswerScenarios(ConformanceBase):
         routes, cluster = declared(trial.provider.routes(), "routes"), trial.cluster_name
         present, wanted = trial.route(trial.machine()), trial.route(trial.machine())
         routes.create_route(cluster, "hint", present)
-
-        def look() -> Any:
-            found = [one for one in routes.list_routes(cluster) if one.destination_cidr == present.destination_cidr]
-            assert found, f"the route to {present.destination_cidr} was created, and is not listed"
-            return found[0]
-
-        listed = trial.eventually(look)
+        listed = trial.eventually(partial(only, trial, present))
         calls: dict[str, Callable[[], object]] = {
             "create_route": partial(routes.create_route, cluster, "hint", wanted),
             "delete_route": partial(routes.delete_route, cluster, listed),

@@ -20,8 +20,8 @@ from cloudprovider.loading.registry import get_cloud_provider
 from cloudprovider.testing.conformance.bench import Bench
 from cloudprovider.testing.conformance.features import INSTANCES, Feature
 from cloudprovider.testing.conformance.lab import Lab
+from cloudprovider.testing.conformance.plugin import BENCH, FAILED, OUTLIVED, teller
 from cloudprovider.testing.conformance.registry import Scenario, missing, scenario_of
-from cloudprovider.testing.conformance.stash import BENCH, FAILED, OUTLIVED, teller
 from cloudprovider.testing.conformance.trial import Trial
 
 UNMADE: pytest.StashKey[bool] = pytest.StashKey()

@@ -29,11 +29,11 @@ def _batch(trial: Trial) -> InstancesBatch:
     return declared(trial.provider.instances_batch(), "instances_batch")
 
 
-def _both(batch: InstancesBatch) -> tuple[Callable[[Sequence[V1Node]], Mapping[str, Any]], ...]:
+def both(batch: InstancesBatch) -> tuple[Callable[[Sequence[V1Node]], Mapping[str, Any]], ...]:
     return batch.instances_metadata, batch.instances_state
 
 
-def _is_gone(answer: object) -> bool:
+def is_gone(answer: object) -> bool:
     return answer is InstanceState.GONE or isinstance(answer, InstanceNotFound)
 
 
@@ -44,7 +44,7 @@ def _identity(answer: object) -> str:
 def _never_gone(outcome: Outcome[Mapping[str, Any]], node: V1Node, why: str) -> None:
     """Raises AssertionError when the outcome says that the node's instance is gone."""
     assert not isinstance(outcome.error, InstanceNotFound), f"the batch {outcome} {why}"
-    gone = outcome.value is not None and _is_gone(outcome.value.get(name_of(node)))
+    gone = outcome.value is not None and is_gone(outcome.value.get(name_of(node)))
     assert not gone, f"the batch says that {name_of(node)} is gone {why}: the node would be deleted"
 
 
@@ -55,7 +55,7 @@ class BatchScenarios(ConformanceBase):
     def test_b1_every_node_is_answered(self, trial: Trial) -> None:
         """A batch has an answer for every node that was asked about, under the node's name."""
         nodes = trial.machines(2)
-        for method in _both(_batch(trial)):
+        for method in both(_batch(trial)):
             answer = method(nodes)
             assert isinstance(answer, Mapping), f"{method.__name__} answered {answer!r}, not a mapping"
             lacking = [name_of(node) for node in nodes if name_of(node) not in answer]
@@ -94,7 +94,7 @@ class BatchScenarios(ConformanceBase):
 
         def look() -> None:
             states = batch.instances_state([deleted, running])
-            assert _is_gone(states.get(name_of(deleted))), (
+            assert is_gone(states.get(name_of(deleted))), (
                 f"instances_state: {states.get(name_of(deleted))!r} for a deleted machine; GONE is due"
             )
             assert states.get(name_of(running)) is InstanceState.RUNNING, (
@@ -145,7 +145,7 @@ class BatchScenarios(ConformanceBase):
         batch, node = _batch(trial), trial.machine()
         size = batch.max_batch
         nodes = trial.full_batch(size, node)
-        for method in _both(batch):
+        for method in both(batch):
             outcome = attempt(partial(method, nodes))
             assert outcome.error is None, f"{method.__name__} of max_batch = {size} nodes {outcome}"
             answer = outcome.get().get(name_of(node))
@@ -158,7 +158,7 @@ class BatchScenarios(ConformanceBase):
         """A node with another provider's ID is unknown, never gone."""
         trial.needs_ids()
         node = new_node(trial.bench.name("foreign"), provider_id="another-cloud://i-1")
-        for method in _both(_batch(trial)):
+        for method in both(_batch(trial)):
             _never_gone(attempt(partial(method, [node])), node, f"although it is another cloud's ({method.__name__})")
 
     @scenario("B9", _BATCH, hooks=("create_machine", "outage"))
@@ -167,7 +167,7 @@ class BatchScenarios(ConformanceBase):
         instance is gone."""
         batch, node = _batch(trial), trial.machine()
         with trial.outage():
-            for method in _both(batch):
+            for method in both(batch):
                 outcome = attempt(partial(method, [node]))
                 _never_gone(outcome, node, f"while the cloud could not answer ({method.__name__})")
                 answer = (outcome.value or {}).get(name_of(node))
@@ -181,7 +181,7 @@ class BatchScenarios(ConformanceBase):
         it is about."""
         nodes = [*trial.machines(1), new_node(trial.bench.name("never"))]
         kinds: tuple[type[Any], ...] = (InstanceMetadata, InstanceState)
-        for method, kind in zip(_both(_batch(trial)), kinds, strict=True):
+        for method, kind in zip(both(_batch(trial)), kinds, strict=True):
             for name, value in method(nodes).items():
                 assert isinstance(value, kind | CloudProviderError), (
                     f"{method.__name__} has {value!r} for {name}, which is no {kind.__name__} and no CloudProviderError"
@@ -192,7 +192,7 @@ class BatchScenarios(ConformanceBase):
         """Neither the Nodes that are handed over nor their list are changed."""
         nodes = [read_only(node) for node in trial.machines(2)]
         before = list(nodes)
-        for method in _both(_batch(trial)):
+        for method in both(_batch(trial)):
             with unchanged(method.__name__):
                 method(nodes)
             assert nodes == before, f"{method.__name__} changed the list of Nodes that it was given"

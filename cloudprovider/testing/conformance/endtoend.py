@@ -41,7 +41,7 @@ _UNUSABLE = "gave an unusable answer"
 
 
 class NodeUnderTest(Protocol):
-    """A Node in the API server, read anew at each look."""
+    """A Node in the API server, read at each look."""
 
     @property
     def exists(self) -> bool: ...
@@ -63,7 +63,7 @@ class NodeUnderTest(Protocol):
 
 
 class ServiceUnderTest(Protocol):
-    """A Service in the API server, read anew at each look."""
+    """A Service in the API server, read at each look."""
 
     @property
     def exists(self) -> bool: ...

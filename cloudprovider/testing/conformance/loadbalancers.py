@@ -149,7 +149,7 @@ class LoadBalancerScenarios(ConformanceBase):
             answer = again.load_balancer_revision()
             assert answer == revision, (
                 f"load_balancer_revision answered {revision!r}, and {what} {answer!r}: the host would ensure "
-                "every load balancer anew"
+                "every load balancer again"
             )
 
     @scenario("L7", _LB, hooks=("load_balancer",))

@@ -1,5 +1,5 @@
 """Scenarios O: the load balancers of a cluster are listed, each with the Service that it was made
-for."""
+for, and what else a cluster leaves in the cloud."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider.checks import answers
 from cloudprovider.loadbalancer import OwnedLoadBalancer, OwnedLoadBalancers
+from cloudprovider.ownedresources import OwnedResource, OwnedResources
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import attempt, right, unwell
 from cloudprovider.testing.conformance.features import Feature, extension_of
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial
+from cloudprovider.testing.conformance.trial import Trial, declared
 
 _OWNED = Feature.LOAD_BALANCER | Feature.OWNED_LOAD_BALANCERS
 
 
-def _owned(trial: Trial) -> OwnedLoadBalancers:
+def owned(trial: Trial) -> OwnedLoadBalancers:
     found: OwnedLoadBalancers | None = extension_of(trial.provider, OwnedLoadBalancers)
     assert found is not None, f"load_balancer() returns {trial.balancers()!r}, which is no OwnedLoadBalancers"
     return found
@@ -27,7 +28,7 @@ def _owned(trial: Trial) -> OwnedLoadBalancers:
 
 def listed(trial: Trial, service: V1Service, cluster_name: str = "") -> list[OwnedLoadBalancer]:
     """The entries of this Service, in the list of the cluster."""
-    answer: Any = _owned(trial).owned_load_balancers(cluster_name or trial.cluster_name)
+    answer: Any = owned(trial).owned_load_balancers(cluster_name or trial.cluster_name)
     listed = right("owned_load_balancers", answers.owned_load_balancers, answer)
     assert service.metadata is not None
     name = trial.balancers().get_load_balancer_name(cluster_name or trial.cluster_name, service)
@@ -79,7 +80,7 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
     def test_o4_an_outage_is_no_empty_list(self, trial: Trial) -> None:
         """While the cloud cannot answer, `owned_load_balancers` raises."""
         with trial.outage():
-            unwell("owned_load_balancers", partial(_owned(trial).owned_load_balancers, trial.cluster_name))
+            unwell("owned_load_balancers", partial(owned(trial).owned_load_balancers, trial.cluster_name))
 
     @scenario("O5", _OWNED, hooks=("outage", "resources"))
     def test_o5_half_built_ones_are_listed(self, trial: Trial) -> None:
@@ -110,7 +111,7 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
 
         trial.eventually(find)
         for _ in range(2):
-            trial.patiently(lambda: _owned(trial).delete_owned_load_balancer(trial.cluster_name, found[0]))
+            trial.patiently(lambda: owned(trial).delete_owned_load_balancer(trial.cluster_name, found[0]))
 
         def look() -> None:
             left = trial.resources() - before
@@ -120,3 +121,48 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
             )
 
         trial.eventually(look)
+
+
+def _resources(trial: Trial) -> OwnedResources:
+    return declared(trial.provider.owned_resources(), "owned_resources")
+
+
+def _listed(trial: Trial, cluster_name: str) -> dict[str, OwnedResource]:
+    answer: Any = _resources(trial).list_owned_resources(cluster_name)
+    return {one.id: one for one in right("list_owned_resources", answers.owned_resources, answer)}
+
+
+class OwnedResourceScenarios(ConformanceBase):
+    """`OwnedResources`."""
+
+    @scenario("O8", Feature.OWNED_RESOURCES, hooks=("create_owned_resource",))
+    def test_o8_a_clusters_own_are_listed_and_deleted(self, trial: Trial) -> None:
+        """A resource is listed and deleted for its cluster alone; to delete it twice is success."""
+        ours, other = trial.cluster_name, f"{trial.cluster_name}-2"
+        mine, theirs = trial.lab.create_owned_resource(ours), trial.lab.create_owned_resource(other)
+        found: dict[str, OwnedResource] = {}
+
+        def find() -> None:
+            found.update(_listed(trial, ours))
+            assert mine in found, f"list_owned_resources lacks {mine}: it has {sorted(found)}"
+
+        trial.eventually(find)
+        assert theirs not in found, f"list_owned_resources has {theirs}, which is another cluster's"
+        for cluster, one in ((other, found[mine]), (ours, found[mine]), (ours, found[mine])):
+            trial.patiently(partial(_resources(trial).delete_owned_resource, cluster, one))
+            if cluster == other:
+                left = _listed(trial, ours)
+                assert mine in left, f"{mine} was deleted for another cluster, which does not own it"
+
+        def look() -> None:
+            left = _listed(trial, ours)
+            assert mine not in left, f"list_owned_resources still has {mine} after its deletion"
+
+        trial.eventually(look)
+        trial.patiently(partial(_resources(trial).delete_owned_resource, other, _listed(trial, other)[theirs]))
+
+    @scenario("O9", Feature.OWNED_RESOURCES, hooks=("outage",))
+    def test_o9_an_outage_is_no_empty_list(self, trial: Trial) -> None:
+        """While the cloud cannot answer, `list_owned_resources` raises."""
+        with trial.outage():
+            unwell("list_owned_resources", partial(_resources(trial).list_owned_resources, trial.cluster_name))

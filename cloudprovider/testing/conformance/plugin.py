@@ -11,16 +11,27 @@ import json
 import os
 import sys
 from collections.abc import Generator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cloudprovider.testing.conformance.stash import BENCH, FAILED, OUTLIVED
-
 if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from cloudprovider.testing.conformance.bench import Bench
+    from cloudprovider.testing.conformance.features import Feature
     from cloudprovider.testing.conformance.registry import Scenario
     from cloudprovider.testing.conformance.report import Outcome, ProviderFacts, Result
+
+BENCH: pytest.StashKey[Bench] = pytest.StashKey()
+"""Where the bench of a test class is kept, on its pytest node."""
+FAILED: pytest.StashKey[dict[str, dict[str, Feature]]] = pytest.StashKey()
+"""On a module: by provider, the scenarios that failed without a cluster, with their features."""
+OUTLIVED: pytest.StashKey[list[threading.Thread]] = pytest.StashKey()
+"""On the configuration: threads of providers that outlive the stop signal."""
 
 _PROPERTY = "conformance"
 _NOT_RUN = "not run: "  # how the reason of a skipped scenario begins that another failure keeps from running
@@ -130,6 +141,21 @@ def _reason(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     text = str(crash.message if crash is not None else report.longrepr)
     return text.partition("\nassert ")[0].removeprefix("AssertionError: ")
+
+
+def teller(config: pytest.Config) -> Callable[[str], None]:
+    """Writes a line to the terminal while a test runs, whether or not its output is captured."""
+
+    def tell(line: str) -> None:
+        terminal = config.pluginmanager.get_plugin("terminalreporter")
+        capture = config.pluginmanager.get_plugin("capturemanager")
+        if terminal is None:  # a worker of pytest-xdist has none
+            return
+        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
+            terminal.ensure_newline()
+            terminal.write_line(line)
+
+    return tell
 
 
 class Collector:

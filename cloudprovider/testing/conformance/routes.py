@@ -35,7 +35,7 @@ def _listed(trial: Trial, route: Route, cluster_name: str | None = None, routes:
     return [one for one in listed if one.destination_cidr == route.destination_cidr]
 
 
-def _only(trial: Trial, route: Route) -> Route:
+def only(trial: Trial, route: Route) -> Route:
     """The one route to this destination, as listed. Raises AssertionError for none, or several."""
     found = _listed(trial, route)
     assert found, f"the route to {route.destination_cidr} was created, and is not listed{_what_is(trial)}"
@@ -90,7 +90,7 @@ class RouteScenarios(ConformanceBase):
         route = _created(trial, trial.route(trial.machine()))
 
         def look() -> None:
-            found = _only(trial, route)
+            found = only(trial, route)
             _check_target(found, route)
             assert not found.blackhole, "a route to a machine that runs is listed as a blackhole"
             assert found.owned is not False, "a route that was created for this cluster is listed as owned=False"
@@ -104,13 +104,13 @@ class RouteScenarios(ConformanceBase):
         for _ in range(2):
             again = attempt(partial(_created, trial, route))
             assert again.error is None, f"create_route {again} for a route that exists already"
-        trial.eventually(partial(_only, trial, route))
+        trial.eventually(partial(only, trial, route))
 
     @scenario("R3", _ROUTES)
     def test_r3_a_deleted_route_is_gone(self, trial: Trial) -> None:
         """A route is deleted as it was listed; deleting it again is success."""
         route = _created(trial, trial.route(trial.machine()))
-        listed = trial.eventually(partial(_only, trial, route))
+        listed = trial.eventually(partial(only, trial, route))
         for which in ("", " once more"):
             outcome = attempt(partial(_routes(trial).delete_route, trial.cluster_name, listed))
             assert outcome.error is None, f"delete_route{which} {outcome}"
@@ -124,12 +124,12 @@ class RouteScenarios(ConformanceBase):
         first, second = (_created(trial, trial.route(node), hint="the-same-hint") for _ in range(2))
 
         def both() -> None:
-            _only(trial, first), _only(trial, second)
+            only(trial, first), only(trial, second)
 
         trial.eventually(both)
-        _routes(trial).delete_route(trial.cluster_name, _only(trial, first))
+        _routes(trial).delete_route(trial.cluster_name, only(trial, first))
         trial.eventually(partial(_check_absent, trial, first))
-        _only(trial, second)
+        only(trial, second)
 
     @scenario("R5", _ROUTES)
     def test_r5_the_hint_is_only_a_hint(self, trial: Trial) -> None:
@@ -143,7 +143,7 @@ class RouteScenarios(ConformanceBase):
 
         def look() -> None:
             for route in made:
-                _check_target(_only(trial, route), route)
+                _check_target(only(trial, route), route)
 
         trial.eventually(look)
 
@@ -158,13 +158,13 @@ class RouteScenarios(ConformanceBase):
         def look() -> None:
             foreign = [one for one in _listed(trial, theirs) if one.owned is not False]
             assert not foreign, f"the other cluster's route is listed as this cluster's: {foreign!r}"
-            _only(trial, ours)
+            only(trial, ours)
 
         trial.eventually(look)
         for listed in _listed(trial, theirs, other):
             _routes(trial).delete_route(other, listed)
         trial.eventually(partial(_check_absent, trial, theirs, other))
-        _only(trial, ours)
+        only(trial, ours)
 
     @scenario("R7", _ROUTES, hooks=("create_machine", "delete_machine"))
     def test_r7_a_deleted_machines_route(self, trial: Trial) -> None:
@@ -172,7 +172,7 @@ class RouteScenarios(ConformanceBase):
         deleted."""
         node = trial.new_machine()
         route = _created(trial, trial.route(node))
-        trial.eventually(partial(_only, trial, route))
+        trial.eventually(partial(only, trial, route))
         trial.delete(node)
 
         def look() -> None:
@@ -197,7 +197,7 @@ class RouteScenarios(ConformanceBase):
         """While the cloud refuses every request, creating and deleting raise."""
         routes, cluster = _routes(trial), trial.cluster_name
         present, wanted = _created(trial, trial.route(trial.machine())), trial.route(trial.machine())
-        listed = trial.eventually(partial(_only, trial, present))
+        listed = trial.eventually(partial(only, trial, present))
         with trial.outage():
             for question, call in (
                 ("create_route", partial(routes.create_route, cluster, _hint(wanted), wanted)),
@@ -215,7 +215,7 @@ class RouteScenarios(ConformanceBase):
         route = trial.route(trial.machine())
         for _ in interrupted(trial, partial(_created, trial, route)):
             pass
-        listed = trial.eventually(partial(_only, trial, route))
+        listed = trial.eventually(partial(only, trial, route))
         for _ in interrupted(trial, partial(_routes(trial).delete_route, trial.cluster_name, listed), first=1):
             pass
         trial.eventually(partial(_check_absent, trial, route))
@@ -231,7 +231,7 @@ class RouteScenarios(ConformanceBase):
             outcome.get()
 
         def all_there() -> list[Route]:
-            return [_only(trial, route) for route in wanted]
+            return [only(trial, route) for route in wanted]
 
         listed = trial.eventually(all_there)
         delete = _routes(trial).delete_route
@@ -248,7 +248,7 @@ class RouteScenarios(ConformanceBase):
     def test_r12_a_restarted_provider_sees_it(self, trial: Trial) -> None:
         """A provider that was just started lists and deletes what the one before it created."""
         route = _created(trial, trial.route(trial.machine()))
-        listed = trial.eventually(partial(_only, trial, route))
+        listed = trial.eventually(partial(only, trial, route))
         restarted = trial.bench.another_provider().routes()
         assert restarted is not None
         found = _listed(trial, route, routes=restarted)
@@ -278,11 +278,11 @@ class RouteScenarios(ConformanceBase):
     def test_r15_what_is_not_there_is_deleted(self, trial: Trial) -> None:
         """Deleting a route that never was is success, and touches no other."""
         kept = _created(trial, trial.route(trial.machine()))
-        listed = trial.eventually(partial(_only, trial, kept))
+        listed = trial.eventually(partial(only, trial, kept))
         never = evolve(trial.route(trial.machine()), name=f"{listed.name}-never")
         outcome = attempt(partial(_routes(trial).delete_route, trial.cluster_name, never))
         assert outcome.error is None, f"delete_route {outcome} for a route that never was"
-        _only(trial, kept)
+        only(trial, kept)
 
     @scenario("R16", _ROUTES, hooks=("create_machine", "delete_machine"))
     def test_r16_a_node_without_a_machine_gets_no_route(self, trial: Trial) -> None:
@@ -311,7 +311,7 @@ class RouteScenarios(ConformanceBase):
         _created(trial, route)
 
         def look() -> None:
-            found = _only(trial, route)
+            found = only(trial, route)
             listed = _ips(found) if found.enable_node_addresses else set()
             assert listed <= _ips(route), (
                 f"the route for {name_of(node)} is listed with the addresses {_texts(listed)}; those of the node are "
@@ -336,7 +336,7 @@ class RouteScenarios(ConformanceBase):
 
             def look() -> None:
                 for route in (first, second):
-                    _check_target(_only(trial, route), route)
+                    _check_target(only(trial, route), route)
 
             trial.eventually(look)
 

@@ -18,6 +18,7 @@ from cloudprovider.testing.conformance.lab import service_port
 from cloudprovider.testing.conformance.loadbalancerfailures import check_absent
 from cloudprovider.testing.conformance.loadbalancers import balancer_of, check_ports, spoilt
 from cloudprovider.testing.conformance.registry import scenario
+from cloudprovider.testing.conformance.routes import only
 from cloudprovider.testing.conformance.trial import Trial, declared
 
 R = TypeVar("R")
@@ -181,10 +182,7 @@ class SlowCloudScenarios(ConformanceBase):
         trial.lab.stop_machine(node)
 
         def look() -> None:
-            listed = routes.list_routes(trial.cluster_name)
-            found = [one for one in listed if one.destination_cidr == route.destination_cidr]
-            assert len(found) == 1, f"the route to a stopped machine is listed {len(found)} times: {found!r}"
-            assert not found[0].blackhole, (
+            assert not only(trial, route).blackhole, (
                 "the route to a stopped machine is listed as a blackhole, which says that its machine is gone: the "
                 "host would delete it"
             )

@@ -11,8 +11,7 @@ from cloudprovider.testing.conformance.loadbalancerfailures import LoadBalancerF
 from cloudprovider.testing.conformance.loadbalancers import LoadBalancerScenarios
 from cloudprovider.testing.conformance.localinstance import LocalInstanceScenarios
 from cloudprovider.testing.conformance.olderinstances import OlderInstanceScenarios, ZoneScenarios
-from cloudprovider.testing.conformance.ownedloadbalancers import OwnedLoadBalancerScenarios
-from cloudprovider.testing.conformance.ownedresources import OwnedResourceScenarios
+from cloudprovider.testing.conformance.ownedloadbalancers import OwnedLoadBalancerScenarios, OwnedResourceScenarios
 from cloudprovider.testing.conformance.podcidrs import PodCIDRScenarios
 from cloudprovider.testing.conformance.routes import RouteScenarios
 from cloudprovider.testing.conformance.slowclouds import SlowCloudScenarios

@@ -15,10 +15,20 @@ In a test the `FakeCloud` is the provider. A process of its own gets `--cloud-pr
 
 from cloudprovider.testing.fake.calls import CallBook, Caller, CallRecord
 from cloudprovider.testing.fake.cloud import FakeCloud, new_provider
-from cloudprovider.testing.fake.config import FakeConfig, read_config
+from cloudprovider.testing.fake.config import FakeConfig
 from cloudprovider.testing.fake.console import Console
-from cloudprovider.testing.fake.errors import BadRequest, FakeCloudClosed, FakeConfigError, QuotaExceeded
-from cloudprovider.testing.fake.faults import Action, Fault, Faults, Strike, answers, half_builds, hangs, raises
+from cloudprovider.testing.fake.faults import (
+    Action,
+    FakeCloudClosed,
+    Fault,
+    Faults,
+    Strike,
+    answers,
+    half_builds,
+    hangs,
+    raises,
+)
+from cloudprovider.testing.fake.machines import BadRequest
 from cloudprovider.testing.fake.records import (
     Cluster,
     Instance,
@@ -32,7 +42,6 @@ from cloudprovider.testing.fake.records import (
 __all__ = [
     "FakeCloud",
     "FakeConfig",
-    "read_config",
     "new_provider",
     # the console, and what it shows
     "Console",
@@ -59,6 +68,4 @@ __all__ = [
     # errors
     "BadRequest",
     "FakeCloudClosed",
-    "FakeConfigError",
-    "QuotaExceeded",
 ]

@@ -99,9 +99,7 @@ class CallBook:
         """Logged calls that have not ended."""
         return tuple(record for record in self.log() if record.finished is None)
 
-    def overlaps(
-        self, capability: str = "load_balancer", *, unfinished: bool = True
-    ) -> Sequence[tuple[CallRecord, CallRecord]]:
+    def overlaps(self, *, unfinished: bool = True) -> Sequence[tuple[CallRecord, CallRecord]]:
         """Pairs of changing calls about one key that ran at the same time; empty is what a host
         should reach.
 
@@ -111,7 +109,7 @@ class CallBook:
         by_key: dict[str, list[CallRecord]] = {}
         for record in self.log():
             method = METHODS.get(record.method)
-            if method is not None and method.mutating and method.capability == capability:
+            if method is not None and method.changes:  # nothing that was done at the console
                 by_key.setdefault(record.key, []).append(record)
         return tuple(
             (earlier, later)

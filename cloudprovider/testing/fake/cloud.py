@@ -16,8 +16,9 @@ from typing_extensions import override
 
 from cloudprovider.interface import Interface
 from cloudprovider.internal.output import write_whole
+from cloudprovider.loading.diagnostics import ACCESSORS
 from cloudprovider.testing.fake.calls import CallBook, Caller
-from cloudprovider.testing.fake.config import FakeConfig, OnDemand, read_config
+from cloudprovider.testing.fake.config import FakeConfig, OnDemand
 from cloudprovider.testing.fake.console import Console
 from cloudprovider.testing.fake.faults import Faults
 from cloudprovider.testing.fake.gate import Gate
@@ -31,10 +32,15 @@ from cloudprovider.testing.fake.instances import (
 )
 from cloudprovider.testing.fake.loadbalancers import FakeLoadBalancers, FakeOwningLoadBalancers
 from cloudprovider.testing.fake.machines import Machines
-from cloudprovider.testing.fake.methods import METHODS
-from cloudprovider.testing.fake.others import FakeClusters, FakeLocalInstance, FakePVLabeler, FakeRoutes, FakeZones
+from cloudprovider.testing.fake.others import (
+    FakeClusters,
+    FakeLocalInstance,
+    FakeOwnedResources,
+    FakePVLabeler,
+    FakeRoutes,
+    FakeZones,
+)
 from cloudprovider.testing.fake.records import Cluster, RouteRecord, Volume, World
-from cloudprovider.testing.fake.resources import FakeOwnedResources
 from cloudprovider.testing.fake.sharing import CloudClient, CloudServer
 
 if TYPE_CHECKING:
@@ -87,6 +93,7 @@ class FakeCloud(Interface):
         self._clusters = FakeClusters(machines, gate) if config.has("clusters") else None
         self._resources = FakeOwnedResources(machines, gate) if config.has("owned_resources") else None
         self._local = FakeLocalInstance(machines, gate) if config.has("local_instance") else None
+        self._parts = [getattr(self, accessor)() for accessor in ACCESSORS]
 
     def share(self, path: Path, **fields: Any) -> Path:
         """Write a configuration file with which other processes work on this cloud: `--cloud-config`
@@ -184,15 +191,9 @@ class FakeCloud(Interface):
 
     def _answer(self, method: str, arguments: Sequence[Any], caller: Caller) -> Any:
         """Carry out a call of another process."""
-        capability = METHODS[method].capability
         with self.calls.calling_for(caller):
-            if capability == "interface":
-                return self._gate.carry(method)
-            if capability == "ssh_keys":
-                part = self._instances_v2 or self._instances_batch or self._instances
-            else:
-                part = getattr(self, capability)()
-            return getattr(part, method)(*arguments)
+            part = next((part for part in self._parts if hasattr(part, method)), None)
+            return self._gate.carry(method) if part is None else getattr(part, method)(*arguments)
 
 
 def _world(config: FakeConfig) -> World:
@@ -207,11 +208,12 @@ def _world(config: FakeConfig) -> World:
 
 
 def new_provider(config: CloudConfig | None) -> FakeCloud:
-    """The factory behind the entry point `fake`. Raises `FakeConfigError`.
+    """The factory behind the entry point `fake`. Raises `InvalidConfig` with every
+    problem of the file.
 
     Without a configuration file instances appear for whatever node is asked about, so that trying
     it out on a cluster never makes a node look gone.
     """
     if config is None:
         return FakeCloud(FakeConfig(on_demand=OnDemand()))
-    return FakeCloud(read_config(config.data, config.path))
+    return FakeCloud(FakeConfig.load(config, environ={}))

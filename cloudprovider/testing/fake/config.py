@@ -13,11 +13,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
-from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.config import ProviderConfig, Seconds
-from cloudprovider.errors import InvalidConfig
 from cloudprovider.ips import parse_ip
-from cloudprovider.testing.fake.errors import FakeConfigError
 from cloudprovider.testing.fake.methods import METHODS, Patterns, matches
 from cloudprovider.testing.fake.records import Address, Instance
 
@@ -281,15 +278,3 @@ class FakeConfig(ProviderConfig):
                 double = next(value for value in values if values.count(value) > 1)
                 raise ValueError(f"{what} {double} is taken twice")
         return self
-
-
-def read_config(data: bytes, source: str = "") -> FakeConfig:
-    """The configuration in a file's bytes, YAML or JSON; an empty file gives the defaults.
-
-    Raises `FakeConfigError` with every problem; `source` names the file in it. No text of the file
-    is quoted.
-    """
-    try:
-        return FakeConfig.load(CloudConfig(source, data), environ={})
-    except InvalidConfig as error:
-        raise FakeConfigError(*error.problems) from None

@@ -25,7 +25,6 @@ from attrs import field, frozen
 
 from cloudprovider.call import current_call
 from cloudprovider.errors import CloudProviderError
-from cloudprovider.testing.fake.errors import FakeCloudClosed
 from cloudprovider.testing.fake.methods import METHODS, Method, Patterns, matches
 from cloudprovider.testing.fake.records import LoadBalancerState
 
@@ -89,6 +88,10 @@ class Strike:
         Raises `FakeCloudClosed`.
         """
         self.fault._wait(seconds, soft)
+
+
+class FakeCloudClosed(CloudProviderError):
+    """`FakeCloud.close` was called while this call was waiting, or before it."""
 
 
 Action = Callable[[Strike], Any]

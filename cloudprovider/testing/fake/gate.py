@@ -18,7 +18,7 @@ from cloudprovider.call import current_call
 from cloudprovider.testing.fake.calls import CallBook
 from cloudprovider.testing.fake.faults import Faults, Key, Request
 from cloudprovider.testing.fake.machines import Machines
-from cloudprovider.testing.fake.methods import METHODS, matches
+from cloudprovider.testing.fake.methods import METHODS, Method, matches
 from cloudprovider.testing.fake.records import World
 from cloudprovider.testing.fake.sharing import CloudClient
 
@@ -66,7 +66,7 @@ class Gate:
         request = Request(METHODS[method], keys, cluster, arguments, self.calls.caller)
         self.calls.count_call(method)
         log: AbstractContextManager[None] = nullcontext()
-        if request.method.mutating or self._log_reads:
+        if request.method.changes or self._log_reads:
             names = [key[0] for key in keys] if request.method.batch else [name for key in keys for name in key if name]
             log = self.calls.logged(method, names, cluster)
         with log:
@@ -102,12 +102,13 @@ def _first(_: Part, *arguments: Any) -> Sequence[Key]:
 
 
 def carried(
-    keys: Callable[..., Sequence[Key]] = _first,
+    keys: Callable[..., Sequence[Key]] = _first, *, changes: bool = False, batch: bool = False
 ) -> Callable[[Callable[Concatenate[S, P], R]], Callable[Concatenate[S, P], R]]:
     """Mark a method of the contract that passes the gate. `keys` makes what the call is about of
-    self and the arguments; default: the first argument."""
+    self and the arguments; default: the first argument. `changes` and `batch` as in `Method`."""
 
     def mark(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+        METHODS[work.__name__] = Method(work.__name__, changes, batch)
         form = signature(work)
         clustered = "cluster_name" in form.parameters
 

@@ -14,10 +14,9 @@ from cloudprovider.helpers.sshkeys import parse_ssh_public_key
 from cloudprovider.instances import InstanceMetadata, Instances, InstancesBatch, InstanceState, InstancesV2
 from cloudprovider.podcidrs import PodCIDRs
 from cloudprovider.sshkeys import SSHKeys
-from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.faults import Key
 from cloudprovider.testing.fake.gate import Part, carried
-from cloudprovider.testing.fake.machines import node_addresses, node_key
+from cloudprovider.testing.fake.machines import BadRequest, node_addresses, node_key
 from cloudprovider.testing.fake.records import Instance, SSHKey
 
 if TYPE_CHECKING:
@@ -82,12 +81,12 @@ class FakeInstancesBatch(_Batch, InstancesBatch):
     """Metadata and state of many nodes."""
 
     @override
-    @carried(_nodes)
+    @carried(_nodes, batch=True)
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
         return self._each(nodes, self._machines.metadata)
 
     @override
-    @carried(_nodes)
+    @carried(_nodes, batch=True)
     def instances_state(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceState | CloudProviderError]:
         return self._each(nodes, lambda one: InstanceState.SHUTDOWN if one.shutdown else InstanceState.RUNNING)
 
@@ -96,7 +95,7 @@ class FakePodCIDRs(_Batch, PodCIDRs):
     """The ranges of machines' pods, which the configuration and the console choose."""
 
     @override
-    @carried(_nodes)
+    @carried(_nodes, batch=True)
     def pod_cidrs(self, nodes: Sequence[V1Node]) -> Mapping[str, Sequence[str] | CloudProviderError]:
         return self._each(nodes, lambda one: one.pod_cidrs)
 
@@ -106,7 +105,7 @@ class FakeSSHKeys(Part, SSHKeys):
     error."""
 
     @override
-    @carried()
+    @carried(changes=True)
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
         try:
             line = parse_ssh_public_key(key_data).line.decode()

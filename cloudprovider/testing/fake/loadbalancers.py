@@ -14,14 +14,13 @@ from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngr
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from typing_extensions import override
 
-from cloudprovider.errors import InvalidService, LoadBalancerKept
+from cloudprovider.errors import InvalidService, LoadBalancerKept, QuotaExceeded
 from cloudprovider.helpers.objects import annotations_of, key_of, ports_of, uid_of
 from cloudprovider.helpers.service import health_check_path_port
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
-from cloudprovider.testing.fake.errors import BadRequest, QuotaExceeded
 from cloudprovider.testing.fake.faults import Key
 from cloudprovider.testing.fake.gate import Part, carried
-from cloudprovider.testing.fake.machines import node_key
+from cloudprovider.testing.fake.machines import BadRequest, node_key
 from cloudprovider.testing.fake.records import Instance, LoadBalancerRecord, LoadBalancerState, Port
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class FakeLoadBalancers(Part, LoadBalancer):
         return None if record is None else _status(record)
 
     @override
-    @carried(_balancer)
+    @carried(_balancer, changes=True)
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
@@ -73,7 +72,7 @@ class FakeLoadBalancers(Part, LoadBalancer):
         return _status(wanted)
 
     @override
-    @carried(_balancer)
+    @carried(_balancer, changes=True)
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
         present = self._found(cluster_name, service)
         if present is None:
@@ -81,7 +80,7 @@ class FakeLoadBalancers(Part, LoadBalancer):
         self._put(present, evolve(present, backends=self._backends(nodes)))
 
     @override
-    @carried(_balancer)
+    @carried(_balancer, changes=True)
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         name = self._name(cluster_name, service)
         present = self._found(cluster_name, service)

@@ -20,7 +20,6 @@ from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import InstanceMetadata, Taint
 from cloudprovider.ips import parse_ip
 from cloudprovider.testing.fake.config import FakeConfig
-from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.methods import matches
 from cloudprovider.testing.fake.records import Address, Instance, World
 
@@ -37,6 +36,11 @@ def node_addresses(addresses: Iterable[Address]) -> tuple[V1NodeAddress, ...]:
     """Addresses as the contract wants them; new objects every time, as the caller may change
     them."""
     return tuple([V1NodeAddress(type=kind, address=address) for kind, address in addresses])
+
+
+class BadRequest(CloudProviderError):
+    """The fake cloud refuses the request as it stands: an unknown load balancer, a CIDR that is none,
+    a batch too long. Repeating it unchanged fails again; it never means "gone"."""
 
 
 class Machines:

@@ -1,5 +1,6 @@
 """The fake cloud's smaller capabilities: zones, the machine that the program runs on, volumes'
-labels, the account's clusters, and routes, in one table for all clusters and other systems."""
+labels, the account's clusters and what else was made for them, and routes, in one table for all
+clusters and other systems."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ from cloudprovider.helpers.objects import key_of
 from cloudprovider.instances import InstanceMetadata
 from cloudprovider.interface import Clusters
 from cloudprovider.localinstance import LocalInstance
+from cloudprovider.ownedresources import OwnedResource, OwnedResources
 from cloudprovider.routes import Route, Routes
-from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.faults import Key
 from cloudprovider.testing.fake.gate import Part, carried
-from cloudprovider.testing.fake.machines import node_addresses
+from cloudprovider.testing.fake.machines import BadRequest, node_addresses
 from cloudprovider.testing.fake.records import Instance, RouteRecord
 from cloudprovider.volumes import PVLabeler
 from cloudprovider.wellknown import LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE
@@ -121,6 +122,33 @@ class FakeClusters(Part, Clusters):
         return cluster.master
 
 
+def _resource(_: FakeOwnedResources, __: str, resource: OwnedResource) -> list[Key]:
+    return [(resource.id,)]
+
+
+class FakeOwnedResources(Part, OwnedResources):
+    """Security groups and their like of one fake cloud."""
+
+    @override
+    @carried()
+    def list_owned_resources(self, cluster_name: str) -> Sequence[OwnedResource]:
+        return [
+            OwnedResource(one.kind, one.id, one.name)
+            for _, one in sorted(self._world.resources.items())
+            if one.cluster == cluster_name
+        ]
+
+    @override
+    @carried(_resource, changes=True)
+    def delete_owned_resource(self, cluster_name: str, resource: OwnedResource) -> None:
+        found = self._world.resources.get(resource.id)
+        if found is None or found.cluster != cluster_name:
+            self._gate.calls.effect("absent")
+            return
+        del self._world.resources[resource.id]
+        self._gate.calls.effect("deleted")
+
+
 def _created(_: Any, cluster_name: str, name_hint: str, route: Route) -> list[Key]:
     return [(route.destination_cidr, _name(cluster_name, name_hint, route.destination_cidr), route.target_node)]
 
@@ -139,7 +167,7 @@ class FakeRoutes(Part, Routes):
         return tuple(self._route(rule) for rule in rules if rule.foreign or rule.cluster == cluster_name)
 
     @override
-    @carried(_created)
+    @carried(_created, changes=True)
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
         destination = _destination(route)
         wanted = RouteRecord(
@@ -157,7 +185,7 @@ class FakeRoutes(Part, Routes):
         self._gate.calls.effect("created" if present is None else "unchanged")
 
     @override
-    @carried(_deleted)
+    @carried(_deleted, changes=True)
     def delete_route(self, cluster_name: str, route: Route) -> None:
         present = self._world.routes.get(route.name) if route.name else self._world.route_to(route.destination_cidr)
         if present is None or present.destination_cidr != route.destination_cidr:

@@ -62,7 +62,7 @@ class Registration(Generic[T]):
         return self._delivery.pending()
 
     def remove(self) -> None:
-        """Call the handler no more. A call goes on; what waits is dropped. May be called twice."""
+        """Stop calling the handler. A call goes on; what waits is dropped. May be called twice."""
         self._informer._remove(self._delivery)
 
 

@@ -9,13 +9,12 @@ for what a failure means.
 """
 
 from controllers.runtime.fairqueue import FairQueue
-from controllers.runtime.queue.failurelog import FailureLog, seconds_text
+from controllers.runtime.queue.failurelog import FailureLog, pending, seconds_text
 from controllers.runtime.queue.keys import Unfinished
 from controllers.runtime.queue.metrics import WorkQueueCollector
 from controllers.runtime.queue.outcomes import FailureHandling
 from controllers.runtime.queue.results import DONE, AskAgain, Parked, Result, TerminalError, retry_after_of
 from controllers.runtime.queue.threads import bounded
-from controllers.runtime.queue.waits import pending
 from controllers.runtime.queue.worker import Batching, BatchWorker, Worker
 from controllers.runtime.queue.workqueue import ShutDown, WorkQueue
 

@@ -1,9 +1,14 @@
-"""Stage 4, its words: the one place that tells repeated failures. A thousand are few lines.
+"""Stage 4, its words: the one place that tells repeated failures, and of keys that wait for the
+cloud, as a RetryError asked for. A thousand are few lines.
 
 Failures are alike when their exceptions have one class and one text, names and numbers aside. Of
 each kind the first one is logged at once; then of a single key the attempts 1, 2, 4, 8 ..., of many
 keys one line whenever attempts or keys have doubled, and never two within `window` seconds; then
-the end, when every key that failed so has succeeded. The rest is in the log at -v=4."""
+the end, when every key that failed so has succeeded. The rest is in the log at -v=4.
+
+Where the cloud is at work nothing failed: :class:`Waits` says since when a key waits and when it is
+asked about again. A build of an hour costs few questions, few lines and few Events, and one that
+never ends shows."""
 
 from __future__ import annotations
 
@@ -11,11 +16,12 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Hashable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import define, frozen
 
+from cloudprovider.errors import RetryError
 from controllers.runtime.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
@@ -224,3 +230,68 @@ def seconds_text(seconds: float) -> str:
     digits = 0 if seconds >= 10 else 1 if seconds >= 0.1 else 3
     number = f"{seconds:.{digits}f}"
     return f"{number.rstrip('0').rstrip('.') if digits else number} s"
+
+
+# ---- keys that wait for the cloud
+
+LONG: Final = 900.0
+"""Seconds after which a wait is a warning, each time that so many have passed."""
+_SHARE: Final = 10
+_LONGEST_PAUSE: Final = 60.0
+_NUMBER: Final = re.compile(r"[\w.:-]*\d[\w.:-]*")
+
+OnWait: TypeAlias = Callable[[K, RetryError, bool], None]
+"""Tells the owner of a key what the cloud says; True: it has waited for long."""
+
+
+def pending(what: str, error: RetryError, long: bool) -> tuple[str, str]:
+    """Type and message of the Event about it; `what` is what the cloud is at work on."""
+    since = f", for more than {LONG / 60:.0f} minutes" if long else ""
+    return "Warning" if long else "Normal", f"The cloud is at work on {what}{since}: {error}"
+
+
+@define
+class _Wait:
+    since: float
+    words: str = ""
+    told: float = -math.inf
+
+
+class Waits(Generic[K]):
+    """Keys of one queue. Thread-safe, as long as each key is one thread's at a time."""
+
+    def __init__(self, name: str, logger: logging.Logger, *, clock: Clock, noun: str, tell: OnWait[K] | None) -> None:
+        self._log: FailureLog[K] = FailureLog(name, logger, clock=clock, noun=noun, words=WAITING)
+        self._clock = clock
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._waits: dict[K, _Wait] = {}
+
+    def pause(self, key: K) -> float:
+        """The seconds until the key is asked about again, at least: a tenth of those that it has
+        waited."""
+        with self._lock:
+            wait = self._waits.setdefault(key, _Wait(self._clock.monotonic()))
+            return min((self._clock.monotonic() - wait.since) / _SHARE, _LONGEST_PAUSE)
+
+    def told(self, key: K, next_step: str, error: RetryError, text: str) -> None:
+        """Log it, and tell the owner where the words changed, or after long. Once for each
+        `pause`."""
+        now = self._clock.monotonic()
+        words = _NUMBER.sub("#", text)  # a percentage, a time, a request's ID: only the words count
+        with self._lock:
+            wait = self._waits[key]
+            long = now - wait.since >= LONG
+            due = wait.words != words or now - wait.told >= LONG
+            if due:
+                wait.words, wait.told = words, now
+        self._log.failed(key, next_step, error, text, level=logging.WARNING if long else logging.INFO)
+        if due and self._tell is not None:
+            self._tell(key, error, long)
+
+    def over(self, key: K, *, done: bool) -> None:
+        """The key no longer waits: it succeeded, or failed. Cheap for one that did not wait."""
+        if key in self._waits:
+            with self._lock:
+                self._waits.pop(key, None)
+            self._log.succeeded(key, tell=done)

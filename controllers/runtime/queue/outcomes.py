@@ -13,7 +13,7 @@ None or ``DONE``                     backoff forgotten                          
                                      `priority`, or that of this run if it is None;
                                      if `early`, the backoff stays
 RetryError                           again in that many seconds, at least, and later   retry_after
-                                     ever more seldom (`waits.py`): nothing failed
+                                     ever more seldom (`failurelog.py`): nothing failed
 exception with `retry_after` over 0  again in that many seconds, at least, and         retry_after
                                      an ApiError no sooner than with backoff
 ``TerminalError``                    backoff forgotten, not again                      terminal
@@ -42,7 +42,7 @@ from cloudprovider.internal.cleaning import text_of
 from controllers.runtime.api import ApiError
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue.failurelog import FailureLog, seconds_text
+from controllers.runtime.queue.failurelog import FailureLog, OnWait, Waits, seconds_text
 from controllers.runtime.queue.results import (
     DONE,
     Aborted,
@@ -53,7 +53,6 @@ from controllers.runtime.queue.results import (
     aborted,
     retry_after_of,
 )
-from controllers.runtime.queue.waits import OnWait, Waits
 from controllers.runtime.queue.workqueue import WorkQueue
 
 logger = logging.getLogger(__name__)

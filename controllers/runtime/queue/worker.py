@@ -242,7 +242,7 @@ class Batch(Generic[K, A]):
             logger.debug("%s: the answer for %s came after the end", self._name, key)
 
     def close(self) -> list[K]:
-        """Accept no more answers; return the keys without one, in the batch's order."""
+        """Accept no further answers; return the keys without one, in the batch's order."""
         with self._lock:
             self._closed = True
             return list(self._pending)
@@ -298,30 +298,28 @@ class BatchWorker(_Working[K], Generic[K, A]):
     def _ask_for(self, keys: Sequence[K]) -> None:
         name = self._queue.name
         batch = Batch(name, keys, self._answers, lambda kind: self._strays.labels(name, kind).inc())
+        without: Exception = NotAnswered("the fetch returned without an answer for it")
         try:
             with self._progress.work(f"a batch of {len(keys)} keys ({keys[0]}, ...)"):
                 self._fetch(tuple(keys), batch.deliver)
         except Exception as error:
-            missing = batch.close()
+            without = error
             logger.warning(
                 "%s: the fetch of %d keys broke off before %d of them were answered: %s: %s",
                 name,
                 len(keys),
-                len(missing),
+                len(batch.close()),
                 type(error).__name__,
                 text_of(error),
                 exc_info=not isinstance(error, self._requeuer.expected),
             )
-            self._settle_unanswered(missing, error)
         except BaseException as error:
-            self._settle_unanswered(batch.close(), aborted(error))
+            without = aborted(error)
             raise
-        else:
-            self._settle_unanswered(batch.close(), NotAnswered("the fetch returned without an answer for it"))
-
-    def _settle_unanswered(self, keys: Sequence[K], error: Exception) -> None:
-        for key in keys:
-            self._requeuer.settle(key, error, stack=False)
+        finally:  # no key is lost, whatever the fetch did: one without an answer backs off
+            for key in batch.close():
+                self._requeuer.settle(key, without, stack=False)
+            del without  # an error's traceback holds this frame
 
     def _work(self, pair: tuple[K, A | Exception]) -> None:
         key, answer = pair

@@ -44,22 +44,18 @@ _API_VERSIONS: Final[Mapping[str, str]] = {"Lease": "coordination.k8s.io/v1"}
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-@frozen
+@frozen(cache_hash=True)
 class Reference:
-    """The object that an Event is about. `kubectl describe` finds Events by these."""
+    """The object that an Event is about. `kubectl describe` finds Events by these. Two versions of
+    an object are equal."""
 
     kind: str
     name: str
     namespace: str = ""
     uid: str = ""
     api_version: str = "v1"
-    resource_version: str = ""
+    resource_version: str = field(default="", eq=False)
     field_path: str = ""
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """What tells objects apart; the version does not."""
-        return (self.kind, self.namespace, self.name, self.uid, self.api_version, self.field_path)
 
     def to_json(self) -> dict[str, str]:
         fields = {
@@ -124,7 +120,7 @@ class Happening:
     key: tuple[Hashable, ...] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.key = (self.ref.identity, self.type, self.reason, self.message)
+        self.key = (self.ref, self.type, self.reason, self.message)
 
 
 @define(eq=False)

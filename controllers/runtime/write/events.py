@@ -135,8 +135,8 @@ class EventRecorder:
         return all(lane.wait_idle(deadline - self._clock.monotonic()) for lane in self._lanes)
 
     def stop(self, timeout: float) -> bool:
-        """Take no more Events, write what is left within `timeout` seconds, drop the rest, end the
-        threads.
+        """Take no further Events, write what is left within `timeout` seconds, drop the rest, end
+        the threads.
 
         True when nothing was left. May be called twice. A thread inside a request that does not
         return is left behind."""
@@ -246,7 +246,12 @@ class Lane:
         while (work := self._take()) is not None:
             entry = None
             try:
-                entry = work if isinstance(work, Entry) else self._observe(work)
+                if isinstance(work, Entry):
+                    entry = work
+                else:
+                    entry = self._correlator.observe(work)
+                    if entry is None:
+                        self._counts.drop("rate_limited", f"{work.reason} about {work.ref.kind} {work.ref.name}")
                 if entry is not None and entry.dirty:
                     self._write(entry)
             except Exception as error:  # noqa: BLE001 - the guard's refusal, or a fault of ours: it costs one Event
@@ -288,12 +293,6 @@ class Lane:
             happening = self._inbox.popleft()
             self._waiting.pop(happening.key, None)
             return happening
-
-    def _observe(self, happening: Happening) -> Entry | None:
-        entry = self._correlator.observe(happening)
-        if entry is None:
-            self._counts.drop("rate_limited", f"{happening.reason} about {happening.ref.kind} {happening.ref.name}")
-        return entry
 
     def _write(self, entry: Entry) -> None:
         try:

@@ -73,7 +73,7 @@ class Annotations(ServiceAnnotations, prefix=PREFIX):
     kind = annotation("type", OneOf("nlb", "external", "nlb-ip"), default="nlb",
         help="external and nlb-ip leave the Service to the AWS Load Balancer Controller.")  # fmt: skip
     internal = annotation("internal", BOOL, default=False,
-        help="Only reachable from inside the VPC. A change builds the load balancer anew.")  # fmt: skip
+        help="Only reachable from inside the VPC. A change rebuilds the load balancer.")  # fmt: skip
     cross_zone = annotation("cross-zone-load-balancing-enabled", BOOL, default=False,
         help="Each zone's addresses send traffic to the nodes of all zones.")  # fmt: skip
     subnets = annotation("subnets", _WORDS, default=(),

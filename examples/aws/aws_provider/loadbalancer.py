@@ -165,7 +165,7 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if balancer is not None and balancer.is_internal != wanted.annotations.internal:
             self._balancers.delete(balancer)
             raise RetryError(
-                f"{balancer.name} is deleted and built anew: AWS cannot turn an internal load balancer into an "
+                f"{balancer.name} is deleted and rebuilt: AWS cannot turn an internal load balancer into an "
                 "internet-facing one, or back",
                 DELETING_SECONDS,
             )

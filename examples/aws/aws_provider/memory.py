@@ -50,7 +50,7 @@ class Memory:
 
     def keep(self, service: Identity, built: Built) -> None:
         """What a call left, as a whole. Raises `CallInterrupted` when the host has given the call
-        up: another may know better by now."""
+        up: another may know better."""
         with self._lock:
             current_call().check()
             self._built[service.cluster, service.uid] = built

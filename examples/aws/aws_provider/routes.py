@@ -85,7 +85,7 @@ class AWSRoutes(Routes):
         cidr = route.destination_cidr
         for table in tables:
             present = shown.get((cidr, table.targets.get(cidr, "")))
-            # A range that leads to another node by now is that node's.
+            # A range that leads to another node meanwhile is that node's.
             if present == route:
                 self._delete(table, cidr)
 
@@ -162,7 +162,7 @@ class AWSRoutes(Routes):
                 raise
 
     def _leads_to(self, cluster_name: str, table: _Table, cidr: str, instance: str) -> bool:
-        """Whether the route stands there by now, made by another call."""
+        """Whether another call has made the route meanwhile."""
         return any(one.id == table.id and one.targets.get(cidr) == instance for one in self._tables(cluster_name))
 
     def _delete(self, table: _Table, cidr: str) -> None:

@@ -85,7 +85,7 @@ def credentials() -> Iterator[None]:
         patch.setattr("aws_provider.shared.SECONDS", -1.0)  # tests change AWS behind the provider's back
         patch.setenv("AWS_CONFIG_FILE", "/nonexistent")
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
-        # Each session of botocore reads the APIs' models anew, half a second of work: one reader
+        # Each session of botocore reads the APIs' models, half a second of work: one reader
         # for all.
         patch.setattr(botocore.session, "create_loader", functools.cache(botocore.session.create_loader))
         yield

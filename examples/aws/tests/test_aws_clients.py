@@ -58,7 +58,7 @@ def test_a_call_ends_before_its_deadline_when_aws_is_silent(silent: None, second
     with call_scope(Call(deadline=begin + seconds)), pytest.raises(CloudProviderError) as raised:
         cloud.instances_v2().instance_exists(NODE)
     assert "did not answer" in str(raised.value) or isinstance(raised.value, CallDeadlineExceeded)
-    assert time.monotonic() - begin < seconds + 1  # a busy machine
+    assert time.monotonic() - begin < seconds + 3  # a busy machine; without that limit they wait for 5 s
 
 
 def test_a_page_that_could_not_end_in_time_is_not_asked_for(account: Account, clients: Clients) -> None:

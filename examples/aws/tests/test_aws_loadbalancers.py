@@ -258,7 +258,7 @@ def test_an_internal_one_stands_in_other_subnets_and_a_change_builds_it_anew(acc
     )
     ensure(aws, service())
     internal = service(annotations={"internal": "true"})
-    with pytest.raises(RetryError, match="built anew"):
+    with pytest.raises(RetryError, match="rebuilt"):
         aws.load_balancer().ensure_load_balancer(CLUSTER, internal, [])
     ensure(aws, internal)
     [balancer] = account.elb.describe_load_balancers()["LoadBalancers"]

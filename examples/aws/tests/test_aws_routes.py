@@ -127,7 +127,7 @@ def test_as_aws_shows_a_blackhole_and_its_replacement(
     [blackhole] = routes.list_routes(CLUSTER)
     assert blackhole.blackhole
     routes.create_route(CLUSTER, "hint", to(new))
-    routes.delete_route(CLUSTER, blackhole)  # listed before: another node has the range by now
+    routes.delete_route(CLUSTER, blackhole)  # listed before: another node has the range meanwhile
     assert [targets(account, table) for table in tables] == [[new["InstanceId"]]] * 2
 
 

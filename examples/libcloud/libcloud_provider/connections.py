@@ -133,7 +133,7 @@ class Drivers:
     @contextmanager
     def borrow(self) -> Iterator[Any]:
         """A driver for the body. One that failed is not used again; after refused credentials all
-        are made anew, from the files as they are then."""
+        are made again, from the files as they are then."""
         with self._lock:
             driver = self._idle.pop() if self._idle else None
         try:

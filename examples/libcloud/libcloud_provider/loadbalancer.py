@@ -123,7 +123,7 @@ class LibcloudLoadBalancers(LoadBalancer):
         return found
 
     def _is_other(self, balancer: Any, port: Port) -> bool:
-        """Whether the balancer must be built anew: libcloud cannot change its ports."""
+        """Whether the balancer must be rebuilt: libcloud cannot change its ports."""
         if balancer.port is not None and int(balancer.port) != port.port:
             return True
         node_port = self._profile.node_port(None, balancer)

@@ -7,32 +7,23 @@ not in the answer is gone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 from typing_extensions import override
 
 from cloudprovider import (
     CloudProviderError,
     InstanceMetadata,
-    InstanceNotFound,
-    InstancesBatch,
     InstanceState,
-    InstancesV2,
+    Machines,
     SSHKeys,
     Taint,
 )
-from cloudprovider.helpers import (
-    format_provider_id,
-    label_value,
-    node_name,
-    parse_provider_id,
-    parse_ssh_public_key,
-    provider_id_of,
-)
+from cloudprovider.helpers import format_provider_id, label_value, parse_ssh_public_key
+from localcloud_provider import resources
 from localcloud_provider.client import Client, path_of
-from localcloud_provider.resources import Keys, Machine, Machines
+from localcloud_provider.resources import Keys, Machine
 
 PROVIDER = "localcloud"
 """Before "://" in provider IDs: must never change."""
@@ -41,44 +32,37 @@ _MACHINES = path_of("machines")
 _MACHINE_ID = re.compile(r"m[0-9]{1,6}")
 
 
-class LocalInstances(InstancesV2, InstancesBatch, SSHKeys):
-    """Machines, found by provider ID, or by name while a node has none yet."""
+class LocalInstances(Machines[Machine], SSHKeys):
+    """The cloud's machines; `Machines` makes `InstancesV2` and `InstancesBatch` of them."""
 
-    max_batch = 100
+    provider = PROVIDER
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     @override
-    def instance_exists(self, node: V1Node) -> bool:
-        try:
-            self._find(node)
-        except InstanceNotFound:
-            return False
-        return True
+    def machine(self, machine_id: str) -> Machine | None:
+        found = self._list({"id": machine_id})
+        return next((one for one in found if one.id == machine_id), None)
 
     @override
-    def instance_shutdown(self, node: V1Node) -> bool:
-        return self._find(node).state == "stopped"
+    def machines(self, name: str = "") -> Sequence[Machine]:
+        return self._list({"name": name} if name else {})
 
     @override
-    def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        return metadata(self._find(node), node_name(node))
+    def state(self, machine: Machine) -> InstanceState:
+        return InstanceState.SHUTDOWN if machine.state == "stopped" else InstanceState.RUNNING
 
     @override
-    def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
-        found = self._find_all(nodes)
-        return {
-            name: one if isinstance(one, CloudProviderError) else metadata(one, name) for name, one in found.items()
-        }
+    def metadata(self, machine: Machine, node: str) -> InstanceMetadata:
+        return metadata(machine, node)
 
     @override
-    def instances_state(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceState | CloudProviderError]:
-        states = {"running": InstanceState.RUNNING, "stopped": InstanceState.SHUTDOWN}
-        return {
-            name: one if isinstance(one, CloudProviderError) else states[one.state]
-            for name, one in self._find_all(nodes).items()
-        }
+    def id_in(self, provider_id: str) -> str:
+        found = super().id_in(provider_id)
+        if not _MACHINE_ID.fullmatch(found):  # what this cloud never gives is unknown to us, which is not "gone"
+            raise CloudProviderError(f"{provider_id} is no machine of this cloud: {PROVIDER}://m and a number")
+        return found
 
     @override
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
@@ -93,70 +77,9 @@ class LocalInstances(InstancesV2, InstancesBatch, SSHKeys):
         if key not in present:
             self._client.put(Keys, path, {"keys": [*present, key]})
 
-    def _find(self, node: V1Node) -> Machine:
-        found = self._find_all([node])[node_name(node)]
-        if isinstance(found, CloudProviderError):
-            raise found
-        return found
-
-    def _find_all(self, nodes: Sequence[V1Node]) -> dict[str, Machine | CloudProviderError]:
-        """The machines by node name, from one listing by ID and one by name. What concerns one node
-        alone is its value; what concerns the listing is raised."""
-        answers: dict[str, Machine | CloudProviderError] = {}
-        ids: dict[str, str] = {}
-        names: dict[str, str] = {}
-        for node in nodes:
-            name = node_name(node)
-            if not (provider_id := provider_id_of(node)):
-                names[name] = name
-                continue
-            try:
-                ids[name] = machine_id(provider_id)
-            except CloudProviderError as error:
-                answers[name] = error
-        # The name says whose question it was; a node with an ID is never looked for by name.
-        requests = [(field, asked) for field, asked in (("id", ids), ("name", names)) if asked]
-        for number, (field, asked) in enumerate(requests):
-            machines = self._list(field, asked.values(), calls=len(requests) - number)
-            by_key = {one.id if field == "id" else one.name: one for one in machines}
-            for name, key in asked.items():
-                answers[name] = by_key.get(key) or InstanceNotFound(f"the cloud has no machine with the {field} {key}")
-        return answers
-
-    def _list(self, field: str, values: Iterable[str], *, calls: int) -> Sequence[Machine]:
-        return self._client.get(Machines, _MACHINES, {field: ",".join(values)}, calls=calls).machines
-
-
-def find(client: Client, provider_id: str, name: str, *, calls: int) -> Machine:
-    """The machine of a node: by provider ID, or by name while it has none. Raises
-    `InstanceNotFound`."""
-    field, key = ("id", machine_id(provider_id)) if provider_id else ("name", name)
-    machines = client.get(Machines, _MACHINES, {field: key}, calls=calls).machines
-    for one in machines:
-        if key == (one.id if provider_id else one.name):
-            return one
-    raise InstanceNotFound(f"the cloud has no machine with the {field} {key}")
-
-
-def machine_id(provider_id: str) -> str:
-    """The cloud's ID of a machine. Raises `CloudProviderError` for what this cloud never gives:
-    that is unknown to us, which is not "gone"."""
-    try:
-        parsed = parse_provider_id(provider_id)
-    except ValueError as exc:
-        raise CloudProviderError(f"cannot read the provider ID: {exc}") from exc
-    if parsed.provider != PROVIDER or not _MACHINE_ID.fullmatch(parsed.instance):
-        raise CloudProviderError(f"{provider_id} is no machine of this cloud: {PROVIDER}://m and a number")
-    return parsed.instance
-
-
-def is_ours(provider_id: str) -> bool:
-    """Whether this is the provider ID of a machine of this cloud, be it there or not."""
-    try:
-        machine_id(provider_id)
-    except CloudProviderError:
-        return False
-    return True
+    def _list(self, fields: Mapping[str, str]) -> Sequence[Machine]:
+        # Another request may follow, for the next node or to create a route.
+        return self._client.get(resources.Machines, _MACHINES, fields, calls=2).machines
 
 
 def metadata(machine: Machine, node: str) -> InstanceMetadata:

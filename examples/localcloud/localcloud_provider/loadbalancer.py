@@ -19,10 +19,9 @@ from typing_extensions import override
 
 from cloudprovider import CloudProviderError, LoadBalancer, LoadBalancerKept, OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.errors import InvalidService
-from cloudprovider.helpers import provider_id_of
 from localcloud_provider.annotations import ADOPT, adopts, keeps, keeps_for
 from localcloud_provider.client import Client, Conflict, NotFound, Refused, path_of
-from localcloud_provider.instances import is_ours, machine_id
+from localcloud_provider.instances import LocalInstances
 from localcloud_provider.plan import LABEL_KEPT, LABEL_KEPT_FOR, LABEL_SERVICE, LABEL_UID, plan
 from localcloud_provider.resources import Balancer, Balancers
 
@@ -34,8 +33,9 @@ class NotOurs(CloudProviderError):
 class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     """Load balancers named by the Service's UID, or as the Service says that adopts a kept one."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, instances: LocalInstances) -> None:
         self._client = client
+        self._instances = instances
         self._adopting = threading.Lock()
 
     @override
@@ -56,7 +56,7 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
         name = self.get_load_balancer_name(cluster_name, service)
-        wanted, address = plan(name, cluster_name, service, _targets(self.targets(service, nodes)))
+        wanted, address = plan(name, cluster_name, service, self._ids(service, nodes))
         kept = self._check_free(cluster_name, service)
         # Of the Services that may have a kept one, the former one among them, one gets it.
         with self._adopting if kept else nullcontext():
@@ -70,7 +70,7 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         found = self._found(cluster_name, service, calls=2)
         if found is None:
             raise CloudProviderError("the load balancer does not exist")  # the host ensures it at once
-        targets = _targets(self.targets(service, nodes))
+        targets = self._ids(service, nodes)
         draining = tuple(one for one in found.draining if one in targets)
         weights = {key: weight for key, weight in found.weights.items() if key in targets}
         wanted = found.model_copy(update={"targets": targets, "draining": draining, "weights": weights})
@@ -91,7 +91,7 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
                 self._put(found.model_copy(update={"labels": labels, **(nobody if keep == "address" else {})}))
             raise LoadBalancerKept(f"{found.name}, {found.address}; a Service with {ADOPT}: {found.name} takes it over")
         if found is not None:
-            # The owner goes along, so that the cloud itself refuses where it is another's by now.
+            # The owner goes along, so that the cloud itself refuses where it is another's already.
             self._client.delete(self._path(cluster_name, service), {"owner": cluster_name})
 
     @override
@@ -145,6 +145,10 @@ class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         except Conflict as exc:
             raise CloudProviderError(f"the load balancer cannot be built now: {exc}") from exc
 
+    def _ids(self, service: V1Service, nodes: Sequence[V1Node]) -> tuple[str, ...]:
+        """A node of another cloud, or with a forged ID, spoils nothing for the others."""
+        return tuple(sorted(self._instances.ids_in(self.targets(service, nodes))))
+
     def _path(self, cluster_name: str, service: V1Service) -> str:
         return path_of("loadbalancers", self.get_load_balancer_name(cluster_name, service))
 
@@ -153,11 +157,6 @@ def _owned(balancer: Balancer) -> OwnedLoadBalancer:
     labels = balancer.labels
     service, uid, namespace = (labels.get(label, "") for label in (LABEL_SERVICE, LABEL_UID, LABEL_KEPT_FOR))
     return OwnedLoadBalancer(balancer.name, service, uid, LABEL_KEPT in labels, namespace)
-
-
-def _targets(nodes: Sequence[V1Node]) -> tuple[str, ...]:
-    ids = {provider_id_of(node) for node in nodes}
-    return tuple(sorted(machine_id(one) for one in ids if is_ours(one)))  # a foreign node spoils nothing
 
 
 def _status(balancer: Balancer) -> V1LoadBalancerStatus:

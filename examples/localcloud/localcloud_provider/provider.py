@@ -36,9 +36,9 @@ class LocalCloud(Interface):
         self.client = Client(config.url, token)
         self._has_token = bool(token)
         self._instances = LocalInstances(self.client)
-        self._local = LocalTargets(self.client) if config.local_targets else None
-        self._load_balancers = self._local or LocalLoadBalancers(self.client)
-        self._routes = LocalRoutes(self.client)
+        self._local = LocalTargets(self.client, self._instances) if config.local_targets else None
+        self._load_balancers = self._local or LocalLoadBalancers(self.client, self._instances)
+        self._routes = LocalRoutes(self.client, self._instances)
         self._machine = LocalMachine(self.client)
 
     @override

@@ -8,24 +8,23 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from cloudprovider import Route, Routes
-from cloudprovider.helpers import format_provider_id
 from localcloud_provider.client import Client, path_of
-from localcloud_provider.instances import PROVIDER, find
-from localcloud_provider.resources import Machines, Rule, Rules
+from localcloud_provider.instances import LocalInstances
+from localcloud_provider.resources import Rule, Rules
 
 
 class LocalRoutes(Routes):
     """The routes whose owner is the cluster; those of others are never listed."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, instances: LocalInstances) -> None:
         self._client = client
+        self._instances = instances
 
     @override
     def list_routes(self, cluster_name: str) -> Sequence[Route]:
         # The routes first: a machine that is made between the two requests is then in the second.
         rules = self._client.get(Rules, path_of("routes"), {"owner": cluster_name}, calls=2).routes
-        machines = self._client.get(Machines, path_of("machines")).machines
-        present = {machine.id for machine in machines}
+        present = {machine.id for machine in self._instances.machines()}
         return [
             Route(
                 name=rule.name,
@@ -33,7 +32,7 @@ class LocalRoutes(Routes):
                 destination_cidr=rule.destination,
                 blackhole=rule.machine not in present,
                 owned=True,
-                target_provider_id=format_provider_id(PROVIDER, rule.machine),
+                target_provider_id=self._instances.provider_id(rule.machine),
             )
             for rule in rules
             if rule.owner == cluster_name
@@ -41,7 +40,7 @@ class LocalRoutes(Routes):
 
     @override
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
-        machine = find(self._client, route.target_provider_id, route.target_node, calls=2).id
+        machine = self._instances.find(route.target_provider_id, route.target_node).id
         # With the machine in the name a deletion never hits the route that took its place.
         name = _name(cluster_name, route.destination_cidr, machine)
         body = {"destination": route.destination_cidr, "machine": machine, "owner": cluster_name}

@@ -114,7 +114,7 @@ def test_who_stays_keeps_its_state_and_who_leaves_is_forgotten() -> None:
     world.monitor.watch([probe(1)])
     assert world.monitor.status("web") == [TargetHealth(machine="m1", healthy=True, since=1001.0)]
     world.monitor.watch([probe(1), probe(2)])
-    assert world.monitor.healthy("web") == {"m1"}, "a target that is back is asked anew"
+    assert world.monitor.healthy("web") == {"m1"}, "a target that is back is asked again"
 
 
 def test_a_new_address_is_asked_anew() -> None:
@@ -209,7 +209,7 @@ def test_what_a_target_answers_and_no_longer_than_it_may(answer: Sequence[bytes]
         thread.start()
         began = time.monotonic()
         assert http_check("127.0.0.1", HealthCheck(port=listening.getsockname()[1])) is healthy
-        assert time.monotonic() - began < 4 * TIMEOUT
+        assert time.monotonic() - began < 7 * TIMEOUT  # the drops take 8 s
         done.set()
         thread.join()
     assert not http_check("127.0.0.1", HealthCheck(port=port_of_nobody()))

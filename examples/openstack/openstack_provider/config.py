@@ -27,7 +27,10 @@ CONTAINER: Final = Text(r"https?://\S+", "the URL of a container or secret")
 class _Selector(Kind[Mapping[str, str]]):
     """Labels of nodes, each with its value, or without one where any value will do."""
 
-    allowed = "labels such as role=edge,ssd"
+    @property
+    @override
+    def allowed(self) -> str:
+        return "labels such as role=edge,ssd"
 
     @override
     def parse(self, text: str) -> Mapping[str, str]:
@@ -45,7 +48,10 @@ class _Selector(Kind[Mapping[str, str]]):
 class _Pattern(Kind[str]):
     """A pattern for names of subnets; see `addresses.subnet_matches`."""
 
-    allowed = "a name, a pattern such as public-*, or ~ and a regular expression; ! before it means all others"
+    @property
+    @override
+    def allowed(self) -> str:
+        return "a name, a pattern such as public-*, or ~ and a regular expression; ! before it means all others"
 
     @override
     def parse(self, text: str) -> str:

@@ -146,11 +146,11 @@ def test_a_wrong_password_is_told_without_it(cloud: Double) -> None:
 
 def test_requests_end_before_the_call_and_one_without_time_is_not_sent(cloud: Double) -> None:
     made = asks(login(cloud).data.decode())
-    cloud.delay = 3.0
+    cloud.delay = 20.0
     began = time.monotonic()
     with call_scope(Call(began + 1.7)), pytest.raises(OpenStackError, match="no answer in time"):
         made.instances_v2().instance_exists(node("web"))
-    assert time.monotonic() - began < 1.7
+    assert time.monotonic() - began < 10  # before the cloud answers, on a busy machine too
     with call_scope(Call(time.monotonic() + 1.2)), pytest.raises(CallDeadlineExceeded):
         made.instances_v2().instance_exists(node("unsent"))
     assert not any("unsent" in line for line in cloud.requests)

@@ -24,10 +24,6 @@ from cloudprovider import CallInterrupted, current_call
 _LOOK = 0.01  # seconds between two looks at whether a lock is free and the host still waits
 
 
-class NoSuchThing(LookupError):
-    """The cloud answered: there is no such machine."""
-
-
 class NoSuchBalancer(LookupError):
     """The cloud answered: there is no such load balancer."""
 
@@ -157,22 +153,6 @@ class Document:
         except (ValueError, TypeError, KeyError, AttributeError) as exc:
             raise CloudBroken(f"the cloud's state cannot be read: {type(exc).__name__}: {exc}") from exc
 
-    def instance(self, instance_id: str) -> Instance:
-        """The machine with this ID. Raises `NoSuchThing`."""
-        if instance_id in self.instances:
-            return self.instances[instance_id]
-        raise NoSuchThing(f"there is no instance {instance_id!r}")
-
-    def instance_named(self, name: str) -> Instance:
-        """The machine with this name. Raises `NoSuchThing`, and `CloudBroken` when several have it:
-        names prove nothing then."""
-        found = [instance for instance in self.instances.values() if instance.name == name]
-        if not found:
-            raise NoSuchThing(f"there is no instance {name!r}")
-        if len(found) > 1:
-            raise CloudBroken(f"{len(found)} instances are named {name!r}: rename all but one")
-        return found[0]
-
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"
 
@@ -210,17 +190,6 @@ class Cloud:
             after = document.to_json()
             if after != before:
                 self._write(after)
-
-    def instance(self, instance_id: str) -> Instance:
-        """The machine with this ID. Raises `NoSuchThing`."""
-        with self.document() as document:
-            return document.instance(instance_id)
-
-    def instance_named(self, name: str) -> Instance:
-        """The machine with this name. Raises `NoSuchThing`, and `CloudBroken` when several have
-        it."""
-        with self.document() as document:
-            return document.instance_named(name)
 
     def control_plane(self, cluster: str) -> str:
         """The address of a cluster's control plane. Raises `NoSuchCluster`."""

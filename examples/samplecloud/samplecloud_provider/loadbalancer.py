@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -18,7 +17,6 @@ from kubernetes.client.models.v1_service_spec import V1ServiceSpec
 from typing_extensions import override
 
 from cloudprovider import (
-    CloudProviderError,
     InvalidService,
     LoadBalancer,
     OwnedLoadBalancer,
@@ -30,20 +28,22 @@ from cloudprovider.helpers import (
     key_of,
     load_balancer_source_ranges,
     ports_of,
-    provider_id_of,
     uid_of,
 )
 from samplecloud_provider.annotations import SampleAnnotations
 from samplecloud_provider.cloud import Balancer, Cloud
 from samplecloud_provider.config import Config
-from samplecloud_provider.instances import answered, instance_id
+from samplecloud_provider.instances import SampleInstances, answered
 
 
 class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     """Load balancers named as `get_load_balancer_name` does by default."""
 
-    def __init__(self, cloud: Cloud, config: Config, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, cloud: Cloud, instances: SampleInstances, config: Config, now: Callable[[], float] = time.time
+    ) -> None:
         self._cloud = cloud
+        self._instances = instances
         self._config = config
         self._now = now
 
@@ -79,7 +79,7 @@ class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             internal=asked.internal,
             algorithm=asked.algorithm,
             idle_timeout=asked.idle_timeout,
-            targets=_ids(self.targets(service, nodes)),
+            targets=self._ids(service, nodes),
             ready_at=self._now() + self._config.build_seconds,
         )
         with answered():
@@ -92,12 +92,16 @@ class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     @override
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
         with answered():
-            targets = _ids(self.targets(service, nodes))
-            self._cloud.set_targets(self.get_load_balancer_name(cluster_name, service), targets)
+            name = self.get_load_balancer_name(cluster_name, service)
+            self._cloud.set_targets(name, self._ids(service, nodes))
 
     def targets(self, service: V1Service, nodes: Sequence[V1Node]) -> Sequence[V1Node]:
         """Those of the nodes that are to be targets: all of them."""
         return nodes
+
+    def _ids(self, service: V1Service, nodes: Sequence[V1Node]) -> list[str]:
+        """A node of another cloud, or with a forged ID, spoils nothing for the others."""
+        return sorted(self._instances.ids_in(self.targets(service, nodes)))
 
     @override
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
@@ -133,14 +137,6 @@ def _refuse_unsupported(service: V1Service) -> None:
 
 def _ports(service: V1Service) -> list[str]:
     return [f"{port.port}/{port.protocol}->{port.node_port}" for port in ports_of(service)]
-
-
-def _ids(nodes: Sequence[V1Node]) -> list[str]:
-    ids: set[str] = set()
-    for node in nodes:
-        with suppress(CloudProviderError):  # a node of another cloud, or with a forged ID, spoils nothing
-            ids.add(instance_id(provider_id_of(node)))
-    return sorted(ids)
 
 
 def _status(balancer: Balancer) -> V1LoadBalancerStatus:

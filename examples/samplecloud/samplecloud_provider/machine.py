@@ -12,22 +12,20 @@ from typing_extensions import override
 
 from cloudprovider import InstanceMetadata, LocalInstance
 from cloudprovider.helpers import kubelet_hostname
-from samplecloud_provider.cloud import Cloud
-from samplecloud_provider.instances import answered, metadata
+from samplecloud_provider.instances import SampleInstances
 
 
 class SampleMachine(LocalInstance):
     """The machine with the name that the configuration says, or else with this host's name."""
 
-    def __init__(self, cloud: Cloud, name: str) -> None:
-        self._cloud = cloud
+    def __init__(self, instances: SampleInstances, name: str) -> None:
+        self._instances = instances
         self._name = name
 
     @override
     def local_metadata(self) -> InstanceMetadata:
-        with answered():
-            name = self._name or kubelet_hostname(socket.gethostname())
-            return metadata(self._cloud.instance_named(name), name)
+        name = self._name or kubelet_hostname(socket.gethostname())
+        return self._instances.metadata(self._instances.find("", name), name)
 
     @override
     def local_node_name(self, hostname: str) -> str:

@@ -22,5 +22,5 @@ class SamplePodCIDRs(PodCIDRs):
 
     @override
     def pod_cidrs(self, nodes: Sequence[V1Node]) -> Mapping[str, Sequence[str] | CloudProviderError]:
-        found = self._instances.find_all(nodes)
+        found = self._instances.find_all(nodes)  # one listing
         return {name: one if isinstance(one, CloudProviderError) else one.pod_cidrs for name, one in found.items()}

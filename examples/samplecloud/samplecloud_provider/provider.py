@@ -25,7 +25,6 @@ from cloudprovider import (
     Zones,  # pyright: ignore[reportDeprecated]
 )
 from samplecloud_provider import config as settings
-from samplecloud_provider.batch import SampleBatch
 from samplecloud_provider.cloud import Cloud
 from samplecloud_provider.clusters import SampleClusters
 from samplecloud_provider.instances import PROVIDER, SampleInstances, answered
@@ -43,14 +42,13 @@ class SampleCloud(Interface):
 
     def __init__(self, config: settings.Config) -> None:
         self.cloud = Cloud(config.machines(), config.state_file, config.clusters, config.volumes())
-        self._instances = SampleInstances(self.cloud)
-        self._batch = SampleBatch(self._instances)
-        self._local = LocalTargets(self.cloud, config) if config.local_targets else None
-        self._load_balancers = self._local or SampleLoadBalancers(self.cloud, config)
-        self._routes = SampleRoutes(self.cloud)
+        self.machines = SampleInstances(self.cloud)
+        self._local = LocalTargets(self.cloud, self.machines, config) if config.local_targets else None
+        self._load_balancers = self._local or SampleLoadBalancers(self.cloud, self.machines, config)
+        self._routes = SampleRoutes(self.cloud, self.machines)
         self._clusters = SampleClusters(self.cloud)
-        self._machine = SampleMachine(self.cloud, config.machine)
-        self._pod_cidrs = SamplePodCIDRs(self._instances)
+        self._machine = SampleMachine(self.machines, config.machine)
+        self._pod_cidrs = SamplePodCIDRs(self.machines)
         self._volumes = SampleVolumes(self.cloud)
 
     @classmethod
@@ -75,15 +73,15 @@ class SampleCloud(Interface):
 
     @override
     def instances_v2(self) -> InstancesV2:
-        return self._instances
+        return self.machines
 
     @override
     def instances_batch(self) -> InstancesBatch:
-        return self._batch
+        return self.machines
 
     @override
     def zones(self) -> Zones:  # pyright: ignore[reportDeprecated]
-        return self._instances
+        return self.machines
 
     @override
     def load_balancer(self) -> LoadBalancer:

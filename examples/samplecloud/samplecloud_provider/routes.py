@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing_extensions import override
 
 from cloudprovider import Route, Routes
-from cloudprovider.helpers import format_provider_id
 from samplecloud_provider.cloud import Cloud, Rule
-from samplecloud_provider.instances import PROVIDER, answered, machine
+from samplecloud_provider.instances import SampleInstances, answered
 
 
 class SampleRoutes(Routes):
     """The cloud's routes that carry the cluster's name; those of other clusters are never seen."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: Cloud, instances: SampleInstances) -> None:
         self._cloud = cloud
+        self._instances = instances
 
     @override
     def list_routes(self, cluster_name: str) -> list[Route]:
@@ -25,7 +25,7 @@ class SampleRoutes(Routes):
                     target_node="",  # the machine's name may change; the host finds the node by its ID
                     destination_cidr=rule.cidr,
                     blackhole=rule.instance not in document.instances,
-                    target_provider_id=format_provider_id(PROVIDER, rule.instance),
+                    target_provider_id=self._instances.provider_id(rule.instance),
                     owned=True,  # the cloud keeps whose rule it is
                 )
                 for rule in document.rules.values()
@@ -34,8 +34,8 @@ class SampleRoutes(Routes):
 
     @override
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
+        instance = self._instances.find(route.target_provider_id, route.target_node).id
         with answered(), self._cloud.document() as document:
-            instance = machine(document, route.target_provider_id, route.target_node).id
             if any(
                 (rule.cluster, rule.cidr, rule.instance) == (cluster_name, route.destination_cidr, instance)
                 for rule in document.rules.values()

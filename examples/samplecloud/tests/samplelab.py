@@ -86,7 +86,8 @@ class SampleLab(Lab):
 
     @override
     def ssh_keys(self, node: V1Node, user: str) -> Collection[bytes]:
-        entries = [entry.split(maxsplit=1) for entry in self.cloud.instance(_instance(node)).ssh_keys]
+        with self.cloud.document() as document:
+            entries = [entry.split(maxsplit=1) for entry in document.instances[_instance(node)].ssh_keys]
         return [line.encode() for owner, line in entries if owner == user]
 
     @override

@@ -43,7 +43,7 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "cloudcalls": (
         "controllers/cloudcalls",
         "tests/unit/cloudcalls",
-        {"callqueue": "callqueue limits", "nodes": "batching fetch"},
+        {"call": "callqueue limits", "nodes": "batching fetch"},
     ),
     "queue": (
         "controllers/runtime/queue",

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from cloudprovider.testing.apiserver import EmbeddedAPIServer, Fault
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.apiserver.rest.api import Request, Response
 from cloudprovider.testing.apiserver.rest.watchstream import WatchStream
 
@@ -42,13 +42,12 @@ class Client:
         *,
         accept: str = "application/json",
         token: str | None = None,
-        fault: Fault | None = None,
     ) -> Reply:
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"accept": accept, "content-type": content_type}
         if token != "":
             headers["authorization"] = f"Bearer {token or self.server.token}"
-        answer = self.server.api.handle(Request(method, target, headers, data), fault)
+        answer = self.server.api.handle(Request(method, target, headers, data))
         assert isinstance(answer, Response)
         parsed = json.loads(answer.body) if answer.content_type == "application/json" else answer.body
         return Reply(answer.code, parsed, answer.headers)

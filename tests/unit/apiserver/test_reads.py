@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cloudprovider.testing.apiserver import Action, EmbeddedAPIServer, Fault
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from tests.unit.apiserver.conftest import Client, Reply, node
 
 NODES = "/api/v1/nodes"
@@ -39,19 +39,3 @@ def test_an_exact_version_that_was_compacted_is_expired(client: Client, server: 
     gone = client.get(f"{NODES}?resourceVersion={version}&resourceVersionMatch=Exact")
     assert (gone.code, gone.reason) == (410, "Expired")
     assert gone.body["message"] == "The resourceVersion for the provided list is too old."
-
-
-def test_injected_wrong_answers(client: Client, server: EmbeddedAPIServer) -> None:
-    version = server.version
-    server.delete("nodes", "a")
-    server.patch("nodes", "b", {"metadata": {"labels": {"n": "new"}}})
-    empty = client.get(NODES, fault=Fault(Action.EMPTY_LIST))
-    assert names(empty) == []
-    assert empty.body["metadata"]["resourceVersion"] == str(server.version)
-    old = Fault(Action.STALE_LIST, version=version)
-    stale = client.get(NODES, fault=old)
-    assert names(stale) == list("abcde")
-    assert stale.body["metadata"]["resourceVersion"] == str(version)
-    assert client.get(f"{NODES}/a", fault=old).code == 200
-    assert client.get(f"{NODES}/b", fault=old).body["metadata"]["labels"] == {"n": "b"}
-    assert client.get(NODES, fault=Fault(Action.EXPIRE)).code == 410

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
+from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Route, Throttled, Zone
 from cloudprovider.checks import answers
-from controllers.cloudcalls.answers import BatchAnswer, by_name, judge
-from controllers.cloudcalls.errors import AnswerMissing, CallFailed, InvalidAnswer
+from controllers.cloudcalls.answers import AnswerMissing, BatchAnswer, CallFailed, InvalidAnswer, by_name, judge
 
 PREFIXES = ("test://", "aws:///")
 
@@ -268,12 +269,13 @@ def test_all_wrong_routes_are_named() -> None:
 # ---- batches
 
 
-def state_of(name: str, value: object) -> InstanceState:
+def state_of(node: V1Node, value: object) -> InstanceState:
     return answers.state(value)
 
 
 def take(answer: object, names: list[str]) -> BatchAnswer[InstanceState]:
-    return by_name(names, state_of, "instances_state", answer)
+    nodes = {name: V1Node(metadata=V1ObjectMeta(name=name)) for name in names}
+    return by_name(nodes, state_of, "instances_state", answer)
 
 
 def test_not_found_is_an_answer_and_throttling_is_noticed() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudprovider import CallCancelled, NotImplementedByProvider, RetryError, Throttled
-from controllers.cloudcalls.errors import CallFailed, CallsClosed
+from controllers.cloudcalls.answers import CallFailed, CallsClosed
 from controllers.cloudcalls.nodes import Batch, Batcher, concerns_all
 
 

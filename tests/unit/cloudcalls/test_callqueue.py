@@ -15,10 +15,11 @@ from controllers.cloudcalls.call import (
     PRIORITY_NEW,
     PRIORITY_NORMAL,
     PRIORITY_SWEEP,
+    CallQueue,
     CallState,
     CloudCall,
+    kind_of,
 )
-from controllers.cloudcalls.callqueue import CallQueue, kind_of
 
 Called = CloudCall[Any]
 LB = "ensure_load_balancer"

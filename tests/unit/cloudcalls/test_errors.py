@@ -25,7 +25,7 @@ from cloudprovider import (
     Throttled,
 )
 from cloudprovider.internal.cleaning import text_of
-from controllers.cloudcalls.errors import (
+from controllers.cloudcalls.answers import (
     OUTCOMES,
     AnswerMissing,
     CallAborted,

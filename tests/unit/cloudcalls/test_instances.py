@@ -23,7 +23,7 @@ from cloudprovider import (
 )
 from cloudprovider.checks import olderinstances
 from cloudprovider.checks.olderinstances import PACE, OlderInstances
-from controllers.cloudcalls.errors import CallFailed, Contradiction, InvalidAnswer
+from controllers.cloudcalls.answers import CallFailed, Contradiction, InvalidAnswer
 from controllers.runtime.cache import key_of
 from tests.unit.cloudcalls.support import Capability, Provider, metadata, node, world
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.cloudcalls import callqueue
-from controllers.cloudcalls.call import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
-from controllers.cloudcalls.callqueue import Limiter
+from controllers.cloudcalls import call
+from controllers.cloudcalls.call import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, Limiter
 
 
 def start(limiter: Limiter, now: float) -> float:
@@ -92,7 +91,7 @@ def test_a_burst_out_of_the_quiet_is_not_taken_for_a_slow_rate() -> None:
 
 
 def test_the_limit_really_holds_calls_back_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callqueue, "_RECOVERY", 1e9)
+    monkeypatch.setattr(call, "_RECOVERY", 1e9)
     limiter = Limiter()
     started(limiter, 0.0, 40)
     limiter.throttled(1.0, started=0.0, retry_after=None)

@@ -15,7 +15,7 @@ from kubernetes.client.models.v1_service import V1Service
 from cloudprovider import CloudProviderError, InstanceNotFound, Interface, LoadBalancer, RetryError, Throttled
 from cloudprovider.internal.cleaning import stack_of, text_of
 from controllers.cloudcalls import CallFailed, CallOverdue
-from controllers.cloudcalls.errors import CallAborted, translate
+from controllers.cloudcalls.answers import CallAborted, translate
 from tests.unit.cloudcalls.support import Capability, Hang, Provider, Task, World, batch_of, node, service, world
 
 pytestmark = pytest.mark.row("K29")

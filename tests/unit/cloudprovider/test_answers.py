@@ -23,9 +23,9 @@ from cloudprovider.commands.nodeinfo import _metadata as as_node_info
 from cloudprovider.commands.questions import questions_about, questions_for
 from cloudprovider.internal.problem import Problem
 from cloudprovider.testing.apiserver.kinds.services import _ingress
+from controllers.cloudcalls.answers import InvalidAnswer
 from controllers.cloudcalls.call import PRIORITY_NORMAL, CloudCall
 from controllers.cloudcalls.capabilities import LoadBalancerCalls, RouteCalls
-from controllers.cloudcalls.errors import InvalidAnswer
 from controllers.cloudcalls.nodes import ask_metadata
 from controllers.cloudcalls.pool import CallPool
 from tests.unit.conformance.careless import GOOD, said_by
@@ -111,7 +111,7 @@ def test_metadata(wrong: str) -> None:
     node = V1Node(metadata=V1ObjectMeta(name="n", uid="u"))
     expected = problems_of(answers.metadata, answer, prefixes=PREFIXES)
     assert expected
-    check = lambda own, said: answers.metadata(said, own=own, prefixes=PREFIXES)  # noqa: E731 - named once
+    check = lambda node, said: answers.metadata(said, prefixes=PREFIXES)  # noqa: E731 - named once
     ask = ask_metadata(cast(Any, Provider(answer)), check, node, PRIORITY_NORMAL)
     assert invalid(lambda: ask.call.check(answer)) == expected
     with pytest.raises(UnusableAnswer, match="cannot be used") as unusable:

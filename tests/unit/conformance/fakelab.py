@@ -12,11 +12,11 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
 from cloudprovider import CloudConfig, CloudProviderError, RetryError, Throttled
+from cloudprovider.errors import QuotaExceeded
 from cloudprovider.helpers import provider_id_of
 from cloudprovider.testing.conformance import BadAnswer, BalancerFacts, Lab, new_node
 from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, Strike, half_builds, hangs, raises
 from cloudprovider.testing.fake.config import CAPABILITIES
-from cloudprovider.testing.fake.errors import QuotaExceeded
 from cloudprovider.testing.fake.loadbalancers import ADOPT, KEEP
 from tests.unit.fake.objects import volume
 

@@ -7,13 +7,15 @@ changes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from cloudprovider.commands.cli import main
-from tests.support.blocks import ROOT
-from tests.support.typecheck import digest, documented, mypy, pyright
+from tests.support.blocks import ROOT, Unit
+from tests.support.remembered import remembered
+from tests.support.typecheck import documented, mypy, pyright
 
 pytestmark = pytest.mark.xdist_group("types")  # with test_typing.py: the second one finds mypy's cache filled
 EXAMPLES = ROOT / "examples"
@@ -56,21 +58,23 @@ def test_what_vendors_copy_is_clean(checker: str, tmp_path: Path, request: pytes
     assert len(http) >= 15
     mistake = tmp_path / "mistake.py"
     mistake.write_text(MISTAKE)
-    cache: pytest.Cache | None = getattr(request.config, "cache", None)  # absent with -p no:cacheprovider
-    key = f"types/{checker}"
-    now = digest([*shown, *written, *http, mistake, Path(__file__), ROOT / "tests" / "support" / "typecheck.py"])
-    if cache is not None and cache.get(key, "") == now:
-        return
+    read = [*shown, *written, *http, mistake, Path(__file__), ROOT / "tests" / "support" / "typecheck.py"]
+    with remembered(request, f"types-{checker}", read) as known:
+        if not known:
+            _check(checker, tmp_path, shown, written, http, mistake)
+
+
+def _check(
+    checker: str, folder: Path, shown: Mapping[Path, Unit], written: list[Path], http: list[Path], mistake: Path
+) -> None:
     # The examples are among mypy's own files, for `make lint`.
     files = [*shown, *written, mistake]
     # Both packages have modules of the same names, which mypy takes one set of at a time.
     if checker == "mypy":
         told = mypy(files, shown) + mypy(http, shown)
     else:
-        told = pyright([*files, *http, *COPIED], shown, tmp_path)
+        told = pyright([*files, *http, *COPIED], shown, folder)
     found = [line for line in told if line.startswith("mistake.py:")]
     others = [line for line in told if line not in found]
     assert others == [], "\n".join(others)
     assert all(any(rule in line for line in found) for rule in FOUND[checker]), found
-    if cache is not None:
-        cache.set(key, now)

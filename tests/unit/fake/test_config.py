@@ -10,15 +10,21 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cloudprovider.testing.fake import FakeCloud, FakeConfig, FakeConfigError, Instance, read_config
+from cloudprovider import CloudConfig
+from cloudprovider.errors import InvalidConfig
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, Instance
 from cloudprovider.testing.fake.config import CAPABILITIES
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "fake-cloud.yaml"
 
 
+def read_config(data: bytes, source: str = "") -> FakeConfig:
+    return FakeConfig.load(CloudConfig(source, data), environ={})
+
+
 def problems_of(raw: Any) -> tuple[str, ...]:
     """The problems, without the place in the file."""
-    with pytest.raises(FakeConfigError) as caught:
+    with pytest.raises(InvalidConfig) as caught:
         read_config(json.dumps(raw).encode(), "cloud.json")
     return tuple(line.partition(": ")[2] for line in caught.value.problems)
 
@@ -45,13 +51,13 @@ class TestFile:
         ],
     )
     def test_what_is_wrong_is_told_by_its_place_as_of_every_provider(self, data: bytes, problem: str) -> None:
-        with pytest.raises(FakeConfigError, match=problem):
+        with pytest.raises(InvalidConfig, match=problem):
             read_config(data, "cloud.yaml")
 
     def test_unknown_values_are_not_quoted(self) -> None:
         """Somebody may point --cloud-config at another cloud's file, with its password."""
         for data in (b"password: hunter2", b"password: hunter2\n  x: [", b"log: hunter2", b"instances: hunter2"):
-            with pytest.raises(FakeConfigError) as caught:
+            with pytest.raises(InvalidConfig) as caught:
                 read_config(data)
             assert "hunter2" not in str(caught.value)
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from cloudprovider import CloudProviderError, InvalidService, LoadBalancer, LoadBalancerKept
-from cloudprovider.testing.fake import (
-    BadRequest,
-    FakeCloud,
-    Port,
-    QuotaExceeded,
-)
+from cloudprovider import CloudProviderError, InvalidService, LoadBalancer, LoadBalancerKept, QuotaExceeded
+from cloudprovider.testing.fake import BadRequest, FakeCloud, Port
 from cloudprovider.testing.fake.loadbalancers import ADOPT, KEEP
 from tests.support.there import there
 from tests.unit.fake.conftest import MakeCloud

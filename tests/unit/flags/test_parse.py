@@ -14,7 +14,7 @@ from controllers.endpoints.options import ServingOptions
 from controllers.flags.gates import GATES
 from controllers.flags.ignored import IGNORED, Ignored
 from controllers.flags.parse import Outcome, option_classes, parse, table
-from controllers.node.options import CloudNodeOptions
+from controllers.node.registration import CloudNodeOptions
 from controllers.options.declare import flags_of
 from controllers.options.podnetwork import RouteSwitches
 from controllers.registration.entry import Context, Controller, ControllerEntry, enabled

@@ -12,7 +12,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from cloudprovider.helpers import AddressChoice, parse_network
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
 from controllers.node.addresses import AddressesExcluded, NoIPAddress
-from controllers.node.options import CloudNodeOptions
+from controllers.node.registration import CloudNodeOptions
 from tests.unit.node.test_addresses import EX, EX6, IN, IN6, NAME, Pair, joined, of, refreshed
 from tests.unit.node.world import PERIOD, World
 

@@ -14,7 +14,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from cloudprovider import InstanceMetadata
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
 from controllers.cloudcalls import InvalidAnswer
-from controllers.node.addresses import SETTLED, UNHEARD, Heard, NoIPAddress, hear, wanted
+from controllers.node.addresses import SETTLED, UNHEARD, Heard, NoIPAddress, has_ip, hear, wanted
 from controllers.node.changes import ProviderIDTaken
 from controllers.node.memory import NodeMemory
 from controllers.node.reconcile import OPEN_AFTER
@@ -469,4 +469,4 @@ def test_hearing_nothing_changes_nothing() -> None:
     assert hear(UNHEARD, of(NAME), now=1.0, period=PERIOD, new=False) == Heard()
     with pytest.raises(NoIPAddress, match="Hostname n1"):
         raise NoIPAddress(of(NAME))
-    assert not wanted(node(taints=[TAINT]), of(), UNHEARD).has_ip
+    assert not has_ip(wanted(node(taints=[TAINT]), of(), UNHEARD).addresses)

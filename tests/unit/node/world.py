@@ -19,8 +19,7 @@ from cloudprovider.internal.patching import merge_patch
 from controllers.cloudcalls import Answer
 from controllers.node.addresses import NoIPAddress
 from controllers.node.kept import APPLIED_LABELS
-from controllers.node.memory import NodeMemory
-from controllers.node.metrics import NodeMetrics
+from controllers.node.memory import NodeMemory, NodeMetrics
 from controllers.node.reconcile import NodeReconciler
 from controllers.node.triggers import NodeTriggers
 from controllers.runtime.cache import key_of
@@ -157,7 +156,7 @@ class World:
 
     def answer(self, name: str = "n1") -> Answer[InstanceMetadata]:
         """What the cloud says of the node as it is now."""
-        return Answer.about(self.lister.objects[name], self.cloud.says[name])
+        return Answer(self.lister.objects[name], self.cloud.says[name])
 
     def labels(self, name: str = "n1") -> Raw:
         return dict(self.server.nodes[name]["metadata"]["labels"])

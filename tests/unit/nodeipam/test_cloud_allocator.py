@@ -37,7 +37,7 @@ class Chooser:
             name = str(node.metadata.name)
             said = tuple(ip_network(text) for text in [self.chosen.get(name)] if text)
             self.moment()
-            deliver(name, Answer.about(node, said))
+            deliver(name, Answer(node, said))
 
     def run(self, name: str) -> None:
         """One key, as the worker has it."""

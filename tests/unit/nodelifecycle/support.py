@@ -112,7 +112,7 @@ class Cloud(NodeCloud):
     def fetch_metadata(self, nodes: Sequence[V1Node], deliver: Callable[[str, Any], None], **_: Any) -> None:
         for one in nodes:
             self.named.append(one)
-            deliver(key_of(one), Answer.about(one, self.by_name.get(key_of(one), InstanceNotFound("no"))))
+            deliver(key_of(one), Answer(one, self.by_name.get(key_of(one), InstanceNotFound("no"))))
 
 
 class Bench:

@@ -13,7 +13,7 @@ from kubernetes.client.models.v1_node import V1Node
 from controllers.nodelifecycle.changes import (
     Attention,
     attention,
-    can_witness,
+    can_be_sampled,
     returned,
     shut_down,
     without_provider_id,
@@ -133,8 +133,8 @@ def test_the_nameless_copy_is_a_copy_and_no_revision() -> None:
     assert (original.metadata.resource_version, original.spec.provider_id) == ("7", "fake://i-1")
 
 
-def test_who_can_witness() -> None:
-    assert can_witness(node(ready="True"), OURS)
+def test_who_can_be_sampled() -> None:
+    assert can_be_sampled(node(ready="True"), OURS)
     announced = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
     for other in (
         node(ready="False"),
@@ -144,7 +144,7 @@ def test_who_can_witness() -> None:
         node(ready="True", deleted=True),
         *(node(ready="True", taints=[taint]) for taint in (UNINITIALIZED, SHUTDOWN, announced)),
     ):
-        assert not can_witness(other, OURS)
+        assert not can_be_sampled(other, OURS)
 
 
 def test_the_zone_is_that_of_the_newer_label() -> None:

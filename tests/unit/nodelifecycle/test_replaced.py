@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cloudprovider import InstanceMetadata, InstanceState
+from controllers.nodelifecycle.memory import SETTLED
 from controllers.nodelifecycle.registration import ENTRY
-from controllers.nodelifecycle.triggers import SETTLED
 from tests.unit.nodelifecycle.support import PERIOD, Bench
 
 GONE = InstanceState.GONE

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controllers.cloudcalls import CloudCallOptions
-from controllers.node.options import CloudNodeOptions
+from controllers.node.registration import CloudNodeOptions
 from controllers.nodelifecycle.registration import NodeLifecycleOptions
 from controllers.service.options import ServiceOptions
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
 
+from controllers.runtime.base import ControllerBase, Periodic
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Worker, WorkQueue
-from controllers.runtime.run import Periodic, run_until
 from tests.support.clock import FakeClock
 
 
@@ -54,17 +55,25 @@ class _Stop:
         return self.is_set() or timeout is None
 
 
-def _run(part: _Part, stop: Any, **more: Any) -> None:
-    run_until(
-        stop,
-        component="part",
-        registrations=lambda: [cast(Any, part)],
-        workers=[cast(Any, part)],
-        recorder=cast(Any, part),
-        drain_timeout=7.0,
-        clock=FakeClock(),
-        **more,
-    )
+class _Controller(ControllerBase):
+    """Of one part, and without what a real one is built of."""
+
+    NAME = "part"
+
+    def __init__(self, part: _Part, clock: FakeClock, workers: list[Any], begin: Callable[[], object]) -> None:
+        self._clock, self._drain_timeout, self._periodic = clock, 7.0, []
+        self._handlers = [lambda: cast(Any, part)]
+        self._workers, self._recorder = workers, cast(Any, part)
+        self._to_begin = begin
+
+    def _begin(self) -> None:
+        self._to_begin()
+
+
+def _run(part: _Part, stop: Any, *, begin: Callable[[], object] = bool, periodic: Sequence[Periodic] = ()) -> None:
+    controller = _Controller(part, FakeClock(), [part], begin)
+    controller._periodic += periodic
+    controller.run(stop)
 
 
 def test_it_begins_when_the_caches_are_filled_and_ends_in_order() -> None:
@@ -104,23 +113,12 @@ def test_no_worker_begins_anything_new_while_another_one_drains() -> None:
         begun.set()
         go.wait(60)
 
-    def run() -> None:
-        run_until(
-            done,
-            component="part",
-            registrations=list,
-            workers=[
-                Worker(slow, work, threads=1, metrics=metrics),
-                Worker(other, ran.append, threads=1, metrics=metrics),
-            ],
-            recorder=cast(Any, _Part([])),
-            drain_timeout=30.0,
-            clock=clock,
-        )
-
+    workers = [Worker(slow, work, threads=1, metrics=metrics), Worker(other, ran.append, threads=1, metrics=metrics)]
+    controller = _Controller(_Part([]), clock, workers, bool)
+    controller._drain_timeout = 30.0
     slow.add("hangs")
     other.add_after("later", 10.0)
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=controller.run, args=(done,))
     thread.start()
     assert begun.wait(60)
     done.set()

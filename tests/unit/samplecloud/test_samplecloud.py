@@ -96,7 +96,7 @@ def test_a_name_that_two_instances_have_is_never_gone() -> None:
         lambda: made.zones().get_zone_by_node_name("twin"),
     ]
     for call in calls:
-        with pytest.raises(CloudProviderError, match="2 instances are named 'twin'") as raised:
+        with pytest.raises(CloudProviderError, match="2 machines are named twin") as raised:
             call()
         assert not isinstance(raised.value, InstanceNotFound)
     assert not isinstance(made.instances_batch().instances_state([node("twin")])["twin"], InstanceNotFound)
@@ -220,7 +220,8 @@ def test_a_node_whose_provider_id_cannot_be_read_spoils_nothing() -> None:
 def test_building_takes_its_time() -> None:
     now = 100.0
     cloud = provider()
-    balancers = SampleLoadBalancers(cloud.cloud, Config.load(config(build_seconds=5), environ={}), now=lambda: now)
+    settings = Config.load(config(build_seconds=5), environ={})
+    balancers = SampleLoadBalancers(cloud.cloud, cloud.machines, settings, now=lambda: now)
     for wait in (5.0, 2.0):
         with pytest.raises(RetryError) as caught:
             balancers.ensure_load_balancer("kubernetes", service(), [])
@@ -292,7 +293,8 @@ def test_an_exception_changes_nothing() -> None:
 
     with pytest.raises(KeyError):
         break_off()
-    assert cloud.instance("i-1").name == "node-1"
+    with cloud.document() as document:
+        assert document.instances["i-1"].name == "node-1"
 
 
 def test_threads_do_not_lose_each_others_changes(tmp_path: Path) -> None:

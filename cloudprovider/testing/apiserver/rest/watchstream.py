@@ -15,7 +15,6 @@ import attrs
 
 from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
-from cloudprovider.testing.apiserver.faults import Fault
 from cloudprovider.testing.apiserver.kinds.kind import Kind
 from cloudprovider.testing.apiserver.rest.reads import (
     Filter,
@@ -108,16 +107,15 @@ class WatchStream:
         except Compacted as gone:
             self._gone = gone
 
-    def signal(self, fault: Fault) -> None:
-        """Hand a fault to the watcher; from any thread, even before it runs."""
+    def end(self) -> None:
+        """End `batches` soon; from any thread, even before it runs."""
         if self._subscription is not None:
-            self._subscription.pending.put(fault)
+            self._subscription.pending.put(None)
 
-    def batches(self) -> Iterator[list[bytes] | Fault]:
-        """Lists of lines as they come; an empty list when nothing happened for a second; a fault as
-        it was signalled.
+    def batches(self) -> Iterator[list[bytes]]:
+        """Lists of lines as they come; an empty list when nothing happened for a second.
 
-        Ends at the timeout. Raises StatusError for what becomes an ERROR event.
+        Ends at the timeout, and after `end`. Raises StatusError for what becomes an ERROR event.
         """
         options = self._options
         if self._gone is not None:
@@ -142,21 +140,17 @@ class WatchStream:
                 yield []
                 continue
             lines: list[bytes] = []
-            while True:
-                if isinstance(item, Change):
-                    line = self._line(item)
-                    if line is not None:
-                        lines.append(line)
-                else:
-                    if lines:
-                        yield lines
-                    lines = []
-                    yield item
+            while item is not None:
+                line = self._line(item)
+                if line is not None:
+                    lines.append(line)
                 if pending.empty() or len(lines) >= 100:
                     break
                 item = pending.get()
             if lines:
                 yield lines
+            if item is None:
+                return
 
     def _next_bookmark(self, deadline: float) -> float:
         """After the interval, or two seconds before the watch ends where that comes first."""

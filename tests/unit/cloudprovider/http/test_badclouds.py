@@ -192,7 +192,7 @@ def test_an_answer_that_drips_ends_with_the_call() -> None:
         started = time.monotonic()
         with pytest.raises(CloudProviderError, match="not whole when its time was over"):
             Client(url).get(Thing, "/things")
-        assert time.monotonic() - started < 1.5
+        assert time.monotonic() - started < 20  # it would drip for ever
 
 
 # requests

@@ -24,10 +24,10 @@ from cloudprovider import (
     Throttled,
     current_call,
 )
+from cloudprovider.errors import QuotaExceeded
 from cloudprovider.helpers import node_name, provider_id_of
 from cloudprovider.testing.conformance import Feature
 from cloudprovider.testing.fake import FakeCloud
-from cloudprovider.testing.fake.errors import QuotaExceeded
 from cloudprovider.testing.fake.instances import FakeInstancesBatch, FakeInstancesV2
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
 from cloudprovider.testing.fake.others import FakeRoutes

@@ -16,8 +16,8 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError, LoadBalancerKept, OwnedLoadBalancer
 from cloudprovider.helpers import annotations_of, key_of, labels_of, provider_id_of, uid_of
-from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.loadbalancers import ADOPT, FakeOwningLoadBalancers
+from cloudprovider.testing.fake.machines import BadRequest
 from cloudprovider.testing.fake.records import LoadBalancerRecord, LoadBalancerState
 from tests.unit.conformance.mutants.bench import breaks, broken
 from tests.unit.conformance.mutants.ways import answering, in_an_outage, instead_of, shared_by_threads, unlimited

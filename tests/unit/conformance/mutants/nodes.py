@@ -21,13 +21,13 @@ from cloudprovider import (
 from cloudprovider.helpers import provider_id_of
 from cloudprovider.testing.conformance import Feature, new_node
 from cloudprovider.testing.conformance.bench import name_of
-from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.instances import (
     FakeInstances,
     FakeInstancesBatch,
     FakeInstancesV2,
     FakeKeyedInstancesV2,
 )
+from cloudprovider.testing.fake.machines import BadRequest
 from cloudprovider.testing.fake.others import FakeZones
 from cloudprovider.testing.fake.records import SSHKey
 from tests.unit.conformance.mutants.bench import ALL, breaks, broken

@@ -19,8 +19,13 @@ from cloudprovider import CloudProviderError, DiskNotFound, InstanceNotFound, Ow
 from cloudprovider.testing.conformance import Feature
 from cloudprovider.testing.fake import BadRequest, FakeCloud
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
-from cloudprovider.testing.fake.others import FakeClusters, FakeLocalInstance, FakePVLabeler, FakeRoutes
-from cloudprovider.testing.fake.resources import FakeOwnedResources
+from cloudprovider.testing.fake.others import (
+    FakeClusters,
+    FakeLocalInstance,
+    FakeOwnedResources,
+    FakePVLabeler,
+    FakeRoutes,
+)
 from cloudprovider.wellknown import LABEL_TOPOLOGY_ZONE
 from tests.unit.conformance.fakelab import SECRET
 from tests.unit.conformance.mutants.bench import ALL, breaks, broken
