@@ -15,7 +15,7 @@ from samplecloud_provider.provider import SampleCloud
 from cloudprovider import StopSignal
 from controllers.app import hosting, run_until_signal
 from controllers.service.controller import ServiceController
-from controllers.service.options import ServiceOptions
+from controllers.service.registration import ServiceOptions
 
 
 def run(stop: StopSignal) -> None:

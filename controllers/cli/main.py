@@ -242,7 +242,7 @@ def _teardown(options: Options, flags: Sequence[type[Any]]) -> Teardown | None:
     import_lightly()
     from cloudprovider import CloudProviderError
     from controllers.manager.provider_host import ManagerError, load_provider, log_failure
-    from controllers.route.options import RouteOptions
+    from controllers.route.registration import RouteOptions
     from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings
     from controllers.teardown.run import Teardown
 

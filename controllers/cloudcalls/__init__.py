@@ -12,6 +12,7 @@ from cloudprovider.internal.lazy import lazy
 
 if TYPE_CHECKING:
     from controllers.cloudcalls.answers import (
+        CLOUD_ERRORS,
         Answer,
         AnswerMissing,
         CallAborted,
@@ -38,8 +39,8 @@ else:
             "controllers.cloudcalls.call": "PRIORITY_DELETE PRIORITY_NEW PRIORITY_NORMAL PRIORITY_SWEEP",
             "controllers.cloudcalls.calls": "CloudCalls",
             "controllers.cloudcalls.answers": (
-                "Answer AnswerMissing CallAborted CallFailed CallOverdue CallsClosed CloudCallError Contradiction "
-                "InvalidAnswer"
+                "CLOUD_ERRORS Answer AnswerMissing CallAborted CallFailed CallOverdue CallsClosed CloudCallError "
+                "Contradiction InvalidAnswer"
             ),
             "controllers.cloudcalls.metrics": "CallHealth OverdueCall",
             "controllers.cloudcalls.options": "CloudCallOptions",
@@ -58,6 +59,7 @@ __all__ = [
     "PRIORITY_NORMAL",
     "PRIORITY_SWEEP",
     # errors
+    "CLOUD_ERRORS",
     "CloudCallError",
     "Contradiction",
     "CallFailed",

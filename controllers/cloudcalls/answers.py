@@ -137,6 +137,10 @@ class CallOverdue(Parked):
         self.key = key
 
 
+CLOUD_ERRORS: Final = (CloudProviderError, CloudCallError, Parked)
+"""What a call to the cloud may raise; CallsClosed among them says that the manager stops."""
+
+
 _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     (Throttled, "throttled"),
     (RetryError, "retry"),

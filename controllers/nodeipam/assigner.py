@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
-from controllers.nodeipam.changes import NodeFacts, assignment, facts_of, facts_of_raw
+from controllers.nodeipam.guards import NodeFacts, assignment, facts_of, facts_of_raw
 from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound, ObjectNotFound, RestClient, ServerError
 from controllers.runtime.cache import NODES, Lister, is_newer, key_of, quorum_list, uid_of
 from controllers.runtime.write import EventRecorder, ObjectReplaced, Reference, patch
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
+WAITING: Final = 10
+"""Priority of a node that lacks ranges, above those that only have to be known."""
 REST = 10.0
 """Seconds after a Node's deletion until its ranges can go to others: its machine and pods may still
 use them, and its route may still be there. Where the cloud chooses, it may give them to another
@@ -35,11 +37,10 @@ machine immediately."""
 
 
 class PendingNodes:
-    """Names of nodes that cannot get a range now, in their order, each once. Thread-safe.
-    `bring_back(name)` queues one again."""
+    """Names of nodes that cannot get a range now, in their order, each once. Thread-safe."""
 
-    def __init__(self, bring_back: Callable[[str], object]) -> None:
-        self._bring_back = bring_back
+    def __init__(self, queue: WorkQueue[str]) -> None:
+        self._queue = queue
         self._lock = threading.Lock()
         self._names: dict[str, None] = {}
 
@@ -56,7 +57,7 @@ class PendingNodes:
     def bring(self, names: Iterable[str]) -> None:
         """Bring these back, pending or not."""
         for name in names:
-            self._bring_back(name)
+            self._queue.add(name, WAITING)
 
     def wake(self, most: int | None = None) -> None:
         """Bring back the first of them; all, when `most` is None."""
@@ -82,8 +83,7 @@ class Assigner:
     clock: Clock
     rests: float
     """Seconds for which the ranges of a node rest that is not to be seen any more."""
-    look_again: Callable[[str, float], object]
-    """Brings this name back after so many seconds."""
+    queue: WorkQueue[str]
     _seals: bool = field(default=False, init=False)
     _lacked: dict[str, str] = field(factory=dict, init=False)
     """By name, the UIDs of nodes that were seen without ranges."""
@@ -122,18 +122,18 @@ class Assigner:
         is worked on: ranges that appear from now on were not there at its creation."""
         self._lacked[key_of(node)] = uid_of(node)
 
-    def sweep(self, queue: WorkQueue[str]) -> None:
+    def sweep(self) -> None:
         """Queue the nodes about which allocations and cache differ."""
         for name in self.allocations.names():
             node = self.lister.get(name)
             facts = None if node is None else facts_of(node)
             for held in self.allocations.named(name):
                 if facts is None or held.uid != facts.uid:
-                    queue.add(name)
+                    self.queue.add(name)
                 elif held.written and facts.waits:
                     # The cache is behind, or the server was restored from a backup.
                     self.allocations.doubt(held.uid)
-                    queue.add(name)
+                    self.queue.add(name)
 
     def look(self, name: str) -> NodeFacts | None:
         """The node, if it needs ranges now. Frees what former nodes of that name had, and takes
@@ -144,7 +144,7 @@ class Assigner:
             if facts is None or held.uid != facts.uid:
                 now = self.clock.monotonic()
                 if (left := self.allocations.rest(held.uid, now + self.rests) - now) > 0:
-                    self.look_again(name, left)
+                    self.queue.add_after(name, left, WAITING)
                 else:
                     self._check(held)
         if facts is None:
@@ -263,7 +263,7 @@ class Assigner:
         facts = None if raw is None else facts_of_raw(raw)
         if facts is not None and facts.ranges:
             self.saw(facts, raw)  # first: a Node that was created again may have its former one's
-        if facts is None or facts.uid != held.uid:
+        if facts is None or facts.uid != held.uid:  # by UID: a new Node of that name is another one
             self.gone(held.uid, held.name)
 
     def again(self, facts: NodeFacts) -> NodeFacts | None:

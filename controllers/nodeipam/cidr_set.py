@@ -117,7 +117,7 @@ class CIDRSet:
         return self.capacity - self.used
 
     def take(self, net: IPNetwork) -> None:
-        """Take what the range has of this cluster CIDR, once more; nothing without overlap."""
+        """Take what the range has of this cluster CIDR, again; nothing without overlap."""
         interval = self._interval(net)
         if interval is not None and self._taken.add(interval):
             self.used += self._own(interval)

@@ -6,16 +6,15 @@ CloudAllocator the cloud call (5) before. Runs in the manager, or alone in a pro
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.objects import pod_cidrs_of
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
 from controllers.nodeipam.allocations import Allocations
-from controllers.nodeipam.assigner import REST, Assigner, PendingNodes
-from controllers.nodeipam.changes import facts_of
+from controllers.nodeipam.assigner import REST, WAITING, Assigner, PendingNodes
 from controllers.nodeipam.cidr_set import CIDRSet
-from controllers.nodeipam.guards import ConflictDetector, StartupBarrier
+from controllers.nodeipam.guards import ConflictDetector, StartupBarrier, facts_of
 from controllers.nodeipam.metrics import NodeIPAMMetrics
 from controllers.nodeipam.reconcile import (
     START,
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from controllers.runtime.metrics import Metrics
     from controllers.runtime.queue import WorkQueue
 
-WAITING: Final = 10
-"""Priority of a node that lacks ranges, above those that only have to be known."""
 _FIRST = 20
 """Priority of the listing, for which all others wait."""
 _BACKOFF = Backoff(base=0.2, cap=60.0)
@@ -89,7 +86,7 @@ class NodeIPAMController(ControllerBase):
         self._keys = queue = self._queue("NodeIPAM", backoff=_BACKOFF)
         self._barrier = StartupBarrier(clock)
         self._detector = ConflictDetector(self._rest.user_agent.partition("/")[0], self._recorder, own)
-        pending = PendingNodes(lambda name: queue.add(name, WAITING))
+        pending = PendingNodes(queue)
         pools = [CIDRSet(net, sizes[net.version]) for net in (() if options.cloud_chooses else options.cluster_cidrs)]
         allocations = Allocations(pools, options.service_cidrs, own.changed, own.searched)
         for pool in pools:
@@ -107,10 +104,10 @@ class NodeIPAMController(ControllerBase):
             own,
             clock,
             rests=0.0 if options.cloud_chooses else REST,
-            look_again=lambda name, seconds: queue.add_after(name, seconds, WAITING),
+            queue=queue,
         )
         self._watch(informer, NodeTriggers(queue, self._assigner.lacks))
-        self._every(_SWEEP, "sweep", lambda: self._assigner.sweep(queue))
+        self._every(_SWEEP, "sweep", self._assigner.sweep)
         self._reconciler: CloudReconciler | RangeReconciler
         if options.cloud_chooses:
             self._reconciler = chooser = CloudReconciler(cloud, self._assigner)

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls import Answer
-from controllers.nodeipam.changes import NodeFacts, facts_of_raw, seal, unsealed
+from controllers.nodeipam.guards import NodeFacts, facts_of_raw, seal, unsealed
 from controllers.runtime.api import MERGE_PATCH, Conflict, NotFound
 from controllers.runtime.cache import NODES, uid_of
 from controllers.runtime.queue import DONE, AskAgain, Result

@@ -30,7 +30,7 @@ from controllers.plan.rows import FAILED, Kind, Outcome, Plan, Row
 from controllers.plan.settling import Settling
 from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options
-from controllers.route.options import RouteOptions
+from controllers.route.registration import RouteOptions
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.clock import SYSTEM_CLOCK

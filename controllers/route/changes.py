@@ -91,7 +91,7 @@ class Scope:
     """Destinations of other sizes that are nodes' all the same: a node has or had them as pod CIDR
     while this process ran, and not only its kubelet says so. See `planning.py`."""
     contested: Container[tuple[IPNetwork, str]] = ()
-    """Destinations and targets of routes that we deleted of late: one that is back has another
+    """Destinations and targets of routes that we deleted recently: one that is back has another
     maker, or the provider names our node in another way. Either way it stays, for deleting it again
     would be a fight."""
 

@@ -7,25 +7,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cloudprovider.helpers.providerid import provider_id_of
+from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
-from controllers.route.condition import NetworkCondition
-from controllers.route.listing import RouteListing
-from controllers.route.metrics import RouteMetrics
-from controllers.route.options import RouteOptions
-from controllers.route.planning import Planner
+from controllers.route.changes import node_addresses
+from controllers.route.condition import CREATED, MISSING, NetworkCondition, condition_of, status_of
+from controllers.route.listing import RouteListing, RouteMetrics
+from controllers.route.planning import LIST, LISTING, NODE, Planner
 from controllers.route.reconcile import RouteConflict, RouteReconciler
+from controllers.route.registration import RouteOptions
 from controllers.route.table import RouteTable
-from controllers.route.triggers import LIST, LISTING, RouteTriggers
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES, InformerFactory
+from controllers.runtime.cache import NODES, InformerFactory, key_of, uid_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
 
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.metrics import Metrics
+    from controllers.runtime.queue import WorkQueue
 
 _BACKOFF = Backoff(base=0.2, cap=60.0)
 
@@ -94,3 +98,41 @@ class RouteController(ControllerBase):
     def notes(self) -> list[tuple[str, bool, str]]:
         """Whether the provider's list of routes can be used; no restart mends it. Thread-safe."""
         return [("routes", not (problem := self._listing.refused), problem)]
+
+
+class RouteTriggers:
+    """The informer's handler. Called from the informer's thread."""
+
+    def __init__(self, queue: WorkQueue[str]) -> None:
+        self._queue = queue
+
+    def on_add(self, node: V1Node, initial: bool) -> None:
+        self._queue.add(key_of(node), NODE)
+
+    def on_update(self, old: V1Node, new: V1Node) -> None:
+        # Heartbeats and our own condition must not bypass a failing node's back-off.
+        foreign = status_of(new) != status_of(old) and condition_of(new) not in (CREATED, MISSING)
+        back = _is_ready(old) is False and _is_ready(new) is True  # its route may have become a blackhole meanwhile
+        if foreign or back or _relevant(old) != _relevant(new):
+            self._queue.add(key_of(new), NODE)
+
+    def on_delete(self, node: V1Node) -> None:
+        self._queue.forget(key_of(node))
+        self._queue.add(key_of(node))
+
+
+def _is_ready(node: V1Node) -> bool | None:
+    """None where the node does not say."""
+    ready = get_node_condition(node, "Ready")
+    return None if ready is None else ready.status == "True"
+
+
+def _relevant(node: V1Node) -> tuple[object, ...]:
+    spec = node.spec
+    return (
+        uid_of(node),
+        provider_id_of(node),
+        spec.pod_cidrs if spec else None,
+        spec.pod_cidr if spec else None,
+        sorted((address.type, address.address) for address in node_addresses(node)),
+    )

@@ -1,7 +1,9 @@
 """Stage 4: RECONCILE, the key `LIST`. Lists the cloud's routes once for all nodes, and queues work.
 
 From the cloud (stage 5) into the table; `planning.py` says which keys that brings up. Before a
-route is deleted, `serves` says whether the listing is fresh enough."""
+route is deleted, `serves` says whether the listing is fresh enough. Counts what the comparisons
+came to: one is "periodic" when a periodic listing asked for it, and "changed" when its work changed
+the cloud, in any run of the key."""
 
 from __future__ import annotations
 
@@ -11,19 +13,23 @@ from typing import TYPE_CHECKING, Final
 
 from controllers.cloudcalls import PRIORITY_NEW, CallsClosed, InvalidAnswer
 from controllers.route.changes import Entry, State
-from controllers.route.metrics import NODE_CHANGE, PERIODIC, RouteMetrics
-from controllers.route.triggers import LIST, LISTING, NODE
+from controllers.route.planning import LIST, LISTING, NODE
 from controllers.runtime.queue import Result, WorkQueue
 
 if TYPE_CHECKING:
     from controllers.cloudcalls.capabilities import RouteCalls
-    from controllers.route.options import RouteOptions
     from controllers.route.planning import Planner
+    from controllers.route.registration import RouteOptions
     from controllers.runtime.clock import Clock
+    from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
 _MOST_NAMED: Final = 5
+
+PERIODIC: Final = "periodic"
+NODE_CHANGE: Final = "node_change"
+"""Why a key is worked on: a periodic listing brought it up, or anything else."""
 
 
 class RouteListing:
@@ -74,6 +80,7 @@ class RouteListing:
         except CallsClosed:
             raise
         except Exception as error:
+            # Only a bad answer stops the other keys. While the cloud is away the table stays true.
             if isinstance(error, InvalidAnswer):
                 self.refused = str(error)
             self._metrics.count("error", trigger)
@@ -83,7 +90,7 @@ class RouteListing:
                 self._under_way = False
                 again = self._again
         self._trigger = NODE_CHANGE if again else PERIODIC
-        self._planner.forget_deletions(started)
+        self._planner.forget_deletions(started)  # before they are compared with what came back
         found = self._planner.compare()
         for key, priority in found.keys.items():
             self._metrics.queued(key, trigger)
@@ -116,7 +123,7 @@ class RouteListing:
             return self._full.pop(name, None) is not None, self._rooms
 
     def wait_for_room(self, name: str, rooms: int) -> None:
-        """The cloud takes no more routes: this node asks again when one goes, and after long."""
+        """The cloud has no room for its route: this node asks again when one goes, and later."""
         with self._lock:
             self._full[name] = False
             missed = self._rooms != rooms  # one went while the cloud answered
@@ -163,3 +170,52 @@ class RouteListing:
                 ", ..." if len(routes) > _MOST_NAMED else "",
             )
         self._left_alone = news
+
+
+class RouteMetrics:
+    """What the comparisons with the cloud's routes came to. Thread-safe: a key has one thread."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._syncs = metrics.counter(
+            "route_controller_route_sync_total",
+            "Comparisons with the cloud's routes: of one node, or of all when that failed or found nothing to do, "
+            "by outcome (changed, noop, error) and trigger (periodic, node_change).",
+            ("outcome", "trigger"),
+        )
+        for trigger in (PERIODIC, NODE_CHANGE):
+            self._syncs.labels(outcome="error", trigger=trigger)  # at 0, or increase() misses the first
+        self.left_alone = metrics.gauge(
+            "route_controller_routes_left_alone",
+            "Listed routes inside the cluster CIDRs that lead to no node of the cluster and stay, for "
+            "now or for good. The log says why: --node-cidr-mask-size is not given, for example.",
+        )
+        self._periodic: set[str] = set()  # keys that the last periodic listings queued
+        self._changed: set[str] = set()  # keys whose work under way has changed the cloud
+
+    def queued(self, key: str, trigger: str) -> None:
+        """A listing has brought up the key."""
+        if trigger == PERIODIC:
+            self._periodic.add(key)
+
+    def trigger_of(self, key: str) -> str:
+        """Why the key is worked on."""
+        return PERIODIC if key in self._periodic else NODE_CHANGE
+
+    def changed(self, key: str) -> None:
+        """The key's work has changed the cloud."""
+        self._changed.add(key)
+
+    def failed(self, key: str, trigger: str) -> None:
+        """The key's work failed, and comes again."""
+        self._changed.discard(key)
+        self.count("error", trigger)
+
+    def finished(self, key: str, trigger: str) -> None:
+        """The key's work is done."""
+        self._periodic.discard(key)
+        self.count("changed" if key in self._changed else "noop", trigger)
+        self._changed.discard(key)
+
+    def count(self, outcome: str, trigger: str) -> None:
+        """One comparison."""
+        self._syncs.labels(outcome=outcome, trigger=trigger).inc()

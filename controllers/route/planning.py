@@ -2,6 +2,10 @@
 
 From the cached nodes, the table of routes and what this process remembers of its own deletions, to
 `reconcile.py` and `listing.py`. The rules are those of `changes.py`. No I/O.
+
+A key of the queue `Routes` is a node's name, the provider ID of a machine that routes lead to and
+no node is known to have, `LIST` (list the cloud's routes and compare them with all nodes), or a
+destination where a blackhole is to go, "blackhole/<cidr>"; no node has such a name.
 """
 
 from __future__ import annotations
@@ -17,9 +21,7 @@ from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.route import changes
 from controllers.route.changes import Entry, Held, Scope, State, Step, valid_pod_cidrs
 from controllers.route.condition import CREATED, status_of
-from controllers.route.table import Holders, RouteTable
-from controllers.route.targets import Targets, is_machine
-from controllers.route.triggers import BLACKHOLE, NODE
+from controllers.route.table import Holders, RouteTable, Targets, is_machine
 from controllers.runtime.cache import Lister, key_of, uid_of
 from controllers.runtime.queue import seconds_text
 
@@ -27,8 +29,16 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from cloudprovider.ips import IPNetwork
-    from controllers.route.options import RouteOptions
+    from controllers.route.registration import RouteOptions
     from controllers.runtime.clock import Clock
+
+LIST: Final = "*"
+BLACKHOLE: Final = "blackhole/"
+
+LISTING = 20
+"""Priority of the listing, for which all others wait."""
+NODE = 10
+"""Priority of a node, whose pods wait for a route, above that of what is to be cleared away."""
 
 _CONTESTED_FOR: Final = 86400.0  # seconds for which a route that was deleted and is back stays
 _REVIVING: Final = Backoff(base=600.0, cap=3600.0)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_spec import V1NodeSpec
 
-from cloudprovider import CloudProviderError, QuotaExceeded, RetryError, Route
+from cloudprovider import QuotaExceeded, RetryError, Route
 from cloudprovider.checks.answers import SameID
 from cloudprovider.helpers import provider_id_of, same_provider_id
-from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed, CloudCallError
+from controllers.cloudcalls import CLOUD_ERRORS, PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed
 from controllers.route import changes
-from controllers.route.targets import is_machine
-from controllers.route.triggers import BLACKHOLE, LIST
+from controllers.route.planning import BLACKHOLE, LIST
+from controllers.route.table import is_machine
 from controllers.runtime.api import ApiError, ObjectNotFound, RestClient
 from controllers.runtime.cache import NODES, MalformedObject, key_of, quorum_list, uid_of
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError, pending
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from controllers.cloudcalls.capabilities import RouteCalls
     from controllers.route.changes import Entry, Step
     from controllers.route.condition import NetworkCondition
-    from controllers.route.listing import RouteListing
-    from controllers.route.metrics import RouteMetrics
+    from controllers.route.listing import RouteListing, RouteMetrics
     from controllers.route.planning import Planner
     from controllers.runtime.write import EventRecorder
 
@@ -83,8 +82,10 @@ class RouteReconciler:
         """Do what the key asks for. Raises their errors, or RouteConflict."""
         if key == LIST:
             return self._listing.run()
+        # Nothing is created or deleted beside routes that are not known: they may be any node's.
+        # The listing, which is on its way or being retried, comes back to everything.
         if not self._table.version or self._listing.refused:
-            return DONE  # the listing, which is on its way or being retried, comes back to everything
+            return DONE
         trigger = self._metrics.trigger_of(key)
         try:
             blackhole = key.startswith(BLACKHOLE)
@@ -129,7 +130,7 @@ class RouteReconciler:
                     unsure = unsure or (not done and net in wanted)
                 except CallsClosed:
                     raise
-                except (CloudProviderError, CloudCallError, Parked, ApiError, RouteConflict, RouteRefused) as error:
+                except (*CLOUD_ERRORS, ApiError, RouteConflict, RouteRefused) as error:
                     errors.append(error)
                     if node is not None and net in wanted:
                         missing = True
@@ -184,7 +185,7 @@ class RouteReconciler:
         for entry in step.delete:
             replaces_own = step.create and entry.target == key
             if not entry.route.blackhole and not replaces_own and (owner := self._owner(net, entry)):
-                if step.create:
+                if step.create:  # two Nodes with one pod CIDR: who had its route first keeps it
                     raise RouteConflict(f"it leads to node {owner}, which the API server still has with this pod CIDR")
                 continue  # our cache is behind; the node's event comes
             self._delete(net, entry, key)
@@ -232,6 +233,7 @@ class RouteReconciler:
         try:
             self._routes.delete(self._cluster_name, entry.route, priority=PRIORITY_NORMAL)
         except Exception:
+            # Whether it is there, only a listing can say: until then it is neither kept nor gone.
             self._table.doubt(net, entry)
             raise
         self._table.deleted(net, entry)

@@ -1,5 +1,4 @@
-"""node-route-controller in the manager: when it runs, permissions and entry. Other flags:
-`options.py`.
+"""node-route-controller in the manager: its flags, when it runs, its permissions and its entry.
 
 The controller is off unless --allocate-node-cidrs and --configure-cloud-routes both hold and the
 provider has routes. Go's help says the same, but its code (startRouteController in
@@ -9,15 +8,70 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-import attrs
+from attrs import evolve, frozen
 
-from controllers.options.podnetwork import ROUTE_CONTROLLER, RouteSwitches
-from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, event_rule, informers
-from controllers.route.options import RouteOptions
+from controllers.options import (
+    DURATION,
+    INT,
+    between,
+    cluster_name_option,
+    drain_timeout_option,
+    not_negative,
+    option,
+    positive,
+)
+from controllers.options.podnetwork import DEFAULT_MASK_SIZES, ROUTE_CONTROLLER, PodNetworkOptions, RouteSwitches
+from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, built, event_rule, informers
 
 log = logging.getLogger(__name__)
+
+
+_SECTION: Final = "generic"
+
+
+@frozen(kw_only=True)
+class RouteOptions(PodNetworkOptions):
+    """How the controller works. Frozen; raises ValueError on values that make no sense."""
+
+    cluster_name: str = cluster_name_option()
+    route_reconciliation_period: float = option(
+        300.0,
+        DURATION,
+        "route-reconciliation-period",
+        _SECTION,
+        "How often the routes in the cloud are listed when no node has changed. Changes of nodes are handled at "
+        "once, so this only repairs routes that were changed by hand (Go's default of 10s can use up the cloud's "
+        "quota).",
+        check=positive,
+        configz="KubeCloudShared.RouteReconciliationPeriod",
+    )
+    list_interval: float = option(10.0, DURATION, check=not_negative)
+    """Seconds between two listings that events ask for, at least; and the age of a listing on which
+    routes are still deleted. Creating needs no new listing."""
+    concurrent_route_syncs: int = option(64, INT, check=between(1, 1000))
+    """Nodes worked on at once. The calls to the cloud among them are bounded by the gateway."""
+    drain_timeout: float = drain_timeout_option()
+
+    def mask_sizes(self) -> Mapping[int, int]:
+        """Prefix length of nodes' pod CIDRs by IP version, as far as the flags say it. Raises
+        ValueError where the cluster CIDR is missing, the mask sizes contradict each other, or one
+        does not fit the cluster CIDR."""
+        if not self.cluster_cidrs:
+            raise ValueError(
+                "--cluster-cidr is missing. Fix: give --cluster-cidr=RANGE, the range of the pods that "
+                "kube-controller-manager has too (10.244.0.0/16, say), or --configure-cloud-routes=false for no routes"
+            )
+        sizes, problems = self.given_mask_sizes()
+        if problems:
+            raise ValueError("; ".join(problems))
+        return sizes
+
+    def usual_sizes(self) -> Mapping[int, int]:
+        """As `mask_sizes`, and what kube-controller-manager gives where its flags say nothing; but
+        for the cloud's own choice, which has no such size."""
+        return self.mask_sizes() if self.cloud_chooses else {**DEFAULT_MASK_SIZES, **self.mask_sizes()}
 
 
 def _off(values: Mapping[str, Any]) -> str:
@@ -26,6 +80,9 @@ def _off(values: Mapping[str, Any]) -> str:
         return ""
     needs = [*missing, *(() if values["cluster-cidr"] else ("--cluster-cidr",))]
     return f"needs {' and '.join(needs)}"
+
+
+_build = built("controllers.route.controller:RouteController", RouteOptions)
 
 
 def _construct(context: Context) -> Controller | None:
@@ -45,15 +102,13 @@ def _construct(context: Context) -> Controller | None:
             context.cloud.provider_name,
         )
         return None
-    from controllers.route.controller import RouteController
-
-    return context.build(RouteController, RouteOptions)
+    return _build(context)
 
 
 def _stand_in(context: Context, enabled: bool) -> Controller | None:
     if not enabled:  # another manager may run the routes
         return None
-    from controllers.route.off import RoutesOff
+    from controllers.route.condition import RoutesOff
 
     switches, provider = context.options.of(RouteSwitches), context.cloud.provider_name
     # Only the operator's word says that nobody makes routes: another manager may make them for the
@@ -65,7 +120,7 @@ def _stand_in(context: Context, enabled: bool) -> Controller | None:
         why = f"provider {provider} offers no routes"
     else:
         why = "--allocate-node-cidrs is not given"
-    options = attrs.evolve(context.options.of(RouteOptions), drain_timeout=context.drain)
+    options = evolve(context.options.of(RouteOptions), drain_timeout=context.drain)
     return RoutesOff(
         context.clients,
         context.informers,

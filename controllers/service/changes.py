@@ -1,9 +1,14 @@
-"""What a Service asks for, the note of what was applied, and patches (stages 4 and 6). Pure.
+"""What a Service asks for, and of whom; the note of what was applied; patches (stages 4 and 6).
+Pure.
 
 The note is an annotation on the Service, for the next process. Before the first call to the cloud
 it says that the load balancer is ours, with the finalizer and in one write; after the call, in one
 write with the status, it has a digest of what the load balancer was built from, and one of its
-targets."""
+targets.
+
+Several managers may serve one cluster, each its own classes, and all of them put the same finalizer
+and the same annotation on Services. What tells them apart is the class: that of the Service, or,
+once its type is another one, the class in our note."""
 
 from __future__ import annotations
 
@@ -11,6 +16,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import field, frozen
@@ -20,8 +26,9 @@ from cloudprovider.helpers import (
     annotations_of,
     has_load_balancer_finalizer,
     load_balancer_status_equal,
+    wants_load_balancer,
 )
-from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER
+from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER, SERVICE_TYPE_LOAD_BALANCER
 from controllers.runtime.api import STRATEGIC_PATCH
 from controllers.runtime.cache import uid_of
 from controllers.runtime.write import Patch, changed, combined, finalizer_added, finalizer_removed, to_json
@@ -135,12 +142,6 @@ def trusted_note(service: V1Service, wanted: str) -> Note | None:
     return note if ingress(status_of(service)) else None
 
 
-def may_be_built(service: V1Service) -> bool:
-    """Whether a Service shows that another process, the Go manager too, may have built for it."""
-    # Not by the finalizer: somebody may have removed it, and the targets must follow all the same.
-    return own_note(service) is not None or bool(ingress(status_of(service)))
-
-
 def shows_built(service: V1Service, shown: V1LoadBalancerStatus | None) -> bool:
     """Whether what the cloud shows is that load balancer: by our note, or as it has the address
     that the Service has. Without any address it is half built."""
@@ -190,6 +191,111 @@ def status_of(service: V1Service) -> V1LoadBalancerStatus | None:
 def ingress(status: V1LoadBalancerStatus | None) -> list[Any]:
     """The ingress points of a status."""
     return list((status.ingress if status is not None else None) or ())
+
+
+# ---- whose a Service is
+
+
+class Ownership(Enum):
+    """What a Service, by all that it shows, asks of us."""
+
+    KEEP = "a load balancer of ours is to be there"
+    REMOVE = "one that is ours is to go"
+    ASK = "one is to go if the cloud has it; the Service shows no proof that it is ours"
+    NONE = "nothing: it has none of ours"
+
+
+def _set(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(names)
+
+
+@frozen
+class Classes:
+    """The classes that this manager serves; "" stands for Services without one."""
+
+    served: frozenset[str] = field(converter=_set)
+
+    def wants(self, service: V1Service) -> bool:
+        """Whether a load balancer of ours is wanted. Says nothing about a deletion."""
+        return wants_load_balancer(service, self.served)
+
+    def keeps(self, service: V1Service) -> bool:
+        """Whether one is to be there: wanted, and the Service is not being deleted."""
+        metadata = service.metadata
+        return self.wants(service) and metadata is not None and metadata.deletion_timestamp is None
+
+    def is_others(self, service: V1Service) -> bool:
+        """Whether another controller's load balancer is wanted, by a class that is none of ours."""
+        spec = service.spec
+        return spec is not None and spec.type == SERVICE_TYPE_LOAD_BALANCER and not self.wants(service)
+
+    def ownership(self, service: V1Service) -> Ownership:
+        """What a Service asks of us. What this process did for it is not known here."""
+        if self.keeps(service):
+            return Ownership.KEEP
+        if service.metadata is None or not has_load_balancer_finalizer(service):
+            return Ownership.NONE
+        # The finalizer's name is well known, so it proves nothing. Our note does, with the
+        # Service's own UID in it: one that was copied or restored names another Service.
+        note = own_note(service)
+        if self.wants(service) or (note is not None and note.lb_class in self.served):
+            return Ownership.REMOVE
+        # The controller of that class has the same finalizer, and may be deleting its load balancer
+        # behind it. So may another manager of this project, whose note it is.
+        if self.is_others(service) or note is not None or "" not in self.served:
+            return Ownership.NONE
+        return Ownership.ASK
+
+    def handed_over(self, service: V1Service) -> str | None:
+        """The class of another manager of this project that has, by its note, the load balancer of
+        this Service; None where there is no such."""
+        note = own_note(service)
+        if note is None or note.lb_class in self.served or self.wants(service):
+            return None
+        return note.lb_class if has_load_balancer_finalizer(service) else None
+
+    def taken_over(self, service: V1Service) -> bool:
+        """Whether the manager of the Service's present class builds for it now, by its note. With
+        the same cloud account its load balancer has the name of the one that we had."""
+        return self.is_others(service) and self.handed_over(service) == class_of(service)
+
+    def waits_for_others(self, service: V1Service) -> bool:
+        """Whether another manager has yet to delete what it built, when the Service was of another
+        class. Our note in place of its own would take its proof away."""
+        note = own_note(service)
+        if note is None or note.lb_class in self.served or not has_load_balancer_finalizer(service):
+            return False
+        return note.lb_class != class_of(service)
+
+    def relevant(self, service: V1Service, *, whole: bool = False) -> tuple[object, ...]:
+        """Everything of the Service that may mean work; versions alike in it bring no work.
+        `whole`: the provider may depend on all that its users write."""
+        metadata, spec = service.metadata, service.spec
+        wanted = self.wants(service)
+        return (
+            uid_of(service),
+            wanted,
+            metadata is not None and metadata.deletion_timestamp is not None,
+            has_load_balancer_finalizer(service),
+            self.ownership(service),
+            *((getattr(spec, name) for name in SPEC) if wanted else ()),
+            metadata.annotations if metadata is not None and wanted else None,
+            (spec, metadata.labels) if whole and metadata is not None and wanted else None,
+            # Another program may fill in a status, but it must not be missing.
+            bool(ingress(status_of(service))) if wanted else None,
+        )
+
+    def __str__(self) -> str:
+        return named(self.served)
+
+
+WITHOUT_CLASS: Final = Classes([""])
+"""What a manager serves that is told nothing else."""
+
+
+def named(classes: Iterable[str]) -> str:
+    """Classes, in words."""
+    return ", ".join(sorted(f"class {one}" if one else "no class" for one in classes))
 
 
 # ---- patches

@@ -1,14 +1,15 @@
 """The condition LoadBalancerReady on Services (stages 4 and 6): what a run found out about a load
-balancer, in words that `kubectl wait` and people read. Pure.
+balancer, in words that `kubectl wait` and people read.
 
 It goes with the write that is due: the claim before the cloud is asked, the address after it, the
-release. A write of its own comes at the end of a run, when that says something else than the
-Service shows. Other conditions of the Service are never touched.
+release. A separate write comes at the end of a run, when that says something else than the Service
+shows. Other conditions of the Service are never touched.
 
 Follows: KEP-4631 for where it is, and the API conventions for conditions."""
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -18,12 +19,11 @@ from attrs import evolve, frozen
 from cloudprovider import InvalidService, QuotaExceeded, RetryError, Throttled
 from cloudprovider.internal.backoff import Backoff
 from cloudprovider.internal.cleaning import one_line
-from controllers.runtime.api import STRATEGIC_PATCH
+from controllers.runtime.api import STRATEGIC_PATCH, ApiError
 from controllers.runtime.write import Patch, combined, condition_set, timestamp, to_json
 from controllers.service import changes
-from controllers.service.cloud import TooEarly
+from controllers.service.calls import CacheBehind, TooEarly
 from controllers.service.decide import ServiceView, wanted
-from controllers.service.kube import CacheBehind
 from controllers.service.records import State
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.runtime.clock import Clock
-    from controllers.service.records import Record
+    from controllers.service.calls import ServiceAPI
+    from controllers.service.records import Record, Records
+
+log = logging.getLogger(__name__)
 
 TYPE: Final = "LoadBalancerReady"
 """Type of the condition. Must never change: scripts wait for it."""
@@ -101,9 +104,11 @@ def built(status: V1LoadBalancerStatus | None) -> Verdict:
 
 
 class Conditions:
-    """Makes the patches. Thread-safe."""
+    """Makes the patches, and those that go alone it writes. Thread-safe."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, api: ServiceAPI, records: Records, clock: Clock) -> None:
+        self._api = api
+        self._records = records
         self._clock = clock
 
     def building(self, service: V1Service, claim: Patch) -> Patch:
@@ -121,20 +126,28 @@ class Conditions:
         """A patch of a Service to /status, and the condition goes with it."""
         return self.added(service, patch, _NONE)
 
-    def closing(self, view: ServiceView, error: Exception | None) -> tuple[Patch, float]:
-        """What is to be written at the end of a run: nothing where the Service shows it. And the
-        seconds until it may be written, inf where nothing is left to write."""
+    def tell(self, key: str, view: ServiceView, error: Exception | None) -> float:
+        """Write it at the end of a run that failed with this error, where the Service shows another
+        one. Returns the seconds until it may be written, inf where nothing is left to write. Raises
+        what the API server answered, but not over that error."""
         said = verdict(view, error)
         patch = Patch() if said is None else self._patch(view.present, said)
-        left = view.known.condition_writes.left(self._clock.monotonic()) if patch else math.inf
-        return (Patch(), left) if left > 0 else (patch, math.inf)
-
-    def told(self, view: ServiceView, service: V1Service) -> ServiceView:
-        """The view after that write, which was answered with this Service."""
-        record = view.known
-        writes = ALONE.next(record.condition_writes, self._clock.monotonic())
-        record = evolve(record.after(service), condition_writes=writes, said=reason_of(service))
-        return evolve(view, service=service, record=record)
+        if not patch:
+            return math.inf
+        record, now = view.known, self._clock.monotonic()
+        # By itself: it came with no write that was due, so what flaps must not cost one each time.
+        if (left := record.condition_writes.left(now)) > 0:
+            return left
+        try:
+            service = self._api.write(key, view.present, patch)
+        except ApiError as refused:
+            if error is None:
+                raise
+            log.debug("Service %s: its condition was not written: %s", key, refused)
+        else:
+            writes = ALONE.next(record.condition_writes, now)
+            self._records.put(key, evolve(record.after(service), condition_writes=writes, said=reason_of(service)))
+        return math.inf
 
     def _patch(self, service: V1Service, said: Verdict) -> Patch:
         shown = _shown(service)

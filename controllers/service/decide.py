@@ -77,8 +77,7 @@ from attrs import evolve, frozen
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal
 from controllers.runtime.cache import uid_of
 from controllers.service import changes
-from controllers.service.changes import Note, Scope
-from controllers.service.classes import WITHOUT_CLASS, Classes, Ownership
+from controllers.service.changes import WITHOUT_CLASS, Classes, Note, Ownership, Scope
 from controllers.service.records import LAZY, LOOKING, Record, State
 
 if TYPE_CHECKING:

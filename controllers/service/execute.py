@@ -16,24 +16,23 @@ from attrs import evolve
 
 from cloudprovider import ImplementedElsewhere, NotImplementedByProvider, RetryError
 from cloudprovider.helpers import load_balancer_status_equal
-from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
+from controllers.cloudcalls import CLOUD_ERRORS, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
 from controllers.runtime.cache import version_of
 from controllers.service import changes
+from controllers.service.calls import SAYS_LATER, ServiceCloud, TooEarly
 from controllers.service.changes import as_built
 from controllers.service.changes import fingerprint as fingerprint_of
-from controllers.service.cloud import CLOUD_ERRORS, SAYS_LATER, ServiceCloud, TooEarly
 from controllers.service.conditions import Conditions, built, reason_of
 from controllers.service.decide import Action, ObservedLoadBalancer, OwnedField, ServiceView, Step, wanted
-from controllers.service.records import CHANGES, RESTORED, TOLD, Record, State
-from controllers.service.remove import Remover
+from controllers.service.records import CHANGES, RESTORED, SECONDS, TOLD, Record, State
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.runtime.clock import Clock
+    from controllers.runtime.metrics import Metrics
     from controllers.runtime.write import Patch
-    from controllers.service.kube import ServiceAPI
-    from controllers.service.metrics import ServiceMetrics
+    from controllers.service.calls import ServiceAPI
     from controllers.service.records import Schedule
     from controllers.service.targets import Targets
 
@@ -43,10 +42,11 @@ _VISIBLE: Final = OwnedField.FINALIZER | OwnedField.ADDRESS
 
 
 class Executor:
-    """Carries steps out. Thread-safe: the work queue keeps two threads off one key.
+    """Carries out the steps about a load balancer that is to be there. Each returns what is known
+    then, and raises what the cloud or the API server answered, CacheBehind, ServiceGone, or
+    TooEarly. Thread-safe: the work queue keeps two threads off one key.
 
-    `targets` gives what load balancers get now; `deleted` is called with each that the cloud
-    deleted. `conditions` None: none are written.
+    `targets` gives what load balancers get now. `conditions` None: none are written.
     """
 
     def __init__(
@@ -54,8 +54,7 @@ class Executor:
         api: ServiceAPI,
         cloud: ServiceCloud,
         targets: Callable[[], Targets],
-        deleted: Callable[[V1Service], None],
-        metrics: ServiceMetrics,
+        metrics: Metrics,
         schedule: Schedule,
         clock: Clock,
         conditions: Conditions | None = None,
@@ -65,47 +64,26 @@ class Executor:
         self._targets = targets
         self._records = cloud.records
         self._recorder = cloud.recorder
-        self._metrics = metrics
+        metrics.gauge(
+            "service_controller_load_balancers", "Load balancers that this process looks after."
+        ).set_function(self._records.__len__)
+        self._syncs = metrics.counter(
+            "service_controller_loadbalancer_sync_total",
+            "Calls that had the cloud build, repair or retarget a load balancer.",
+        )
+        self._update_errors = metrics.counter(
+            "service_controller_nodesync_error_total", "Updates of a load balancer's targets that failed."
+        )
+        self._update_latency = metrics.histogram(
+            "service_controller_update_loadbalancer_host_latency_seconds",
+            "Updating the targets of one load balancer.",
+            buckets=SECONDS,
+        )
         self._schedule = schedule
         self._clock = clock
         self._conditions = conditions
-        self.tells = conditions is not None
-        """Whether Services get a condition."""
-        remover = Remover(api, cloud, deleted, conditions)
-        self._steps: dict[Action, Callable[[str, ServiceView, Step], ServiceView]] = {
-            Action.FORGET: remover.forget,
-            Action.LOOK: self._look,
-            Action.WARN: self._warn,
-            Action.ENSURE: self._ensure,
-            Action.UPDATE: self._update,
-            Action.WRITE: self._write,
-            Action.PUT_BACK: self._put_back,
-            Action.DELETE_OTHERS: remover.delete_others,
-            Action.DELETE: remover.delete,
-            Action.LEAVE: remover.leave,
-            Action.RELEASE: remover.remove_finalizer,
-            Action.REMOVE_FINALIZER: remover.remove_finalizer,
-            Action.KEEP_FINALIZER: remover.keep_finalizer,
-        }
 
-    def carry_out(self, key: str, view: ServiceView, step: Step) -> ServiceView:
-        """Carry the step out and return what is known then. Raises what the cloud or the API server
-        answered, CacheBehind, ServiceGone, or TooEarly."""
-        return self._steps[step.action](key, view, step)
-
-    def tell(self, key: str, view: ServiceView, error: Exception | None) -> float:
-        """At the end of a run that failed with this error: write the condition, should the Service
-        show another one. Returns the seconds until it may be written. Raises as `carry_out`."""
-        assert self._conditions is not None, "it tells"
-        patch, left = self._conditions.closing(view, error)
-        if patch:
-            view = self._conditions.told(view, self._api.write(key, view.present, patch))
-            self._records.put(key, view.known)
-        return left
-
-    # ---- a load balancer that is to be there
-
-    def _look(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+    def look(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         if step.sweep and view.resting:
             raise TooEarly(view.resting)
         record = view.record
@@ -117,7 +95,7 @@ class Executor:
                     return evolve(view, record=self._records.put(key, record), found=found)
         return evolve(view, found=self._cloud.look(view.present, sweep=step.sweep))
 
-    def _warn(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+    def warn(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         recent = view.known.changes
         message = (
             f"The Service was changed {recent.count} times within a short time, so its load balancer gets the latest "
@@ -128,7 +106,7 @@ class Executor:
         self._recorder.event(view.present, "Warning", "LoadBalancerChangesDelayed", message)
         return view
 
-    def _ensure(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+    def ensure(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         service, former = view.present, view.known
         missing = view.found is ObservedLoadBalancer.NONE or (former.status is not None and former.built is None)
         if missing and former.status is not None:
@@ -138,8 +116,10 @@ class Executor:
             self._cloud.not_too_early(former, "ensure", fingerprint, view.resting)
         new = missing or not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
+        # A repair of what the note says: should this process end meanwhile, the next one may go on
+        # trusting it. Anything else may leave half of a change behind.
         keep_note = step.sweep and former.nodes == targets.digest
-        asks_new = self.tells and self._asks_new(former, service, fingerprint, missing=missing)
+        asks_new = self._conditions is not None and self._asks_new(former, service, fingerprint, missing=missing)
         former = self._named(former, service, fingerprint)
         claim = self._claim(service, former, keep_note, asks_new)
         with self._cloud.reporting(service, "failed to add load balancer cleanup finalizer"):
@@ -161,18 +141,19 @@ class Executor:
         if not view.classes.keeps(service):
             # Changed on the server meanwhile. Until its event comes, what we wrote counts.
             return evolve(view, record=self._records.put(key, former.after(service)), over=True)
-        if missing:
+        if missing:  # there is nothing to set targets for, should the call fail
             former = evolve(former, built=None)
         said = reason_of(service) if asks_new else ""
         # Remembered before the call: whatever comes of it, the cloud may have begun to build.
         record = self._records.put(key, self._begun(view, former, fingerprint, targets.digest, said))
         if view.again:
             self._records.looked_again(key)  # what the provider asks for while the call runs is another look
+        # Its owner hears of what is new to them: neither of a routine check nor of each retry.
         if not (step.sweep or former.asks_again("ensure", fingerprint)):
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if not targets.nodes:
             self._warn_no_targets(service, targets)
-        self._metrics.syncs.inc()
+        self._syncs.inc()
         priority = PRIORITY_SWEEP if step.sweep else PRIORITY_NEW if new else PRIORITY_NORMAL
         try:
             with self._cloud.delays(key, record, "ensure"):
@@ -277,7 +258,7 @@ class Executor:
             said=said or former.said,
         )
 
-    def _update(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+    def update(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         service, record = view.present, view.known
         targets = self._api.confirmed(self._targets(), may_be_empty=False)
         self._cloud.not_too_early(record, "update", targets.digest)
@@ -286,11 +267,11 @@ class Executor:
         record = evolve(
             record,
             state=State.RETARGETING if certain else State.UNSURE,
-            nodes="",
+            nodes="",  # half of them may be set when the call fails
             asked=record.asking("update", began, targets.digest),
         )
         view = evolve(view, record=self._records.put(key, record))
-        self._metrics.syncs.inc()
+        self._syncs.inc()
         try:
             with self._cloud.delays(key, record, "update"):
                 since = record.asked["update"].since
@@ -301,7 +282,7 @@ class Executor:
             return evolve(view, updates=False)
         except CLOUD_ERRORS as error:
             if not isinstance(error, RetryError):
-                self._metrics.update_errors.inc()
+                self._update_errors.inc()
             self._cloud.failed(
                 service, "UpdateLoadBalancerFailed", "Error updating load balancer with new hosts", error
             )
@@ -314,7 +295,8 @@ class Executor:
             else:
                 self._warn_no_targets(service, targets)
         finally:
-            self._metrics.update_latency.observe(self._clock.monotonic() - began)
+            self._update_latency.observe(self._clock.monotonic() - began)
+        # Its targets are right; whether the rest of it is, only `ensure` can say.
         state = State.CONFIRMED if certain else State.UNSURE
         record = self._records.put(key, evolve(record, state=state, nodes=targets.digest))
         return self._note(key, view, record) if certain else evolve(view, record=record)
@@ -350,7 +332,7 @@ class Executor:
         service = self._api.write(key, service, changes.claim_patch(service, record.annotations, keep_note=keep_note))
         return service, self._records.put(key, record.after(service))
 
-    def _write(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+    def write(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         service, record = view.present, view.known
         service, record = self._claimed(key, service, record, keep_note=record.state is State.CONFIRMED)
         return self._note(key, evolve(view, service=service), record)
@@ -360,6 +342,7 @@ class Executor:
         a call of ours changed it."""
         service, state = view.present, record.state
         status = record.status if record.new_status else None
+        # The next process trusts a note, so there is none while anything of it may be untrue.
         note = record.note if state is State.CONFIRMED and not record.others else None
         patch = changes.status_patch(service, status, note)
         if self._conditions is not None and state is State.CONFIRMED and record.spec == wanted(view):
@@ -371,7 +354,7 @@ class Executor:
         record = evolve(record.after(service), state=state, new_status=False, restore_at=0.0)
         return evolve(view, service=service, record=self._records.put(key, record))
 
-    def _put_back(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+    def put_back(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         service, record = view.present, view.known
         stripped = [one.name.lower() for one in step.missing & _VISIBLE if one.name]
         if stripped:

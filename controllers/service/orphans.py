@@ -1,9 +1,16 @@
-"""Stage: beside all. Load balancers in the cloud that are no Service's.
+"""Stage: beside all. Load balancers in the cloud that are no Service's, and Services that nobody
+serves as the controller is off.
 
 One that this manager deleted soon after it took over may be there again: the manager before may
 have been stopped in the middle of a call, which the cloud carries out late. It is deleted again.
 Those that the provider lists as this cluster's are compared with the Services, and only reported:
-another cluster with the same name and account may own them."""
+another cluster with the same name and account may own them.
+
+`ServicesOff` runs while the service controller is off. Services with a load balancer of ours are
+counted. One that is deleted, and waits for our finalizer for longer than another manager would
+need, gets an Event with what to do. Nothing is deleted: where --controllers leaves the service
+controller out, another manager may serve these Services, and a provider without load balancers
+cannot delete any."""
 
 from __future__ import annotations
 
@@ -14,24 +21,27 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from cloudprovider import LoadBalancerKept, OwnedLoadBalancer
-from cloudprovider.helpers import wants_load_balancer
-from controllers.cloudcalls import CallsClosed
-from controllers.runtime.cache import Lister, key_of, uid_of
+from cloudprovider.helpers import has_load_balancer_finalizer, wants_load_balancer
+from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER
+from controllers.cloudcalls import CLOUD_ERRORS, CallsClosed
+from controllers.runtime.api import ApiError, Forbidden
+from controllers.runtime.base import ControllerBase, HasDrainTimeout
+from controllers.runtime.cache import SERVICES, Lister, MalformedObject, key_of, uid_of
+from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import DONE, Parked, Result
 from controllers.runtime.write import Reference
-from controllers.service.classes import WITHOUT_CLASS, Classes, Ownership
-from controllers.service.cloud import CLOUD_ERRORS, ServiceCloud
+from controllers.service.calls import CacheBehind, ServiceAPI, ServiceCloud
+from controllers.service.changes import WITHOUT_CLASS, Classes, Ownership, ingress, own_note, status_of
 from controllers.service.decide import ObservedLoadBalancer
-from controllers.service.kube import CacheBehind, ServiceAPI
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
 
     from kubernetes.client.models.v1_service import V1Service
 
+    from controllers.runtime.api import ClientBuilder
     from controllers.runtime.clock import Clock
     from controllers.runtime.queue import WorkQueue
-    from controllers.service.metrics import ServiceMetrics
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +55,13 @@ CONFIRM_AFTER: Final = 60.0
 """Seconds, at most, between the search that first lists an orphan and the one that confirms it."""
 _MOST_NAMED: Final = 10
 
+PERIOD: Final = 60.0
+"""Seconds between two lists."""
+REPORT_AFTER: Final = 120.0
+"""Seconds that a deletion is seen to wait until it is reported."""
+_TOLD_AGAIN: Final = 1800.0  # Events are gone after an hour
+_FORBIDDEN: Final = 3600.0
+
 
 class Orphans:
     """`queue` holds the UIDs of Services whose load balancer was deleted; its worker calls
@@ -56,7 +73,7 @@ class Orphans:
         lister: Lister[V1Service],
         api: ServiceAPI,
         cloud: ServiceCloud,
-        metrics: ServiceMetrics,
+        metrics: Metrics,
         clock: Clock,
         confirm_after: float = CONFIRM_AFTER,
         classes: Classes = WITHOUT_CLASS,
@@ -65,7 +82,13 @@ class Orphans:
         self._lister = lister
         self._api = api
         self._cloud = cloud
-        self._metrics = metrics
+        self._orphans = metrics.gauge(
+            "service_controller_orphaned_load_balancers",
+            "Load balancers in the cloud whose Service is gone, as far as the provider can list them.",
+        )
+        self._errors = metrics.counter(
+            "service_controller_orphan_check_errors_total", "Searches for orphaned load balancers that failed."
+        )
         self._clock = clock
         self._confirm_after = confirm_after
         self._classes = classes
@@ -133,12 +156,13 @@ class Orphans:
             owned = self._cloud.balancers.owned(self._cloud.cluster)
             found = frozenset(orphans(owned, self._lister.list(), self._names, self._classes))
         except CLOUD_ERRORS as error:
-            self._metrics.orphan_errors.inc()
+            self._errors.inc()
             log.warning("searching for load balancers without a Service failed: %s: %s", type(error).__name__, error)
             return self._confirm_after
+        # A Service may have been created, or deleted, between the cloud's answer and our cache's.
         confirmed = found & self._suspects
         self._suspects = found
-        self._metrics.orphans.set(len(confirmed))
+        self._orphans.set(len(confirmed))
         if confirmed - self._reported:
             self._report(sorted(confirmed, key=lambda orphan: orphan.name))
         elif self._reported and not confirmed:
@@ -158,7 +182,7 @@ class Orphans:
         except (Parked, CallsClosed):
             raise
         except CLOUD_ERRORS as error:  # one Service's annotations must not hide the orphans of all
-            self._metrics.orphan_errors.inc()
+            self._errors.inc()
             log.warning("the name of the load balancer of Service %s: %s", key_of(service), error)
             return None
 
@@ -167,17 +191,19 @@ class Orphans:
         return self._cloud.balancers.name(self._cloud.cluster, service)
 
     def _report(self, confirmed: Sequence[OwnedLoadBalancer]) -> None:
-        names = [
-            f"{orphan.name} (Service {orphan.service or orphan.service_uid})" for orphan in confirmed[:_MOST_NAMED]
-        ]
-        rest = f" and {len(confirmed) - _MOST_NAMED} more" if len(confirmed) > _MOST_NAMED else ""
+        names = _few([f"{orphan.name} (Service {orphan.service or orphan.service_uid})" for orphan in confirmed])
         message = (
             f"{len(confirmed)} load balancers of cluster {self._cloud.cluster!r} in the cloud have no Service, or "
             "one that has another load balancer: "
-            f"{', '.join(names)}{rest}. Delete them in the cloud, unless another cluster of that name owns them"
+            f"{names}. Delete them in the cloud, unless another cluster of that name owns them"
         )
         log.warning("%s", message)
         self._cloud.recorder.event(KUBE_SYSTEM, "Warning", "OrphanedLoadBalancers", message)
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def orphans(
@@ -219,3 +245,118 @@ def orphans(
             if present is not None:
                 found += [balancer for balancer in balancers if balancer.name not in present]
     return found
+
+
+class UnservedMetrics:
+    """Gauges of a manager whose service controller is off."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.services = metrics.gauge(
+            "service_controller_unserved_services",
+            "Services with a load balancer of ours, while the service controller of this manager is off.",
+        )
+        self.deletions = metrics.gauge(
+            "service_controller_unserved_deletions",
+            "Deleted Services that wait for our finalizer, while the service controller of this manager is off.",
+        )
+
+
+class ServicesOff(ControllerBase):
+    """Runs in the service controller's place. `run` may be called once."""
+
+    NAME = "service-lb-controller-off"
+    CLIENT = "shared-informers"  # the manager's own: the service controller may have no account
+    EVENT_SOURCE = "service-controller"
+
+    def __init__(
+        self,
+        clients: ClientBuilder,
+        options: HasDrainTimeout,
+        classes: Classes,
+        metrics: Metrics | None,
+        clock: Clock,
+        *,
+        why: str,
+    ) -> None:
+        """`why`: why the service controller is off, for people."""
+        super().__init__(clients, options, metrics, clock)
+        self._why = why
+        self._classes = classes
+        self._gauges = UnservedMetrics(self._metrics)
+        self._since: dict[str, float] = {}  # by UID: when it was first seen to be deleted
+        self._told: dict[str, float] = {}
+        self._counted = 0
+        self._waiting = ""
+        self._every(PERIOD, "services", self.look)
+
+    def notes(self) -> list[tuple[str, bool, str]]:
+        """The deletions that wait. It is no fault of this program. Thread-safe."""
+        return [("deletions", True, self._waiting)]
+
+    def look(self) -> float | None:
+        """Look at all Services once. For one thread; returns seconds until the next look if they
+        are not the usual ones."""
+        try:
+            services = self._list()
+        except Forbidden as error:
+            log.warning(
+                "missing permission: list on services. Without it deleted Services that wait for the service "
+                "controller, which is off, are not reported. Fix: apply the RBAC manifest again (%s)",
+                error,
+            )
+            return _FORBIDDEN
+        except ApiError as error:
+            log.debug("%s: Services could not be listed: %s", self.NAME, error)
+            return None
+        now = self._clock.monotonic()
+        held = [key_of(one) for one in services if self._has_ours(one)]
+        self._gauges.services.set(len(held))
+        if len(held) > self._counted:
+            log.warning(
+                "%d Services have a load balancer and our finalizer %s, and the service controller is off: %s. If no "
+                "other manager serves them, their load balancers get no changes, and they cannot be deleted: %s",
+                len(held), LOAD_BALANCER_CLEANUP_FINALIZER, self._why, _few(held),
+            )  # fmt: skip
+        self._counted = len(held)
+        deleted = {uid_of(one): one for one in services if self._waits(one)}
+        self._since = {uid: self._since.get(uid, now) for uid in deleted}
+        self._told = {uid: self._told[uid] for uid in deleted if uid in self._told}
+        stuck = {uid: one for uid, one in deleted.items() if now - self._since[uid] >= REPORT_AFTER}
+        self._gauges.deletions.set(len(stuck))
+        for uid, service in stuck.items():
+            if uid not in self._told or now - self._told[uid] >= _TOLD_AGAIN:
+                self._told[uid] = now
+                self._tell(service)
+        names = _few([key_of(one) for one in stuck.values()])
+        self._waiting = f"{len(stuck)} deleted Services wait for our finalizer: {names}" if stuck else ""
+        return None
+
+    def _tell(self, service: V1Service) -> None:
+        points = [str(point.ip or point.hostname) for point in ingress(status_of(service))]
+        message = (
+            f"This Service waits for its finalizer {LOAD_BALANCER_CLEANUP_FINALIZER}, as the service controller is "
+            f"off: {self._why}. If no other manager serves Services, delete its load balancer in the cloud "
+            f"({', '.join(points) or 'no address'}; UID of the Service {uid_of(service)}), and then remove the "
+            "finalizer with kubectl edit"
+        )
+        log.warning("Service %s: %s", key_of(service), message)
+        self._recorder.event(service, "Warning", "LoadBalancerNotDeleted", message)
+
+    def _list(self) -> list[V1Service]:
+        # From the API server's cache: what waits for minutes is in it.
+        answer = self._rest.get(SERVICES.path(), query={"resourceVersion": "0"})
+        services = []
+        for raw in answer.get("items") or ():
+            try:
+                services.append(SERVICES.parse(raw))
+            except MalformedObject as error:
+                log.debug("%s: %s", self.NAME, error)
+        return services
+
+    def _has_ours(self, service: V1Service) -> bool:
+        note = own_note(service)
+        return has_load_balancer_finalizer(service) and note is not None and note.lb_class in self._classes.served
+
+    def _waits(self, service: V1Service) -> bool:
+        deleted = service.metadata is not None and service.metadata.deletion_timestamp is not None
+        return deleted and self._classes.ownership(service) is Ownership.REMOVE

@@ -45,6 +45,9 @@ EMPTY: Final = Backoff(base=60.0, cap=math.inf)
 EMPTY_CAP: Final = 1800.0
 """The longest of these delays, where there is no drift check; then they end."""
 
+SECONDS: Final = tuple(2.0**exponent for exponent in range(15))
+"""Buckets of this controller's histograms, as Go's: 1 s to 4.5 h."""
+
 
 class State(Enum):
     """How far a load balancer is. `decide.py` says what follows from each."""
@@ -154,8 +157,11 @@ class Record:
     @classmethod
     def inherited(cls, service: V1Service) -> Record:
         """Nothing is known but what the Service shows: another process may have built for it."""
-        found = service if changes.may_be_built(service) else None
         note = changes.own_note(service)
+        # Not by the finalizer: somebody may have removed it, and the targets must follow all the
+        # same. Where the Go manager built it, there is an address and no note.
+        built = note is not None or changes.ingress(changes.status_of(service))
+        found = service if built else None
         annotations = () if note is None else note.annotations
         return cls(service=service, uid=uid_of(service), found=found, annotations=annotations)
 

@@ -13,29 +13,28 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from cloudprovider import ImplementedElsewhere, InvalidService, LoadBalancerKept
-from controllers.cloudcalls import CallsClosed
+from controllers.cloudcalls import CLOUD_ERRORS, CallsClosed
 from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import Parked
 from controllers.runtime.write import Patch
 from controllers.service import changes
-from controllers.service.changes import as_built
-from controllers.service.classes import named
-from controllers.service.cloud import CLOUD_ERRORS, SAYS_LATER, ServiceCloud
+from controllers.service.calls import SAYS_LATER, CacheBehind, ServiceCloud
+from controllers.service.changes import as_built, named
 from controllers.service.decide import Action, ServiceView, Step
-from controllers.service.kube import CacheBehind
 from controllers.service.records import Record, State
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
+    from controllers.service.calls import ServiceAPI
     from controllers.service.conditions import Conditions
-    from controllers.service.kube import ServiceAPI
 
 log = logging.getLogger(__name__)
 
 
 class Remover:
-    """Carries such steps out, as `Executor` does the others. Thread-safe as it is."""
+    """Carries such steps out, as `Executor` does the others. Thread-safe as it is. `deleted` is
+    called with each Service whose load balancer the cloud deleted."""
 
     def __init__(
         self,
@@ -57,6 +56,7 @@ class Remover:
         service, record = view.present, view.known
         self._cloud.not_too_early(record, "delete others")
         name_of, cluster = self._cloud.balancers.name, self._cloud.cluster
+        # By name, as that is what a deletion goes by: two former Services may have had one.
         present = name_of(cluster, service)
         names = {name_of(cluster, other): other for other in record.others}
         names.pop(present, None)
@@ -130,7 +130,7 @@ class Remover:
             asked={"delete": asked},  # should it be wanted again, that is another thing than before
         )
         self._records.put(key, record)
-        if not again:
+        if not again:  # one Event, however often it is tried
             self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         errors: list[Exception] = []
         kept, none = False, True
@@ -179,7 +179,7 @@ class Remover:
 
     def leave(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         """Another manager took the Service over while the deletion failed. The note, finalizer and
-        status are its own by now, and in the same cloud account the load balancer, too."""
+        status are its own, and in the same cloud account the load balancer, too."""
         service, record = view.present, view.known
         points = changes.ingress(record.status)
         address = ", ".join(str(point.ip or point.hostname) for point in points) or "no address"
@@ -211,7 +211,7 @@ class Remover:
 
     def remove_finalizer(self, key: str, view: ServiceView, step: Step) -> ServiceView:
         service, record = view.present, view.record
-        if step.action is not Action.RELEASE:
+        if step.action is not Action.RELEASE:  # never ours: note and status are another's
             patch = changes.finalizer_removed_patch(service)
         elif view.classes.handed_over(service) is not None:
             patch = Patch()  # a manager of another class has it now: note and finalizer are its own

@@ -8,22 +8,29 @@ controllers/service, and KEP-3458."""
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
 from cloudprovider.helpers import is_ready, node_taints, provider_id_of
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED
+from controllers.cloudcalls import CLOUD_ERRORS
 from controllers.runtime.cache import Derived, Lister, key_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
+    from controllers.cloudcalls.capabilities import LoadBalancerCalls
+    from controllers.runtime.write import EventRecorder
+
+
+log = logging.getLogger(__name__)
 
 _LEAVING: Final = "about to be removed by the cluster autoscaler"
 _FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
@@ -58,23 +65,19 @@ class _Judged:
     line: str
 
 
-Traits: TypeAlias = Callable[[Sequence["V1Node"]], tuple[Mapping[str, str], bool]]
-"""Digests of what else the provider says that load balancers depend on of nodes, by name; and
-whether it said all."""
-
-
 class TargetSet:
     """The present targets, worked out again only after `invalidate`. Thread-safe.
 
     `traits` asks the provider, so no lock is held meanwhile; None: it says nothing."""
 
-    def __init__(self, lister: Lister[V1Node], ready_only: bool, traits: Traits | None = None) -> None:
+    def __init__(self, lister: Lister[V1Node], ready_only: bool, traits: NodeTraits | None = None) -> None:
         self._lister = lister
         self._ready_only = ready_only
         self._traits = traits
         self._lock = threading.Lock()
         self._present: Targets | None = None
-        self._latest: Targets | None = None
+        self.latest: Targets | None = None
+        """What `current` last answered: for metrics, which ask no provider."""
         self.owed = False
         """Whether the provider failed to say something of a node: it is to be asked again."""
         self._changes = 0
@@ -88,20 +91,15 @@ class TargetSet:
                 return self._present
             changes = self._changes
         nodes = self._lister.list()
-        traits, whole = ({}, True) if self._traits is None else self._traits(nodes)
+        traits, whole = ({}, True) if self._traits is None else self._traits.of(nodes)
         with self._lock:
             self.owed = not whole
             found = _targets(self._judged.of(nodes), self._ready_only, traits)
             found = evolve(found, good_enough=found.good_enough | self._former)
-            self._latest = found
+            self.latest = found
             if changes == self._changes:  # else a node changed while the provider was asked
                 self._present = found
             return found
-
-    def latest(self) -> Targets | None:
-        """What `current` last answered: for metrics, which ask no provider."""
-        with self._lock:
-            return self._latest
 
     def invalidate(self) -> None:
         """A node has changed, and the targets of every load balancer that had it or will."""
@@ -130,7 +128,7 @@ class TargetSet:
         return old is not None and new is not None and is_leaving(old) and not is_leaving(new)
 
     def _part(self, node: V1Node | None) -> tuple[object, ...] | None:
-        if node is None or not is_eligible(node):
+        if node is None or _left_out(node):
             return None
         traits = None if self._traits is None else traits_of(node)
         return describe(node), self._ready_only and is_ready(node), traits
@@ -166,11 +164,6 @@ def _why_none(judged: Iterable[_Judged]) -> str:
 
 NO_TARGETS: Final = "none"
 """The digest of no targets."""
-
-
-def is_eligible(node: V1Node) -> bool:
-    """Whether load balancers may have a node: not being deleted, and not excluded by its label."""
-    return not _left_out(node)
 
 
 def _left_out(node: V1Node) -> str:
@@ -212,3 +205,45 @@ def traits_of(node: V1Node) -> tuple[object, ...]:
     metadata = node.metadata
     labels = None if metadata is None else (metadata.labels, metadata.annotations)
     return labels, node.spec, describe(node)
+
+
+class NodeTraits:
+    """The provider's word for each node, as a digest, for as long as nothing changed that it may
+    depend on. Asked in a thread of the provider, once for all nodes that changed. Thread-safe.
+
+    Where the provider fails to say, the last one holds until it is asked again, and an Event on the
+    node tells."""
+
+    def __init__(self, balancers: LoadBalancerCalls, recorder: EventRecorder) -> None:
+        self._balancers = balancers
+        self._recorder = recorder
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[tuple[object, ...] | None, str]] = {}
+        """By name: what it was asked about (None: it failed to say), and the digest."""
+
+    def of(self, nodes: Sequence[V1Node]) -> tuple[Mapping[str, str], bool]:
+        """The digest for each of these nodes, by name, and whether the provider said all that it
+        was asked; other nodes are forgotten."""
+        with self._lock:
+            known = self._known
+        read = {key_of(node): traits_of(node) for node in nodes}
+        asked = [node for node in nodes if known.get(key_of(node), (None, ""))[0] != read[key_of(node)]]
+        found = {name: known[name] for name in read if name in known}
+        try:
+            answers = self._balancers.target_traits(asked) if asked else []
+        except CLOUD_ERRORS as error:
+            answers = []
+            log.warning("what load balancers depend on of %d nodes is not known: %s", len(asked), error)
+        for node, answer in zip(asked, answers, strict=False):
+            name = key_of(node)
+            if isinstance(answer, Exception):
+                found[name] = None, found.get(name, (None, ""))[1]
+                what = "What load balancers depend on of this node is not known"
+                self._recorder.event(node, "Warning", "TargetTraitsFailed", f"{what}: {answer}")
+            else:
+                digest = hashlib.sha256(answer.encode()).hexdigest()[:16] if answer else ""
+                found[name] = read[name], f" {digest}" if digest else ""
+        with self._lock:
+            self._known = found
+        whole = len(answers) == len(asked) and not any(isinstance(one, Exception) for one in answers)
+        return {name: digest for name, (_, digest) in found.items()}, whole

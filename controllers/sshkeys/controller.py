@@ -8,7 +8,7 @@ program of your own."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -79,9 +79,7 @@ class SSHKeyController(ControllerBase):
         self._own_metrics = SSHKeyMetrics(self._metrics, clock)
         self._taken()
         queue = self._queue("SSHKeys", backoff=_BACKOFF)
-        self._triggers = SSHKeyTriggers(
-            queue, lambda: self._file.keys, lambda: cloud.provider_id_prefixes, options.gather
-        )
+        self._triggers = SSHKeyTriggers(queue, self._file, cloud, options.gather)
         self._reconciler = SSHKeyReconciler(options.ssh_user, self._file, calls, self._recorder, self._own_metrics)
         self._watch(informers.informer(NODES), self._triggers)
         self._every(options.ssh_key_sync_period, "repetition", self._triggers.install_all)
@@ -135,25 +133,17 @@ def has_joined(old: V1Node | None, new: V1Node, prefixes: Sequence[str]) -> bool
 
 class SSHKeyTriggers:
     """What adds keys: the start, the clock, a changed file, Nodes that join. Thread-safe. Decides
-    whether there is work, never which.
+    whether there is work, never which."""
 
-    `fingerprints` are the present keys', `prefixes` how this provider's IDs begin."""
-
-    def __init__(
-        self,
-        queue: WorkQueue[str],
-        fingerprints: Callable[[], Iterable[str]],
-        prefixes: Callable[[], Sequence[str]],
-        gather: float,
-    ) -> None:
+    def __init__(self, queue: WorkQueue[str], file: KeyFile, cloud: CloudCalls, gather: float) -> None:
         self._queue = queue
-        self._fingerprints = fingerprints
-        self._prefixes = prefixes
+        self._file = file
+        self._cloud = cloud
         self._gather = gather
 
     def install_all(self) -> None:
         """Every key is due now: at the start, periodically, and when the file has changed."""
-        for fingerprint in list(self._fingerprints()):
+        for fingerprint in list(self._file.keys):
             self._queue.add(fingerprint)
 
     def on_add(self, node: V1Node, initial: bool) -> None:
@@ -167,9 +157,9 @@ class SSHKeyTriggers:
         """Nothing to do: its machine's keys went with it."""
 
     def _changed(self, old: V1Node | None, new: V1Node) -> None:
-        if not has_joined(old, new, self._prefixes()):
+        if not has_joined(old, new, self._cloud.provider_id_prefixes):
             return
-        for fingerprint in list(self._fingerprints()):
+        for fingerprint in list(self._file.keys):
             # A key that waits for its next try needs no other one. One that is tried right now
             # does: the call may have read the list of machines before this one was in it.
             waits = self._queue.num_requeues(fingerprint) and isfinite(self._queue.next_run(fingerprint))

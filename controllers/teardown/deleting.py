@@ -13,17 +13,16 @@ from typing import Final
 
 from attrs import define
 
-from cloudprovider import CloudProviderError, LoadBalancerKept, NotImplementedByProvider, StopSignal
+from cloudprovider import LoadBalancerKept, NotImplementedByProvider, StopSignal
 from cloudprovider.internal.cleaning import one_line
 from cloudprovider.threads import NoThreadLeft, ThreadPool
-from controllers.cloudcalls import CallsClosed, CloudCallError
+from controllers.cloudcalls import CLOUD_ERRORS, CallsClosed
 from controllers.runtime.clock import Clock
-from controllers.runtime.queue import Parked, retry_after_of, seconds_text
+from controllers.runtime.queue import retry_after_of, seconds_text
 from controllers.teardown.items import Inventory, Item
 
 log = logging.getLogger(__name__)
 
-CLOUD_ERRORS: Final = (CloudProviderError, CloudCallError, Parked)
 """What a call to the cloud may raise."""
 AT_ONCE: Final = 8
 """Deletions at the same time. The gateway slows them down where the cloud throttles."""

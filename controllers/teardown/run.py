@@ -9,14 +9,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, TextIO
 
 from cloudprovider import CloudConfig, Interface, StopSignal
-from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.cloudcalls import CLOUD_ERRORS, CloudCallOptions, CloudCalls
 from controllers.manager.provider_host import ManagerError, ProviderHost
 from controllers.options.declare import DEFAULT_CLUSTER_NAME
 from controllers.runtime.api import ApiError
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.teardown import output
 from controllers.teardown.cluster import ClusterWords, leader
-from controllers.teardown.deleting import CLOUD_ERRORS, Deletion
+from controllers.teardown.deleting import Deletion
 from controllers.teardown.items import Inventory, Lister
 from controllers.teardown.options import TeardownOptions
 

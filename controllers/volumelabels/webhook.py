@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
-from cloudprovider import CloudProviderError, DiskNotFound, NotImplementedByProvider
+from cloudprovider import DiskNotFound, NotImplementedByProvider
 from cloudprovider.internal.cleaning import text_of
 from cloudprovider.internal.patching import merge_patch
-from controllers.cloudcalls import PRIORITY_NEW, CloudCallError
+from controllers.cloudcalls import CLOUD_ERRORS, PRIORITY_NEW
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.queue import FailureLog, Parked
+from controllers.runtime.queue import FailureLog
 from controllers.volumelabels.changes import described, labelling, needs_labels
 from controllers.webhooks import AdmissionRequest, Answer, Handler, allow, change, deny
 from controllers.webhooks.router import WINDOW
@@ -58,7 +58,7 @@ class VolumeLabelHandler(Handler):
             return allow()
         except DiskNotFound as error:
             return self._unlabelled(request, error, "the cloud has no such disk", code=422, reason="Invalid")
-        except (CloudProviderError, CloudCallError, Parked, ValueError) as error:
+        except (*CLOUD_ERRORS, ValueError) as error:
             return self._unlabelled(request, error, "the cloud does not tell its zone now")
         self._failures.succeeded(_NAME)
         if found.contradictions:

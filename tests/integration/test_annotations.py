@@ -12,7 +12,7 @@ from cloudprovider import Interface, LoadBalancer
 from cloudprovider.helpers import BOOL, Duration, ServiceAnnotations, annotation
 from cloudprovider.testing.waiting import eventually
 from controllers.service.controller import ServiceController
-from controllers.service.options import ServiceOptions
+from controllers.service.registration import ServiceOptions
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.running import at_work
 from tests.support.services import SERVICES, addresses, lb_service

@@ -46,8 +46,8 @@ BEATS: Final[Mapping[str, str]] = {
     "controllers/manager/accesscheck.py": "missing permissions are looked for again",
     "controllers/manager/provider_host.py": "after the start, installed packages are looked at once",
     "controllers/runtime/election/elector.py": "the lease is renewed every two seconds",
-    "controllers/route/off.py": "it stands in for the route controller where that is off",
-    "controllers/service/off.py": "it stands in for the service controller where that is off",
+    "controllers/route/condition.py": "it stands in for the route controller where that is off",
+    "controllers/service/orphans.py": "it stands in for the service controller where that is off",
 }
 """What the manager does as time passes, whatever there is to do: these modules, and all that they
 call, do not count."""
@@ -56,6 +56,7 @@ LATE: Final[Mapping[str, str]] = {
         ("controllers/manager/assembly.py", "controllers/manager/runner.py"),
         "every second the manager looks whether it has to end",
     ),
+    "controllers/runtime/base.py": "periodic actions begin after the workers, on a slow machine after the first object",
     **dict.fromkeys(
         ("controllers/runtime/api/wire/dialing.py", "controllers/runtime/api/tls.py"),
         "a connection is made only where none is idle at that moment",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
-from controllers.service import off
+from controllers.service import orphans
 from controllers.testing import Cluster, ManagerRun
 from tests.integration.conftest import Cluster as Server
 from tests.support.api import NODES, STRATEGIC
@@ -28,8 +28,8 @@ def cluster(api: Server, tmp_path: Path) -> Iterator[Cluster]:
 def test_a_deleted_service_that_nobody_serves_is_told(
     api: Server, cluster: Cluster, by_flag: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(off, "PERIOD", 0.1)
-    monkeypatch.setattr(off, "REPORT_AFTER", 0.2)
+    monkeypatch.setattr(orphans, "PERIOD", 0.1)
+    monkeypatch.setattr(orphans, "REPORT_AFTER", 0.2)
     with FakeCloud() as cloud, ManagerRun(api.kubeconfig, cloud):
         service = cluster.expose("web")
         [address] = cluster.wait_until(lambda: service.addresses)

@@ -248,6 +248,7 @@ class Witness:
     def __init__(self) -> None:
         self.known: dict[str, V1Node] = {}
         self.wrong: list[str] = []
+        self.deleted = 0
         self.initial_over = False
 
     def add(self, new: V1Node, initial: bool) -> None:
@@ -272,6 +273,7 @@ class Witness:
 
     def delete(self, last: V1Node) -> None:
         name = _name(last)
+        self.deleted += 1
         known = self.known.pop(name, None)
         if known is None:
             self._complain(f"{name} deleted, though it was not there")
@@ -482,6 +484,8 @@ def test_a_wrongly_empty_list_is_followed_only_if_a_quorum_list_agrees(tmp_path:
             lie = run.network.add(Rule(Action.EMPTY_LIST, lies, False))
             if lies == 1:
                 wait(partial(_was_told, lie))
+                run.settle()
+                assert run.witnesses[0][0].deleted == 0, "an empty list that no quorum list confirmed was believed"
             else:  # the first of them may be a quorum list already
                 wait(lambda: len(run.informer.lister) == 0)
                 run.network.rules.clear()

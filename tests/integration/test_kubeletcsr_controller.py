@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from controllers.kubeletcsr.controller import KubeletCSRController
@@ -21,6 +23,13 @@ from tests.support.running import at_work
 CLOUD = {"generate": [{"count": 2}]}
 OWN, OTHER = "node-0000", "node-0001"
 REASON = "KubeletCertificateNotApproved"
+
+
+@pytest.fixture(autouse=True)
+def short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node is asked about every 5 s at most, which the unit tests prove; here nobody waits for
+    that."""
+    monkeypatch.setattr("controllers.kubeletcsr.controller._LEAST", 0.2)
 
 
 class World:

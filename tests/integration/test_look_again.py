@@ -26,7 +26,7 @@ from controllers.node.controller import CloudNodeController
 from controllers.node.registration import CloudNodeOptions
 from controllers.registration.entry import Controller
 from controllers.service.controller import ServiceController
-from controllers.service.options import ServiceOptions
+from controllers.service.registration import ServiceOptions
 from controllers.testing.managerrun import ManagerRun
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES

@@ -20,9 +20,9 @@ from cloudprovider.testing.waiting import eventually
 from controllers.app import Manager, ManagerOptions, Options
 from controllers.endpoints.options import ServingOptions
 from controllers.options.podnetwork import CIDRS, RouteSwitches
-from controllers.route.options import RouteOptions
+from controllers.route.registration import RouteOptions
 from controllers.runtime.api import ClientBuilder
-from controllers.service.off import UnservedMetrics
+from controllers.service.orphans import UnservedMetrics
 from tests.generate import ALERTS, ROOT, alerts_page
 
 DASHBOARD = ALERTS.with_name("dashboard.json")

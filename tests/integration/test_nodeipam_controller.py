@@ -28,8 +28,8 @@ from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, PlanRun, parse
 from controllers.nodeipam import guards
-from controllers.nodeipam.changes import SEAL
 from controllers.nodeipam.controller import NodeIPAMController
+from controllers.nodeipam.guards import SEAL
 from controllers.nodeipam.registration import NodeIPAMOptions
 from controllers.options.podnetwork import CIDRS
 from controllers.runtime.api import ClientBuilder, ClientSettings
@@ -47,6 +47,13 @@ from tests.support.running import at_work
 BOTH = "10.244.0.0/22,fd00:10:244::/60"
 NODE_COUNT = int(os.environ.get("NODEIPAM_TAKEOVER", "60"))
 """`NODEIPAM_TAKEOVER=200` for the long form."""
+
+
+@pytest.fixture(autouse=True)
+def short_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A range of a deleted Node rests for 10 s, which the unit tests prove; here nobody waits for
+    that."""
+    monkeypatch.setattr("controllers.nodeipam.controller.REST", 0.5)
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from cloudprovider.testing.waiting import eventually
 from controllers.node.controller import CloudNodeController
 from controllers.options.podnetwork import CIDRS
 from controllers.route.controller import RouteController
-from controllers.route.options import RouteOptions
+from controllers.route.registration import RouteOptions
 from controllers.service.controller import ServiceController
-from controllers.service.options import ServiceOptions
+from controllers.service.registration import ServiceOptions
 from tests.integration.conftest import Cluster
 from tests.support.api import EVENTS, NODES
 from tests.support.nodes import is_tainted, small_node

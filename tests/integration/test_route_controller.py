@@ -14,7 +14,7 @@ from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from controllers.options.podnetwork import CIDRS
 from controllers.route.controller import RouteController
-from controllers.route.options import RouteOptions
+from controllers.route.registration import RouteOptions
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES, STRATEGIC
 from tests.support.nodes import small_node

@@ -28,7 +28,7 @@ from tests.integration.test_route_controller import (
 from tests.support.api import NODES, STRATEGIC
 from tests.support.nodes import small_node
 
-PERIOD = 0.5
+PERIOD = 0.2
 
 
 @pytest.fixture

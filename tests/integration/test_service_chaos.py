@@ -18,7 +18,7 @@ from cloudprovider import RetryError, Throttled
 from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, answers, half_builds, hangs, raises
 from cloudprovider.testing.waiting import eventually
 from controllers.service.controller import ServiceController
-from controllers.service.options import ServiceOptions
+from controllers.service.registration import ServiceOptions
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES, Refused
 from tests.support.marker import MARKER, pass_by

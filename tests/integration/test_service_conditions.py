@@ -16,7 +16,7 @@ from controllers.runtime.cache import SERVICES as KIND
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.metrics import Metrics
 from controllers.service.controller import ServiceController
-from controllers.service.options import ServiceOptions
+from controllers.service.registration import ServiceOptions
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES, STRATEGIC
 from tests.support.marker import pass_by

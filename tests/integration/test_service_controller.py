@@ -16,7 +16,7 @@ from cloudprovider.testing.fake.loadbalancers import ADOPT, KEEP
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
 from controllers.service.controller import ServiceController
-from controllers.service.options import ServiceOptions
+from controllers.service.registration import ServiceOptions
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node

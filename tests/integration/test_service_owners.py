@@ -18,7 +18,7 @@ from cloudprovider import Interface, LoadBalancer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from cloudprovider.testing.waiting import eventually
 from controllers.service.controller import ServiceController
-from controllers.service.options import ServiceOptions
+from controllers.service.registration import ServiceOptions
 from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
 from tests.support.marker import pass_by

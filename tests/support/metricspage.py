@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import new_provider
 from controllers.catalog import CATALOG
-from controllers.service.off import UnservedMetrics
+from controllers.service.orphans import UnservedMetrics
 from controllers.testing.managerrun import ROUTES, ManagerRun
 from tests.support.https import free_port
 

@@ -234,7 +234,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         )["loadbalancer"]
         logger.info("%s: Octavia builds load balancer %s", wanted.who.key, made["id"])
         if self._config.manage_security_groups:
-            self._open(placed, made, ports)
+            self._open(placed, made, chosen, ports)
         address = ""
         if families_of([made["vip_address"]]) == [IPV4]:
             address = self._floating.ensure(wanted, made["vip_port_id"], None, is_owner=True, had_one=had_one)
@@ -264,7 +264,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if len(todo) > 1:
             self._octavia.do(balancer, todo)
         # The rest is looked at in the call of the last step, and not in each.
-        surplus = self._open(wanted, balancer, ports_of(self._cloud, chosen)) if managed else []
+        surplus = self._open(wanted, balancer, chosen) if managed else []
         address = ""
         if families[0] == IPV4:
             there = self._floating.at(balancer["vip_port_id"])
@@ -317,13 +317,15 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             ours.append(ADOPTED_TAG)
         return [*there, *(tag for tag in ours if tag and tag not in there)]
 
-    def _open(self, wanted: Plan, balancer: JSON, ports: Sequence[JSON]) -> list[JSON]:
+    def _open(
+        self, wanted: Plan, balancer: JSON, chosen: Sequence[Target], ports: Sequence[JSON] | None = None
+    ) -> list[JSON]:
         """Have the nodes let its traffic in. Returns the rules that it needs no more."""
         subnet = wanted.networks.member_subnet or balancer["vip_subnet_id"]
         if subnet not in self._ranges:
             self._ranges[subnet] = self._cloud.neutron.get(f"/subnets/{subnet}")["subnet"]["cidr"]
         rules = rules_of(wanted, self._ranges[subnet], balancer["provider"] or "")
-        return self._groups.open(wanted.who, rules, ports)
+        return self._groups.open(wanted.who, rules, chosen, ports)
 
     def _open_no_more(self, who: Identity, left: Set[str]) -> None:
         """Close the node ports of servers that had these addresses and have left the cluster. One

@@ -52,9 +52,11 @@ class NodeGroups:
         """One Service at a time: the last one's deletion takes the group away, under another one's
         hands."""
 
-    def open(self, who: Identity, rules: set[Rule], ports: Sequence[JSON]) -> list[JSON]:
-        """Have the nodes let in what the Service needs. Returns the rules that it needs no more:
-        for `close`, when nothing uses them."""
+    def open(
+        self, who: Identity, rules: set[Rule], chosen: Sequence[Target], ports: Sequence[JSON] | None = None
+    ) -> list[JSON]:
+        """Have the nodes let in what the Service needs. `ports` are theirs, where they were read.
+        Returns the rules that it needs no more: for `close`, when nothing uses them."""
         with self._alone():
             group = self._group(who)
             if group is None:
@@ -67,7 +69,8 @@ class NodeGroups:
                     self._cloud.neutron.post("/security-group-rules", security_group_rules=made)
                 except ConflictException as error:
                     raise RetryError(f"the rules of {who.node_group} changed meanwhile", 1.0) from error
-            self._attach(group, ports)
+            # Read in this Service's turn, they are as the one before has left them.
+            self._attach(group, ports_of(self._cloud, chosen) if ports is None else ports)
             return [one for rule, one in there.items() if one.get("description") == who.uid and rule not in rules]
 
     def extend(self, who: Identity, joining: Sequence[Target]) -> None:

@@ -29,7 +29,6 @@ NODES = (  # the periods of a cluster, as they are delivered
 )  # fmt: skip
 ROUTES = (
     "--controllers=cloud-node,cloud-node-lifecycle,route", "--configure-cloud-routes",
-    "--route-reconciliation-period=10s",
 )  # fmt: skip
 GO = {20: 85, 200: 805}
 """Requests of the Go manager from its start until so many nodes are initialised."""
@@ -82,6 +81,8 @@ def lived(cloud: Double | OpenStack, servers: Mapping[str, str], kubeconfig: Pat
     foreign = {"destination": "10.244.250.0/24", "nexthop": "10.24.15.250"}  # inside the cluster's range
     router = f"/v2.0/routers/{cloud.router}"
     cloud.ask("PUT", "neutron", router, {"router": {"routes": [foreign]}})
+    period = PERIOD if isinstance(cloud, OpenStack) else 2
+    flags = [*NODES, *ROUTES, f"--node-monitor-period={period}s", f"--route-reconciliation-period={2 * period}s"]
 
     def routes() -> int:
         return len(cloud.ask("GET", "neutron", router)["router"]["routes"]) - 1
@@ -94,7 +95,7 @@ def lived(cloud: Double | OpenStack, servers: Mapping[str, str], kubeconfig: Pat
     with Cluster(kubeconfig) as cluster:
         nodes = {name: cluster.join(name) for name in servers}
         count = Count(cloud)
-        with ManagerRun(kubeconfig, new_provider(login(cloud, settings)), [*NODES, *ROUTES]):
+        with ManagerRun(kubeconfig, new_provider(login(cloud, settings)), flags):
             cluster.wait_until(lambda: all(node.is_initialized for node in nodes.values()), timeout=180)
             cluster.wait_until(lambda: routes() == number, timeout=180)
             asked = count.so_far()
@@ -104,11 +105,11 @@ def lived(cloud: Double | OpenStack, servers: Mapping[str, str], kubeconfig: Pat
 
             for node in nodes.values():
                 node.mark_not_ready()
-            time.sleep(PERIOD)  # real time: the periods of the manager
+            time.sleep(period)  # real time: the periods of the manager
             count.again()  # each was asked about as it changed
-            time.sleep(3 * PERIOD)
+            time.sleep(3 * period)
             asked = count.so_far()
-            print(f"{number} nodes not Ready, {3 * PERIOD} s: {asked.total()} requests, {dict(asked)}")
+            print(f"{number} nodes not Ready, {3 * period} s: {asked.total()} requests, {dict(asked)}")
             assert 1 <= asked["nova GET /v2.1/servers/detail"] <= 5
             assert asked["nova GET /v2.1/servers/ID"] == 0
             for node in nodes.values():

@@ -143,8 +143,6 @@ SCENARIOS = [
             get(NODES, query={"labelSelector": "a=b c"}, compare="outcome"),
             get(NODES, query={"labelSelector": "a=-b"}, compare="outcome"),
             get(NODES, query={"labelSelector": "-a=b"}, compare="outcome", expect=400),
-            get(NODES, query={"labelSelector": f"{MINE},x>1"}, expect=200),
-            get(NODES, query={"labelSelector": "x>a"}, compare="outcome"),
             get(NODES, query={"labelSelector": MINE, "limit": "-1"}, expect=200),
             get(NODES, query={"sendInitialEvents": "true"}, expect=422),
             get(

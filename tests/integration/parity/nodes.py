@@ -62,7 +62,6 @@ SCENARIOS = [
             post(NODES, node("np-bad", metadata={"labels": {"a/b/c": "b"}}), expect=422),
             post(NODES, node("np-bad", metadata={"annotations": {"A B": "x"}}), expect=422),
             post(NODES, node("np-bad", metadata={"finalizers": ["a b"]}), expect=422),
-            post(NODES, node("np-bad", metadata={"ownerReferences": [{"name": "x"}]}), expect=422),
             post(NODES, node("np-bad", spec={"podCIDR": "10.0.0.0"}), expect=422),
             post(NODES, node("np-bad", spec={"podCIDR": "::ffff:10.0.0.0/120"}), expect=422),
             post(NODES, node("np-bad", spec={"podCIDRs": ["10.0.0.0/24", "10.0.1.0/24"]}), expect=422),

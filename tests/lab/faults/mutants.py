@@ -43,7 +43,7 @@ def _lists_are_believed() -> None:
 
 def _no_proof_for_services() -> None:
     _lists_are_believed()
-    from controllers.service.kube import ServiceAPI
+    from controllers.service.calls import ServiceAPI
 
     _replace(ServiceAPI, "prove_gone", lambda *_: None)
 
@@ -57,7 +57,7 @@ def _no_proof_for_routes() -> None:
 
 def _no_proof_for_targets() -> None:
     _lists_are_believed()
-    from controllers.service.kube import ServiceAPI
+    from controllers.service.calls import ServiceAPI
 
     _replace(ServiceAPI, "confirmed", lambda _, present, **__: present)
 

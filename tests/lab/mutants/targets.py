@@ -34,10 +34,10 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
             "changes": "",
             "decide": "decide",
             "execute": "reconcile failing removal checks two_writers ownership restarts",
-            "nodesync": "nodesync",
             "reconcile": "",
-            "records": "nodesync reconcile failing",
-            "targets": "targets nodesync",
+            "records": "gathering reconcile failing",
+            "remove": "removal renames failing reconcile",
+            "targets": "targets gathering",
         },
     ),
     "cloudcalls": (

@@ -76,6 +76,7 @@ def test_other_types_are_refused(junk: object) -> None:
         ({"provider_id": "test://"}, "names no instance"),
         ({"provider_id": "aws:////"}, "names no instance"),
         ({"provider_id": "test://i 1"}, "blanks"),
+        ({"provider_id": "test://i "}, "blanks"),
         ({"provider_id": "test://i\n"}, "blanks"),
         ({"provider_id": ""}, "no provider_id, and neither"),
         ({"instance_type": "m5 large"}, "instance_type: the value 'm5 large'"),

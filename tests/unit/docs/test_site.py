@@ -19,7 +19,8 @@ from tests.support.remembered import remembered
 
 def test_the_site_builds_without_a_warning(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Every page is read, and every reference resolved; no page is written."""
-    read = [file for file in sorted((ROOT / "docs").rglob("*.*")) if file.is_file() and file.suffix != ".pyc"]
+    docs = ROOT / "docs"  # but for `repository`, which the build makes
+    read = [file for file in sorted(docs.rglob("*.*")) if file.is_file() and docs / "repository" not in file.parents]
     with remembered(request, "site", [*read, *pages()]) as known:
         if not known:
             _build(tmp_path)

@@ -27,7 +27,7 @@ from controllers.registration.options import (
     PlanOptions,
     split_address,
 )
-from controllers.route.options import RouteOptions
+from controllers.route.registration import RouteOptions
 from tests.support.gomanager import GO_FLAGS
 
 GOOD = ("--cloud-provider=fake", "--leader-elect=false")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from kubernetes.client.models.v1_node import V1Node
 
@@ -106,7 +106,10 @@ class Leader:
         self.reconciler: Any = it._reconciler
         self.assigner, self.barrier, self.detector = it._assigner, it._barrier, it._detector
         self.allocations = it._assigner.allocations
-        it._assigner.pending._bring_back = self.queue.append
+        # The keys of a run are worked off here; those that come back later are the real queue's.
+        it._assigner.queue = it._assigner.pending._queue = cast(
+            Any, SimpleNamespace(add=lambda name, priority=0: self.queue.append(name), add_after=it._keys.add_after)
+        )
         self.keys = it._keys
         for register in it._handlers:
             register()
@@ -158,8 +161,7 @@ class Leader:
 
     def sweep(self) -> list[Exception]:
         """The regular comparison of allocations and cache, and what it brings."""
-        queue: Any = SimpleNamespace(add=self.queue.append)
-        self.assigner.sweep(queue)
+        self.assigner.sweep()
         return self.run()
 
     def run(self, *names: str) -> list[Exception]:

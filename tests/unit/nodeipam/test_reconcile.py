@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from controllers.nodeipam.assigner import REST
-from controllers.nodeipam.changes import SEAL
+from controllers.nodeipam.guards import SEAL
 from controllers.nodeipam.reconcile import START, NoRangeLeft
 from controllers.runtime.api import Conflict, Forbidden, Unreachable
 from tests.unit.nodeipam.objects import PREFIX, Leader, Server, leads, lost, started
@@ -281,11 +282,11 @@ def test_a_node_created_anew_with_its_range_keeps_it_from_those_that_wait(cached
     if not cached:
         leader.cache.pop("n1")
 
-    def at_once(name: str) -> None:
+    def add(name: str, priority: int) -> None:
         with suppress(NoRangeLeft):
             leader.reconciler.reconcile(name)
 
-    leader.assigner.pending._bring_back = at_once  # another worker is free
+    leader.assigner.pending._queue = cast(Any, SimpleNamespace(add=add))  # another worker is free
     assert leader.run("n1") == []
     leader.clock.advance(REST)
     assert leader.run("n1") == []

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from controllers.nodeipam.changes import facts_of, facts_of_raw
-from controllers.nodeipam.controller import WAITING, NodeTriggers
+from controllers.nodeipam.assigner import WAITING
+from controllers.nodeipam.controller import NodeTriggers
+from controllers.nodeipam.guards import facts_of, facts_of_raw
 from controllers.runtime.cache import NODES, version_of
 from tests.unit.nodeipam.objects import Server
 

@@ -56,6 +56,16 @@ def test_gone_about_a_young_node_is_not_yet(seen_before: bool) -> None:
     assert not bench.server.deletes
 
 
+def test_every_method_is_asked_about_a_node_only_once_it_is_no_longer_young() -> None:
+    bench = _bench()
+    bench.cloud.says["n0"] = InstanceState.GONE
+    _see(bench, version="8")
+    _ticks(bench, GRACE - 2 * PERIOD)
+    assert "n0" not in bench.cloud.confirmed, "that may be one call for each node, in each period"
+    _ticks(bench, 4 * PERIOD)
+    assert "n0" in bench.cloud.confirmed
+
+
 @pytest.mark.row("N30")
 def test_a_machine_that_ends_young_has_its_node_deleted_after_the_grace() -> None:
     bench = _bench()

@@ -9,7 +9,7 @@ import pytest
 from controllers.cloudcalls import CloudCallOptions
 from controllers.node.registration import CloudNodeOptions
 from controllers.nodelifecycle.registration import NodeLifecycleOptions
-from controllers.service.options import ServiceOptions
+from controllers.service.registration import ServiceOptions
 
 NONSENSE: dict[type[Any], dict[str, float | str]] = {
     CloudCallOptions: {

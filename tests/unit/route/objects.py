@@ -13,13 +13,11 @@ from cloudprovider import Route
 from cloudprovider.internal.backoff import Backoff
 from controllers.options.podnetwork import CIDRS
 from controllers.route.condition import NetworkCondition
-from controllers.route.listing import RouteListing
-from controllers.route.metrics import RouteMetrics
-from controllers.route.options import RouteOptions
-from controllers.route.planning import Planner
+from controllers.route.listing import RouteListing, RouteMetrics
+from controllers.route.planning import LIST, LISTING, Planner
 from controllers.route.reconcile import RouteReconciler
+from controllers.route.registration import RouteOptions
 from controllers.route.table import RouteTable
-from controllers.route.triggers import LIST, LISTING
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
 from tests.support.clock import FakeClock

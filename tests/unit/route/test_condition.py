@@ -10,7 +10,8 @@ import pytest
 
 from cloudprovider import CloudProviderError
 from controllers.route.condition import condition_of, network_condition
-from controllers.route.triggers import LIST, LISTING, RouteTriggers
+from controllers.route.controller import RouteTriggers
+from controllers.route.planning import LIST, LISTING
 from controllers.runtime.api import NotFound, ObjectNotFound, ServerError
 from tests.support.controllers import refuse
 from tests.unit.route.objects import CREATED, MISSING, Bench, node, raw_node, route

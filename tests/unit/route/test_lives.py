@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cloudprovider import CloudProviderError, InstanceNotFound, Route
+from controllers.route.planning import LIST, LISTING
 from controllers.route.reconcile import RouteConflict, RouteRefused
-from controllers.route.triggers import LIST, LISTING
 from tests.unit.route.objects import Bench, Cloud, route
 
 RANGES = {

@@ -216,7 +216,7 @@ def test_a_provider_of_names_alone_is_served_as_ever() -> None:
 
 def test_the_trigger_is_the_provider_id_too() -> None:
     bench = bench_of()
-    from controllers.route.triggers import RouteTriggers
+    from controllers.route.controller import RouteTriggers
 
     triggers = RouteTriggers(bench.queue)
     triggers.on_update(node("n1", CIDR), node("n1", CIDR, provider_id="acme://i-1"))

@@ -8,9 +8,8 @@ from typing import Any, cast
 import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
-from controllers.route.off import RoutesOff
-from controllers.route.options import RouteOptions
-from controllers.route.registration import ENTRY
+from controllers.route.condition import RoutesOff
+from controllers.route.registration import ENTRY, RouteOptions
 from controllers.runtime.cache import NODES
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock

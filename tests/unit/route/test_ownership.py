@@ -9,8 +9,8 @@ import pytest
 
 from cloudprovider import CloudProviderError, Route
 from controllers.options.podnetwork import CIDRS
-from controllers.route.options import RouteOptions
-from controllers.route.triggers import LIST
+from controllers.route.planning import LIST
+from controllers.route.registration import RouteOptions
 from tests.unit.route.objects import CREATED, PREFIX, Bench, route, with_n1
 
 STALE = route("10.244.2.0/24", "vanished", name="named-after-nothing")

@@ -8,7 +8,7 @@ import pytest
 from attrs import define, evolve
 
 from cloudprovider import CloudProviderError, InstanceNotFound, Pending, QuotaExceeded, Route
-from controllers.route.triggers import LIST
+from controllers.route.planning import LIST
 from tests.unit.route.objects import CREATED, MISSING, Bench, Cloud
 
 pytestmark = pytest.mark.row("P10")

@@ -14,8 +14,9 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import CloudProviderError, InstanceNotFound, Route
 from controllers.cloudcalls import CallsClosed, InvalidAnswer
 from controllers.route.changes import network
+from controllers.route.controller import RouteTriggers
+from controllers.route.planning import LIST
 from controllers.route.reconcile import RouteConflict, RouteRefused
-from controllers.route.triggers import LIST, RouteTriggers
 from controllers.runtime.api import NotFound
 from controllers.runtime.queue import TerminalError
 from tests.unit.route.objects import (

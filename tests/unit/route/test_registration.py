@@ -15,8 +15,7 @@ from controllers.flags.parse import parse
 from controllers.registration.entry import Context
 from controllers.registration.options import Options
 from controllers.route.controller import RouteController
-from controllers.route.options import RouteOptions
-from controllers.route.registration import ENTRY
+from controllers.route.registration import ENTRY, RouteOptions
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.metrics import Metrics
 from tests.support.there import there

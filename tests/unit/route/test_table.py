@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudprovider import Route
-from controllers.route.changes import Entry, State, network
-from controllers.route.table import RouteTable
+from cloudprovider.ips import IPNetwork
+from controllers.route.changes import Entry, Held, State, network
+from controllers.route.table import Holders, RouteTable
 from tests.support.clock import FakeClock
 from tests.unit.route.objects import route
+from tests.unit.route.test_trust import RANGES
 
 NET = network("10.244.1.0/24")
 
@@ -127,3 +129,25 @@ def test_the_index_by_target_is_the_tables_own(routes: list[tuple[int, str]], de
     for target in ("a", "b"):
         expected = {net for net, entry in table.all() if entry.route.target_node == target}
         assert set(table.destinations_of(target)) == expected
+
+
+@pytest.mark.row("R7")
+@given(st.dictionaries(RANGES, st.sampled_from(["a", "b"]), max_size=12), RANGES, st.data())
+def test_exactly_the_others_that_overlap_are_found(
+    kept: dict[IPNetwork, str], net: IPNetwork, data: st.DataObject
+) -> None:
+    holders = Holders()
+    for one, name in kept.items():
+        holders.put(one, Held("former"))
+        holders.put(one, Held(name))
+    dropped = data.draw(st.sets(st.sampled_from(sorted(kept, key=str)))) if kept else set()
+    for one in [*dropped, *dropped]:
+        holders.drop(one)
+        kept.pop(one, None)
+        assert holders.get(one) is None
+    assert {one: held.name for one, held in holders.items()} == kept
+    assert holders.get(net) == (Held(kept[net]) if net in kept else None)
+    expected = {
+        (one, name) for one, name in kept.items() if one != net and one.version == net.version and one.overlaps(net)
+    }
+    assert {(one, held.name) for one, held in holders.overlapping(net)} == expected

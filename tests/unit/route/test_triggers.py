@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controllers.route.triggers import RouteTriggers
+from controllers.route.controller import RouteTriggers
 from tests.unit.route.objects import CREATED, MISSING, Bench, node
 
 

@@ -14,8 +14,8 @@ from cloudprovider import CloudProviderError, Route
 from cloudprovider.ips import IPNetwork
 from controllers.options.podnetwork import CIDRS
 from controllers.route.changes import Entry, Held, Scope, step
+from controllers.route.planning import LIST, LISTING
 from controllers.route.reconcile import RouteConflict, RouteRefused
-from controllers.route.triggers import LIST, LISTING
 from tests.unit.route.objects import CREATED, MISSING, Bench, addressed, node, route, with_n1
 from tests.unit.route.test_changes import NETWORKS
 

@@ -16,18 +16,16 @@ from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
 from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
-from controllers.service.changes import Scope
-from controllers.service.classes import Classes
-from controllers.service.cloud import NodeTraits, ServiceCloud
+from controllers.service.calls import CacheBehind, KubeSystemUID, ServiceAPI, ServiceCloud
+from controllers.service.changes import Classes
 from controllers.service.conditions import Conditions
+from controllers.service.controller import ServiceTriggers
 from controllers.service.execute import Executor
-from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
-from controllers.service.metrics import ServiceMetrics, watch_targets
 from controllers.service.orphans import Orphans
-from controllers.service.reconcile import ServiceReconciler
+from controllers.service.reconcile import NodeSync, ServiceReconciler
 from controllers.service.records import Records, Schedule
-from controllers.service.targets import TargetSet, describe
-from controllers.service.triggers import Gathering, NodeSync, NodeTriggers, ServiceTriggers
+from controllers.service.remove import Remover
+from controllers.service.targets import NodeTraits, TargetSet, describe
 from tests.support.clock import FakeClock
 from tests.support.controllers import Lister, Recorder, Server, clone, take_all
 from tests.unit.service.objects import CLUSTER, Cloud, raw_node, raw_service
@@ -79,42 +77,39 @@ class Bench:
         )
         self.node_queue: WorkQueue[str] = WorkQueue("node", clock=clock, metrics=self.metrics)
         self.again: WorkQueue[str] = WorkQueue("second-look", clock=clock, metrics=self.metrics)
-        measures = ServiceMetrics(self.metrics, self.records)
         balancers = cast(Any, self.cloud)
-        traits = NodeTraits(balancers, cast(Any, self.recorder)).of if self.cloud.has_hook("target_traits") else None
+        traits = NodeTraits(balancers, cast(Any, self.recorder)) if self.cloud.has_hook("target_traits") else None
         self.targets = TargetSet(cast(Any, self.nodes), bool(settings["ready_only"]), traits)
-        watch_targets(self.metrics, self.records, self.targets.latest, clock)
         self.sync = NodeSync(
             self.node_queue,
             self.queue,
             self.records,
             self.targets,
-            Gathering(settings["window"], settings["longest"]),
-            latency=measures.nodesync_latency,
-            clock=clock,
+            self.metrics,
+            clock,
+            quiet=settings["window"],
+            longest=settings["longest"],
         )
         self.triggers = ServiceTriggers(self.queue, self.records, self.classes, whole=self.cloud.has_hook("depends_on"))
-        self.node_triggers = NodeTriggers(self.targets, self.sync)
         self.api = ServiceAPI(cast(Any, self.server), bool(settings["ready_only"]), clock)
-        service_cloud = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
-        self.orphans = Orphans(
-            self.again, cast(Any, self.services), self.api, service_cloud, measures, clock, classes=self.classes
-        )
-        conditions = Conditions(cast(Any, clock)) if self.conditions else None
         self.known = KubeSystemUID(self._identity, clock)
+        recorder = cast(Any, self.recorder)
+        service_cloud = ServiceCloud(balancers, self.records, recorder, CLUSTER, self.known, clock)
+        self.orphans = Orphans(
+            self.again, cast(Any, self.services), self.api, service_cloud, self.metrics, clock, classes=self.classes
+        )
+        conditions = Conditions(self.api, self.records, clock) if self.conditions else None
         schedule = Schedule(settings["drift_period"], settings["ensure_period"], lambda: 1.0)
         self.reconciler = ServiceReconciler(
             cast(Any, self.services),
-            self.records,
-            Executor(
-                self.api, service_cloud, self.sync.current, self.orphans.deleted, measures, schedule, clock, conditions
-            ),
+            service_cloud,
+            Executor(self.api, service_cloud, self.sync.current, self.metrics, schedule, clock, conditions),
+            Remover(self.api, service_cloud, self.orphans.deleted, conditions),
             self.sync,
-            lambda: Scope(CLUSTER, self.known.get(), self.cloud.revision()),
-            service_cloud.depends_on,
             schedule,
             clock,
             self.classes,
+            conditions,
         )
         expected = (CloudCallError, CacheBehind)
         handling: FailureHandling[str] = FailureHandling(
@@ -129,7 +124,7 @@ class Bench:
         self.server.log.clear()
         for name, raw in sorted(self.server.nodes.items()):
             self.nodes.objects[name] = listed = NODES.parse(clone(raw))
-            self.node_triggers.on_add(listed, True)
+            self.sync.on_add(listed, True)
         for key, raw in sorted(self.server.services.items()):
             self.services.objects[key] = found = SERVICES.parse(clone(raw))
             self.triggers.on_add(found, True)
@@ -146,7 +141,7 @@ class Bench:
         for _ in range(len(self.server.log) if number is None else min(number, len(self.server.log))):
             plural, key, raw = self.server.log.popleft()
             if plural == "nodes":
-                self.nodes.take(self.node_triggers, key, None if raw is None else NODES.parse(raw))
+                self.nodes.take(self.sync, key, None if raw is None else NODES.parse(raw))
             else:
                 self.services.take(self.triggers, key, None if raw is None else SERVICES.parse(raw))
 

@@ -17,8 +17,7 @@ from cloudprovider.internal.patching import apply_patch
 from controllers.runtime.cache import SERVICES
 from controllers.runtime.write import Patch
 from controllers.service import changes
-from controllers.service.changes import APPLIED, Note, Scope
-from controllers.service.classes import WITHOUT_CLASS, Ownership
+from controllers.service.changes import APPLIED, WITHOUT_CLASS, Note, Ownership, Scope
 from tests.support.controllers import Raw
 from tests.unit.service.objects import FINALIZER, raw_service, service
 

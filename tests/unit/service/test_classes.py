@@ -14,11 +14,10 @@ from cloudprovider import CloudProviderError, OwnedLoadBalancer
 from cloudprovider.wellknown import SERVICE_TYPE_LOAD_BALANCER
 from controllers.options.declare import fill, flags_of
 from controllers.runtime.cache import SERVICES
-from controllers.service.changes import APPLIED, Note, note_of
-from controllers.service.classes import WITHOUT_CLASS, Classes, Ownership
-from controllers.service.options import ServiceOptions
+from controllers.service.changes import APPLIED, WITHOUT_CLASS, Classes, Note, Ownership, note_of
 from controllers.service.orphans import orphans
 from controllers.service.records import LOOKING
+from controllers.service.registration import ServiceOptions
 from tests.support.controllers import Fault, Raw
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, raw_service, service

@@ -16,8 +16,7 @@ from cloudprovider import (
     Throttled,
 )
 from controllers.runtime.api import ServerError
-from controllers.service.changes import APPLIED
-from controllers.service.classes import Classes
+from controllers.service.changes import APPLIED, Classes
 from controllers.service.conditions import TYPE
 from controllers.service.records import LOOKING
 from tests.support.controllers import Fault, Raw, nothing

@@ -14,8 +14,7 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 
 from cloudprovider.internal.backoff import Attempts
 from controllers.service import records
-from controllers.service.changes import APPLIED, Note, Scope, fingerprint
-from controllers.service.classes import WITHOUT_CLASS
+from controllers.service.changes import APPLIED, WITHOUT_CLASS, Note, Scope, fingerprint
 from controllers.service.decide import Action, OwnedField, ServiceView, Step, decide
 from controllers.service.decide import ObservedLoadBalancer as Observed
 from controllers.service.records import Record, Schedule, State

@@ -11,8 +11,8 @@ from cloudprovider import CloudProviderError, InvalidService, RetryError
 from cloudprovider.wellknown import TAINT_TO_BE_DELETED
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.queue import DONE, Result
+from controllers.service.reconcile import ALL_NODES
 from controllers.service.records import Record, State
-from controllers.service.triggers import ALL_NODES
 from tests.support.controllers import Fault, Lister
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import node, raw_node, raw_service, service
@@ -71,6 +71,18 @@ def test_a_stream_of_changes_holds_it_back_only_so_long() -> None:
     # The next gathering has its own beginning.
     bench.sync.changed()
     assert bench.sync.sync(ALL_NODES) == Result(requeue_after=1.0)
+
+
+@pytest.mark.row("S6")
+def test_a_limit_below_the_window_does_not_shorten_it() -> None:
+    bench = Bench(window=2.0, longest=0.5)
+    _record(bench)
+    bench.sync.changed()
+    bench.clock.advance(1.5)
+    assert bench.sync.sync(ALL_NODES) == Result(requeue_after=0.5)
+    bench.clock.advance(0.5)
+    assert bench.sync.sync(ALL_NODES) == DONE
+    assert bench.waiting() == [KEY]
 
 
 @pytest.mark.row("S6", "S13")

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from controllers.runtime.api import Forbidden, ServerError, Unreachable
-from controllers.service.cloud import TooEarly
-from controllers.service.kube import KubeSystemUID
+from controllers.service.calls import KubeSystemUID, TooEarly
 from tests.support.clock import FakeClock
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import raw_service
@@ -36,13 +35,13 @@ def test_a_hiccup_at_the_start_makes_everybody_wait_and_nothing_is_ensured(
     lines = [record.getMessage() for record in caplog.records]
     assert 4 <= len(lines) <= 8, "one at a time asks, with back-off"
     assert "until the cluster's identity is known" in lines[0]
-    assert "kube-system" in bench.known.missing()
+    assert "kube-system" in bench.known.missing
     bench.identity.append("cluster-1")
     bench.settle(rounds=40, step=1.0)
     assert bench.cloud.count("get") == 3
     assert bench.cloud.writes() == 0, "all is as it was"
     assert bench.server.patches == []
-    assert bench.known.missing() == ""
+    assert bench.known.missing == ""
 
 
 def test_what_is_to_go_goes_meanwhile() -> None:

@@ -13,10 +13,10 @@ from cloudprovider import CloudProviderError, InvalidService, Pending
 from controllers.cloudcalls import PRIORITY_SWEEP
 from controllers.runtime.api import ServerError
 from controllers.runtime.cache import ENDPOINT_SLICES
-from controllers.service.changes import APPLIED, Note
-from controllers.service.classes import Classes
+from controllers.service.changes import APPLIED, Classes, Note
+from controllers.service.controller import SliceTriggers
+from controllers.service.reconcile import DRIFT
 from controllers.service.records import LOOKING
-from controllers.service.triggers import DRIFT, SliceTriggers
 from tests.support.controllers import DELETED_AT, Crash, Fault
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, raw_node, raw_service, service

@@ -9,9 +9,9 @@ import pytest
 
 from controllers.runtime.api import Forbidden, ServerError
 from controllers.runtime.metrics import Metrics
-from controllers.service.changes import APPLIED, Note
-from controllers.service.off import PERIOD, REPORT_AFTER, ServicesOff
-from controllers.service.options import ServiceOptions
+from controllers.service.changes import APPLIED, Classes, Note
+from controllers.service.orphans import PERIOD, REPORT_AFTER, ServicesOff
+from controllers.service.registration import ServiceOptions
 from tests.support.clock import FakeClock
 from tests.support.controllers import Fault, Recorder, Server
 from tests.unit.service.objects import FINALIZER, raw_service
@@ -25,7 +25,7 @@ WHY = "--controllers leaves it out"
 class Desk:
     def __init__(self) -> None:
         self.server, self.clock, self.metrics, self.recorder = Server(), FakeClock(), Metrics(), Recorder()
-        self.off = ServicesOff(cast(Any, self), ServiceOptions(), self.metrics, self.clock, why=WHY)
+        self.off = ServicesOff(cast(Any, self), ServiceOptions(), Classes([""]), self.metrics, self.clock, why=WHY)
         self.off._recorder = cast(Any, self.recorder)
 
     def rest(self, name: str) -> Server:

@@ -14,8 +14,7 @@ from cloudprovider import CloudProviderError, OwnedLoadBalancer
 from controllers.cloudcalls import AnswerMissing
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
-from controllers.service.cloud import ServiceCloud
-from controllers.service.metrics import ServiceMetrics
+from controllers.service.calls import KubeSystemUID, ServiceCloud
 from controllers.service.orphans import KUBE_SYSTEM, Orphans, orphans
 from controllers.service.records import Record, Records
 from tests.support.clock import FakeClock
@@ -41,11 +40,11 @@ class Desk:
         self.cloud, self.recorder, self.metrics = Cloud(owned_answer=owned), Recorder(), Metrics()
         self.lister: Lister[Any] = Lister()
         self.records = Records()
-        measures = ServiceMetrics(self.metrics, self.records)
         clock = FakeClock()
         queue: WorkQueue[str] = WorkQueue("second-look", clock=clock, metrics=self.metrics)
-        cloud = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
-        self.orphans = Orphans(queue, cast(Any, self.lister), cast(Any, None), cloud, measures, clock)
+        known = KubeSystemUID(lambda: "cluster-1", clock)
+        cloud = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, known, clock)
+        self.orphans = Orphans(queue, cast(Any, self.lister), cast(Any, None), cloud, self.metrics, clock)
 
     def search(self) -> float | None:
         wait = self.orphans.search()

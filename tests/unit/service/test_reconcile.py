@@ -145,12 +145,12 @@ def test_nor_is_it_lost_when_the_cloud_is_looked_at_in_that_moment(bench: Bench)
 def test_targets_that_vanish_from_the_cache_alone_are_not_taken_out(bench: Bench) -> None:
     bench.serve()
     lost = bench.nodes.objects.pop("n1")
-    bench.node_triggers.on_delete(lost)
+    bench.sync.on_delete(lost)
     bench.settle()
     assert bench.cloud.calls == []
     assert [path for path, _ in bench.server.gets]
     bench.nodes.objects["n1"] = lost
-    bench.node_triggers.on_add(lost, False)
+    bench.sync.on_add(lost, False)
     bench.settle(rounds=70)
     assert bench.cloud.calls == [], "they are as they were"
     bench.server.put(excluded("n1"))

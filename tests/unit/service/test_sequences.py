@@ -29,8 +29,7 @@ from controllers.runtime.api import Conflict, ServerError, Unreachable
 from controllers.runtime.cache import SERVICES, key_of, uid_of
 from controllers.runtime.write import to_json
 from controllers.service import changes
-from controllers.service.changes import APPLIED, Note, Scope, ingress
-from controllers.service.classes import WITHOUT_CLASS
+from controllers.service.changes import APPLIED, WITHOUT_CLASS, Note, Scope, ingress
 from controllers.service.records import State
 from controllers.service.targets import targets
 from tests.support.controllers import Crash, Fault, Raw, clone

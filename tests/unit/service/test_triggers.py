@@ -1,4 +1,4 @@
-"""Which events ask for work, and how urgently: rows S1, S5, S6, S8, S9, S11."""
+"""Which events ask for work, and how urgently: rows S1, S5, S6, S8, S9, S11. What they count."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_service import V1Service
 
-from controllers.service.changes import APPLIED
-from controllers.service.classes import WITHOUT_CLASS
+from controllers.runtime.cache import SERVICES
+from controllers.runtime.metrics import Metrics
+from controllers.service.changes import APPLIED, WITHOUT_CLASS
+from controllers.service.controller import CHANGED, DELETED, NEW, AddressWatch, urgency
+from controllers.service.reconcile import DRIFT, REFRESH
 from controllers.service.records import Record
-from controllers.service.triggers import CHANGED, DELETED, DRIFT, NEW, REFRESH, urgency
+from tests.support.clock import FakeClock
+from tests.support.controllers import Lister
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import FINALIZER, node, service
+from tests.unit.service.objects import FINALIZER, node, raw_service, service
 
 POINT = {"ip": "192.0.2.1"}
 KEY = "default/web"
@@ -149,21 +153,50 @@ def _gathering(bench: Bench) -> bool:
 @pytest.mark.row("S6")
 def test_a_change_of_the_targets_begins_a_gathering_and_touches_no_load_balancer(bench: Bench) -> None:
     _known(bench)
-    bench.node_triggers.on_add(node(), False)
+    bench.sync.on_add(node(), False)
     assert bench.waiting() == []
     assert len(bench.node_queue) == 0
     assert _gathering(bench)
 
 
 def test_but_no_other_change(bench: Bench) -> None:
-    bench.node_triggers.on_update(node(), node(ready="False", version="2"))
-    bench.node_triggers.on_add(node(deleted=True), False)
+    bench.sync.on_update(node(), node(ready="False", version="2"))
+    bench.sync.on_add(node(deleted=True), False)
     assert not _gathering(bench)
 
 
 def test_the_first_listing_is_no_change_but_is_seen(bench: Bench) -> None:
     assert bench.targets.current().nodes == ()
     bench.nodes.objects["n1"] = node()
-    bench.node_triggers.on_add(node(), True)
+    bench.sync.on_add(node(), True)
     assert not _gathering(bench)
     assert bench.targets.current().nodes == (node(),)
+
+
+# ---- how long Services wait for their first address
+
+SUM, COUNT = (f"service_controller_load_balancer_address_delay_seconds_{part}" for part in ("sum", "count"))
+
+
+def seen(*, type: str = "LoadBalancer", address: str = "", created: str = "") -> Any:
+    raw = raw_service(type=type)
+    raw["metadata"] |= {"resourceVersion": "1"} | ({"creationTimestamp": created} if created else {})
+    raw["status"] = {"loadBalancer": {"ingress": [{"ip": address}]} if address else {}}
+    return SERVICES.parse(raw)
+
+
+@pytest.mark.row("O23")
+def test_a_service_counts_from_when_it_became_a_load_balancer(clock: FakeClock) -> None:
+    metrics = Metrics()
+    watch = AddressWatch(metrics, Lister[Any](), clock)  # type: ignore[arg-type]  # a double
+    year_old = "2020-01-01T00:00:00Z"
+    plain = seen(type="ClusterIP", created=year_old)
+    waits, served = seen(created=year_old), seen(created=year_old, address="192.0.2.1")
+    watch.on_update(plain, waits)
+    clock.advance(20)
+    watch.on_update(waits, served)
+    assert (metrics.value(SUM), metrics.value(COUNT)) == (20, 1)
+    watch.on_update(served, plain)
+    watch.on_update(plain, waits)
+    watch.on_delete(waits)
+    assert watch._began == {}

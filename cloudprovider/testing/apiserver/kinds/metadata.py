@@ -1,5 +1,5 @@
-"""Rules for `metadata` that all kinds share: names, labels, annotations, finalizers, owners, and
-what an update may change.
+"""Rules for `metadata` that all kinds share: names, labels, annotations, finalizers, and what an
+update may change. Owners, which no cloud controller writes, are not checked.
 
 Called by `operations` for every write; pure. Follows k8s.io/apimachinery
 pkg/api/validation/objectmeta.go.
@@ -56,7 +56,6 @@ def validate(meta: JSON, kind: Kind) -> list[Cause]:
         causes += [invalid_value("metadata.annotations", key, why) for why in qualified_name(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATION_LIMIT:
         causes.append(too_long("metadata.annotations", _ANNOTATION_LIMIT))
-    causes += _owners(meta.get("ownerReferences") or ())
     finalizers = meta.get("finalizers") or ()
     for finalizer in finalizers:
         causes += [invalid_value("metadata.finalizers", finalizer, why) for why in qualified_name(finalizer)]
@@ -64,17 +63,6 @@ def validate(meta: JSON, kind: Kind) -> list[Cause]:
         for at, finalizer in enumerate(finalizers):
             if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
                 causes.append(invalid_value(f"metadata.finalizers[{at}]", finalizer, NOT_STANDARD))
-    return causes
-
-
-def _owners(references: Any) -> list[Cause]:
-    causes: list[Cause] = []
-    path = "metadata.ownerReferences"
-    for reference in references:
-        for field, why in (("apiVersion", "version must not be empty"), ("kind", "must not be empty"),
-                           ("name", "must not be empty"), ("uid", "must not be empty")):  # fmt: skip
-            if not reference.get(field):
-                causes.append(invalid_value(f"{path}.{field}", reference.get(field, ""), why))
     return causes
 
 

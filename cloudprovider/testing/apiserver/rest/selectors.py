@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from cloudprovider.testing.apiserver.errors import JSON, bad_request
+from cloudprovider.testing.apiserver.errors import JSON, bad_request, not_implemented
 from cloudprovider.testing.apiserver.kinds.names import label_value, qualified_name
 
 Predicate = Callable[[JSON], bool]
@@ -53,25 +53,9 @@ def _requirement(text: str) -> Callable[[Mapping[str, str]], bool]:
     if operator is None:
         return lambda labels: key in labels
     if operator in ("<", ">"):
-        return _numeric(key, operator, value)
+        raise not_implemented("< and > in a label selector")
     wanted = operator in ("=", "==", "in")
     return lambda labels: (labels.get(key) in values) is wanted
-
-
-def _numeric(key: str, operator: str, text: str) -> Callable[[Mapping[str, str]], bool]:
-    try:
-        bound = int(text)
-    except ValueError as error:
-        raise bad_request(f"for 'Gt', 'Lt' operators, the value must be an integer: {text!r}") from error
-
-    def test(labels: Mapping[str, str]) -> bool:
-        try:
-            number = int(labels[key])
-        except (KeyError, ValueError):
-            return False
-        return number > bound if operator == ">" else number < bound
-
-    return test
 
 
 def field_selector(text: str, getters: FieldGetters, *, by_name_only: bool) -> Predicate | None:

@@ -48,7 +48,6 @@ ready before: targets follow meanwhile."""
 LIMIT = 180.0
 SETTLE = 5.0
 """Seconds of traffic after each step."""
-_NAMESPACE = "/api/v1/namespaces/default"
 
 JSON = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from controllers.runtime.api import Conflict, Invalid, NotFound, ServerError
 from controllers.runtime.cache import version_of
 from controllers.runtime.write import Patch
 from controllers.service import changes
-from controllers.service.kube import CacheBehind, ServiceGone
+from controllers.service.calls import CacheBehind, ServiceGone
 from controllers.service.targets import targets
 from tests.support.controllers import Fault
 from tests.unit.service.bench import Bench
