@@ -57,6 +57,11 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def identity(self) -> str:
+        """The UID of the namespace kube-system, by which providers tell clusters apart."""
+        return self._clients.cluster_identity()
+
     # -- what kubelets and people do
 
     def join(
