@@ -59,8 +59,9 @@ class Cluster:
 
     @property
     def identity(self) -> str:
-        """The UID of the namespace kube-system, by which providers tell clusters apart."""
-        return self._clients.cluster_identity()
+        """The UID of the namespace kube-system, by which providers tell clusters apart; empty where
+        the API server does not say it."""
+        return self._clients.cluster_identity() or ""
 
     # -- what kubelets and people do
 
