@@ -1,4 +1,4 @@
-"""A provider without a cluster: started, initialised and asked, each call in a thread of its own
+"""A provider without a cluster: started, initialised and asked, each call in its own thread
 with a deadline; and the commands' exit codes.
 
 A name and a config file come in; answers of the provider go out. Used by the commands that are no

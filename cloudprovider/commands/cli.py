@@ -38,7 +38,7 @@ def run() -> None:
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)  # `check` has reported them; waiting would be for ever
+        os._exit(code)  # `check` has reported them; waiting would be forever
     sys.exit(code)
 
 

@@ -29,7 +29,7 @@ def results_only() -> Iterator[TextIO]:
     stream: TextIO
     _flush(original)
     with ExitStack() as stack:
-        if sys.__stdout__ is None:  # the program was started without one: the descriptor may be any file's by now
+        if sys.__stdout__ is None:  # the program was started without one: the descriptor may be another file's already
             stream = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
         else:
             saved = fcntl.fcntl(_OUT, fcntl.F_DUPFD_CLOEXEC, _ERR + 1)

@@ -74,7 +74,7 @@ def client_ca(flag: str, path: str) -> FileCA:
 
 
 class Serving:
-    """`start` once, `stop` any number of times; `run` in a thread of its own while it serves."""
+    """`start` once, `stop` any number of times; `run` in its own thread while it serves."""
 
     def __init__(
         self,
