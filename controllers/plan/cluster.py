@@ -1,4 +1,4 @@
-"""The API server's stand-in in a dry run: no write is sent; each becomes rows, and is answered.
+"""In the API server's place in a dry run: no write is sent; each becomes rows, and is answered.
 
 The object as it would be then goes to the watches of its kind, and is what the next read shows. So
 what follows from a write is planned too. Requests come from `clients.py`, rows go to the plan.
@@ -45,7 +45,7 @@ _KINDS: Final = {
 _REASONS: Final = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 415: "UnsupportedMediaType", 422: "Invalid"}
 
 
-class ClusterStandIn:
+class DryRunInterceptor:
     """Answers in the API server's place. Thread-safe; one write at a time."""
 
     def __init__(
