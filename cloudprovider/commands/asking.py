@@ -1,4 +1,4 @@
-"""A provider without a cluster: started, initialised and asked, each call in a thread of its own
+"""A provider without a cluster: started, initialised and asked, each call in its own thread
 with a deadline; and the commands' exit codes.
 
 A name and a config file come in; answers of the provider go out. Used by the commands that are no
@@ -152,6 +152,7 @@ class Started:
         provider = self.provider(seconds)
         if not self._initialized:
             clients = NoClients(why)
+            # What failed in initialize may be half made: the next try has a new one.
             self._provider, stop = None, self._stop
             try:
                 in_time(lambda: provider.initialize(clients, stop), seconds)

@@ -127,6 +127,7 @@ def _node_info(given: argparse.Namespace) -> int:
         _tell("--output and --resolv-conf exclude each other")
         return WRONG_USAGE
     try:
+        # What a plugin prints must not become a flag of the kubelet.
         with results_only():
             text = _result(given)
         if given.write:

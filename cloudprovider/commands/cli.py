@@ -24,7 +24,7 @@ from cloudprovider.commands.cluster import add_cluster
 from cloudprovider.commands.new import Names, naming_problem, write
 from cloudprovider.commands.providers import Listed, list_providers
 from cloudprovider.commands.report import Report, Step
-from cloudprovider.internal.output import results_only
+from cloudprovider.internal.output import aligned, counted, results_only
 from cloudprovider.kinds import ListOf
 from cloudprovider.loading.plugins import wrong_groups
 
@@ -38,7 +38,7 @@ def run() -> None:
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)  # `check` has reported them; waiting would be for ever
+        os._exit(code)  # `check` has reported them; waiting would be forever
     sys.exit(code)
 
 
@@ -235,10 +235,7 @@ def _table(listed: Sequence[Listed]) -> str:
         return "No provider is installed."
     rows = [("NAME", "DISTRIBUTION", "VERSION", "ENTRY POINT", "CAPABILITIES")]
     rows += [(one.name, one.distribution, one.version, one.entry_point, one.shown_capabilities) for one in listed]
-    widths = [max(len(row[at]) for row in rows) for at in range(4)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
-    ]
+    lines = [aligned(rows)]
     for one in listed:
         if one.problem is not None:
             lines += ["", str(one.problem)]
@@ -251,7 +248,7 @@ def _steps(report: Report) -> str:
     width = max(len(step.name) for step in report.steps)
     lines += [_step(step, width) for step in report.steps]
     count = len(report.problems)
-    lines.append("no problem found" if not count else "1 problem found" if count == 1 else f"{count} problems found")
+    lines.append(f"{counted(count, 'problem')} found" if count else "no problem found")
     return "\n".join(lines)
 
 

@@ -107,8 +107,10 @@ class TimeLimit:
                 self._wait(tries, described(cause) + (f" ({place})" if place else ""), error)
 
     def _wait(self, tries: int, what: str, error: BaseException) -> None:
+        # The cloud's own word about when to come again counts more than ours.
         delay = max(self.period, getattr(error, "retry_after", None) or 0.0)
         if self.now() + delay >= self._end:
+            # Not listed for all that time: now that is an answer, and no new machine.
             if isinstance(error, _NotListed):
                 raise _no_instance(what) from error
             often = "1 try" if tries == 1 else f"{tries} tries"

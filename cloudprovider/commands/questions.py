@@ -92,6 +92,7 @@ def questions_for(capabilities: Mapping[str, Any], prefixes: Sequence[str]) -> I
     if (older := capabilities.get("instances")) is not None:
         yield Question(f"instance_id of node {NODE}", lambda: older.instance_id(NODE), answers.text, _id)
     if (balancer := capabilities.get("load_balancer")) is not None:
+        # The longest names there are: a cloud's limit is to show here, not in production.
         service, longest = _service(CLUSTER, "default"), _service("s" * 63, "n" * 63)
         yield Question(
             "get_load_balancer_name of a Service with names of 63 characters",

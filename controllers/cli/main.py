@@ -2,7 +2,7 @@
 vendor's main.py calls.
 
 Exit codes: 0 after a signal and for --help and --version, 2 for bad flags (all of them listed,
-nothing touched), 1 for everything else; with --dry-run and `teardown` 0, 3 or 1, as they say.
+nothing touched), 1 foreverything else; with --dry-run and `teardown` 0, 3 or 1, as they say.
 Nothing heavy is imported before the flags are known to be good, so that --help answers at once; the
 API server is asked for the first lists while the rest is imported."""
 

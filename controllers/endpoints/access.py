@@ -105,6 +105,7 @@ class Authentication:
         knows and not `ask`.
 
         Raises TooManyTokens where it would be asked about too many unknown ones."""
+        # As in k8s.io/apiserver: a certificate counts before a token.
         if request.certificate is not None:
             user = user_of_certificate(request.certificate)
             if user is not None:
@@ -113,6 +114,7 @@ class Authentication:
         return ANONYMOUS if token is None else self._owner(token, ask, group_of(request.peer))
 
     def _owner(self, token: str, ask: bool, peer: bytes) -> User:
+        # The token itself is kept nowhere, and without the key nobody can try tokens on the digest.
         key = hmac.digest(self._secret, token.encode("latin-1"), hashlib.sha256)
         found = self._known.get(key)
         if found is None:
@@ -120,6 +122,7 @@ class Authentication:
                 raise Unauthenticated("tokens are not accepted")
             if not ask:
                 raise NeedsLookup
+            # Guesses of strangers must not use up the questions for tokens that were good.
             if not self._good.get(key) and not self._pace.allows(peer):
                 raise TooManyTokens
             try:
@@ -127,6 +130,7 @@ class Authentication:
             except ApiError as error:  # no answer, so nothing to remember
                 log.debug("a token could not be checked, so the request is refused: %s", text_of(error))
                 raise Unauthenticated("the token could not be checked") from None
+            # A no is remembered as well: the same wrong token would be a question each time.
             found = _user_of(status) or Unauthenticated("the token is not valid")
             self._known.put(key, found, self._ttl)
             if isinstance(found, User):
@@ -204,6 +208,7 @@ class Authorization:
 
         Raises Undecided, and NeedsLookup when only the API server knows and not `ask`.
         """
+        # As in k8s.io/apiserver: about administrators of the cluster nobody is asked.
         if MASTERS in user.groups:
             return True
         if self._reviewer is None:

@@ -86,6 +86,7 @@ class Health:
 
     def watch_controller(self, name: str, controller: Controller, alive: Callable[[], bool]) -> None:
         """Report on a started controller; `alive` says whether its thread still runs."""
+        # A new one each time: other threads may just go through the old one.
         self._controllers = {**self._controllers, name: (controller, alive)}
 
     def died(self, name: str, reason: str) -> None:
@@ -102,6 +103,7 @@ class Health:
         for name, ask in self._endpoints.items():
             checks = list(ask())
             self._observe(name, checks)
+            # While it starts and stops, checks fail as they should: that is no news for the log.
             if name == "healthz" and self._state in _AT_WORK:
                 self._dated(checks, tell=True)
 
@@ -205,6 +207,7 @@ class Health:
             if name in self._dead:
                 checks.append(Check(name, False, self._dead[name]))
                 continue
+            # Only while we stop a controller may end without a word.
             if not alive():
                 checks.append(Check(name, self._state == "stopping", "has ended"))
                 continue

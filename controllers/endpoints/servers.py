@@ -120,6 +120,8 @@ class SecureServer(Server):
 
     def _admitted(self, request: Request, asked: Asked | Response, *, ask: bool) -> Response:
         """Raises NeedsLookup when the API server must be asked, and not `ask`."""
+        # A wrong method says nothing of what there is; a 404 lists the paths, for those with
+        # access.
         if isinstance(asked, Response) and asked.status != 404:
             return asked
         # All paths that do not exist have one name, so that inventing paths makes no questions.

@@ -88,10 +88,12 @@ def table(
     for kind in kinds:
         for row in flags_of(kind):
             if row.name in rows or row.name in fixed:
+                # Several controllers may take one flag, if they mean the same by it.
                 if rows.get(row.name) != row:
                     problems.append(f"{kind.__name__} declares --{row.name}, which is declared differently elsewhere")
                 continue
             rows[row.name] = row
+            # Among Go's flags in --help it would pass for one of them.
             if kind in flags and row.section in sections:
                 problems.append(f"{kind.__name__}: --{row.name} needs a section of its own, not {row.section!r}")
             if row.name != (right := row.name.replace("_", "-")):
@@ -149,6 +151,7 @@ def parse(
     values = parsed.values
     problems = (*parsed.problems, *_across(parsed, catalog, webhooks))
     options: Options | None = None
+    # Nothing starts on a part of its options: they are whole, or there are none.
     if not problems:
         own = {kind: fill(kind, values) for kind in option_classes(catalog, flags, webhooks)}
         options = Options(fill(ManagerOptions, values), own)

@@ -143,7 +143,7 @@ class ProviderHost:
         self._stop = ClockEvent(clock)
 
     def initialize(self, clients: ClientBuilder, informers: InformerFactory | None, stop: StopSignal) -> bool:
-        """Make the provider ready, in a thread of its own, so that `stop` never waits; False when
+        """Make the provider ready, in its own thread, so that `stop` never waits; False when
         it came first. Without `informers`, in a program without a cluster, `set_informers` is not
         called.
 

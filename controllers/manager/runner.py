@@ -1,4 +1,4 @@
-"""The controllers of this process, each in a thread of its own, from its construction to its end.
+"""The controllers of this process, each in its own thread, from its construction to its end.
 
 What becomes of a controller goes to the health checks, to the metric of running controllers, and to
 the manager where one ends that must not. A pause lies between two starts
@@ -108,7 +108,7 @@ class ControllerRunner:
                 running(0)
 
         thread = threading.Thread(target=run, name=entry.name, daemon=True)
-        # Before the thread: one that ends at once would be counted as running for ever.
+        # Before the thread: one that ends at once would be counted as running forever.
         running(1)
         thread.start()
         self._started(entry.name, thread, ask.set)

@@ -13,7 +13,7 @@ from typing import Final
 from controllers.cloudcalls import CloudCalls
 from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.runner import Built
-from controllers.plan.cluster import ClusterStandIn
+from controllers.plan.cluster import DryRunInterceptor
 from controllers.plan.rows import Kind, Row, Subject
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
@@ -30,7 +30,7 @@ class Settling:
 
     def __init__(
         self,
-        cluster: ClusterStandIn,
+        cluster: DryRunInterceptor,
         cloud: CloudCalls,
         access: AccessCheck,
         metrics: Metrics,
@@ -145,6 +145,7 @@ def _failed(one: Unfinished) -> bool:
 
 def _is_over(one: Unfinished) -> bool:
     """Whether this key is no longer waited for."""
+    # One that fails may succeed at its next try, and one that is parked never in this run.
     if _failed(one):
         return one.parked or one.failures >= _TRIES or one.delay > _LONGEST_RETRY
     return bool(one.failures and one.delay)

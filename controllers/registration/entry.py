@@ -143,6 +143,7 @@ class ControllerEntry:
 
     def start(self, context: Context) -> Controller | None:
         """The controller; None, with a log line, where it is off. Raises as `construct` does."""
+        # A cloud without routes, say, is no failure: only what nobody can do is off.
         if self.needs(context.cloud):
             return self.construct(context)
         although = "" if self.on_by_default else ", although --controllers names it"
@@ -206,6 +207,7 @@ def off_by_flags(values: Mapping[str, Any], catalog: Sequence[ControllerEntry]) 
     """Why no controller would run with these values of flags; nothing when one would."""
     chosen = enabled(values["controllers"], catalog)
     reasons = [(entry, entry.off(values)) for entry in chosen]
+    # One that has something to do is enough to start.
     if not all(reason for _, reason in reasons):
         return []
     return [f"no controller is left to run: {entry.name} {reason}" for entry, reason in reasons]
@@ -237,11 +239,13 @@ def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> lis
 
 def built(controller: str, options: type[Any]) -> Callable[[Context], Controller]:
     """For `ControllerEntry.construct`: this class, with what the flags say of its options."""
+    # By name: --help and a standby need not import the controllers.
     return lambda context: context.build(pkgutil.resolve_name(controller), options)
 
 
 def informers(*resources: str) -> Callable[[], Iterable[Resource[Any]]]:
     """For `ControllerEntry.informers`: these of `controllers.runtime.cache`."""
+    # By name: flags are read before the caches and their models are imported.
     return lambda: [pkgutil.resolve_name(f"controllers.runtime.cache:{name}") for name in resources]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from cloudprovider import CloudConfig, Interface, StopSignal
 from cloudprovider.internal.cleaning import one_line
+from cloudprovider.internal.output import aligned, counted
 from controllers.cloudcalls import CLOUD_ERRORS, CloudCallOptions, CloudCalls
 from controllers.manager.provider_host import ManagerError, ProviderHost
 from controllers.options.declare import DEFAULT_CLUSTER_NAME
@@ -112,6 +113,7 @@ class Teardown:
     def _go_on(self, deletion: Deletion, inventory: Inventory, refusal: str, file: TextIO | None) -> int:
         number = len(inventory.to_delete)
         if not self._yes:
+            # What cannot be listed may be there: then "nothing" would be a guess.
             if not inventory.left and not inventory.unknown:
                 _print(file, f"Cluster {self._cluster!r} has nothing to delete in the cloud.\n")
                 return NOTHING_LEFT
@@ -120,7 +122,7 @@ class Teardown:
                 return FAILED
             flags = "without --dry-run" if self._given.yes else "with --yes"
             how = f"It would be refused: {refusal}." if refusal else f"The same command {flags} deletes them."
-            _print(file, f"{count(number, 'thing')} to delete. Nothing was changed. {how}\n")
+            _print(file, f"{counted(number, 'thing')} to delete. Nothing was changed. {how}\n")
             return TO_DELETE
         if refusal and number:
             _print(file, f"Nothing was changed: {refusal}.\n")
@@ -129,10 +131,10 @@ class Teardown:
         if left.items:
             _print(file, f"\nLEFT\n{after(left, deletion.trials)}")
         if left.left or left.unknown:
-            _print(file, f"{count(len(left.left), 'thing')} left. The same command goes on where this one ended.\n")
+            _print(file, f"{counted(len(left.left), 'thing')} left. The same command goes on where this one ended.\n")
             return FAILED
         gone = number - len(left.to_delete)
-        _print(file, f"Deleted {count(gone, 'thing')}. Nothing is left that was to be deleted.\n")
+        _print(file, f"Deleted {counted(gone, 'thing')}. Nothing is left that was to be deleted.\n")
         return NOTHING_LEFT
 
     def _refusal(self, identity: str, held: str) -> str:
@@ -200,11 +202,6 @@ def after(inventory: Inventory, trials: Mapping[Item, Trial]) -> str:
     return _table(rows) + _unknown(inventory)
 
 
-def count(number: int, noun: str) -> str:
-    """ "1 item", "2 items"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _why(item: Item, trial: Trial) -> str:
     if item.stays:
         return f"stays: {item.stays}"
@@ -225,9 +222,4 @@ def _table(rows: Sequence[tuple[Item, str]]) -> str:
     # What the cloud says must not pass for a row of its own.
     texts = [(one.kind, one.name, one.what_for, what) for one, what in rows]
     cells = [_COLUMNS, *(tuple(one_line(text, 1000) for text in row) for row in texts)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(_COLUMNS) - 1)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]).rstrip()
-        for line in cells
-    ]
-    return "\n".join(lines) + "\n"
+    return aligned(cells) + "\n"

@@ -308,7 +308,7 @@ def test_the_provider_must_be_named_unless_the_program_has_a_default() -> None:
     assert problem.startswith("--cloud-provider: must be given")
     own = parse(["--leader-elect=false"], CATALOG, default_provider="acme")
     assert own.options is not None
-    assert own.values["cloud-provider"] == "acme"
+    assert own.options.manager.cloud_provider == "acme"
     other = parse([*GOOD], CATALOG, default_provider="acme")
     assert other.values["cloud-provider"] == "fake"
 
