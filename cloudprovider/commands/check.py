@@ -35,8 +35,6 @@ from cloudprovider.threads import TooLate
 if TYPE_CHECKING:
     from cloudprovider.commands.questions import Question
 
-__all__ = ["check"]
-
 T = TypeVar("T")
 
 _ENDING = 2.0  # seconds for the provider's threads to end once `stop` is set
@@ -248,9 +246,8 @@ class _Checked:
 
     def _ask_about_node(self, capabilities: Mapping[str, Any]) -> None:
         from cloudprovider.commands.forecast import forecast, new_node
-        from cloudprovider.commands.questions import metadata_of, questions_about
+        from cloudprovider.commands.questions import questions_about
         from cloudprovider.helpers.addresses import NodeIPError
-        from cloudprovider.helpers.providerid import provider_id_of
         from cloudprovider.instances import InstanceState
 
         name, kubeconfig = self.about.name, self.about.kubeconfig
@@ -267,8 +264,9 @@ class _Checked:
                 self.report.problem("node", Problem(what, fix))
                 return
         prefixes = tuple(self.provider.provider_id_prefixes())
-        answers = self._ask(questions_about(node, capabilities, prefixes, self.provider.same_provider_id))
-        metadata = metadata_of(answers, self.plugin.name, provider_id_of(node))
+        same = self.provider.same_provider_id
+        answers = self._ask(questions_about(node, capabilities, prefixes, self.plugin.name, same))
+        metadata = answers.get("instances_metadata") or answers.get("instance_metadata")
         if metadata is None:
             self.report.skipped("node", "what it would get is not known without right metadata of its machine")
             return

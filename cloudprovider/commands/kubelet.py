@@ -25,8 +25,6 @@ from cloudprovider.wellknown import (
 if TYPE_CHECKING:
     from cloudprovider.commands.nodeinfo import NodeInfo
 
-__all__ = ["FORMATS", "is_here", "kubelet_flags", "node_ips", "node_labels", "rendered"]
-
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in '"\\`$'})
 
 

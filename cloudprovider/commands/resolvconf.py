@@ -14,10 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 
-from cloudprovider.commands.failure import UnusableAnswer
+from cloudprovider.commands.asking import UnusableAnswer
 from cloudprovider.ips import parse_ip
-
-__all__ = ["adapted", "read_resolver"]
 
 Scrub = Callable[[Sequence[str], Sequence[str]], object]
 _SEARCHES = frozenset({"search", "domain"})

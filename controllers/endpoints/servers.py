@@ -12,8 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from cloudprovider.internal.cleaning import one_line
-from controllers.endpoints.authentication import ANONYMOUS, Authentication, TooManyTokens, Unauthenticated, User
-from controllers.endpoints.authorization import Authorization, Undecided
+from controllers.endpoints.access import (
+    ANONYMOUS,
+    Authentication,
+    Authorization,
+    TooManyTokens,
+    Unauthenticated,
+    Undecided,
+    User,
+)
 from controllers.endpoints.checks import Checks
 from controllers.endpoints.pages import METHODS, Asked, Endpoints, Page, metrics_page
 from controllers.endpoints.reviews import NeedsLookup

@@ -14,8 +14,7 @@ from typing import Any, Final
 from cloudprovider.host import StopSignal
 from cloudprovider.internal.cleaning import text_of
 from controllers.endpoints import pages
-from controllers.endpoints.authentication import Authentication, ClusterCA
-from controllers.endpoints.authorization import Authorization
+from controllers.endpoints.access import Authentication, Authorization, ClusterCA
 from controllers.endpoints.checks import ENDPOINTS
 from controllers.endpoints.health import Health
 from controllers.endpoints.options import ServingOptions

@@ -15,7 +15,7 @@ from cloudprovider import StopSignal
 from controllers.endpoints.health import Health
 from controllers.manager.provider_host import ManagerError
 from controllers.program import PROGRAM
-from controllers.registration.entry import BreakerRelease, Controller, ControllerEntry
+from controllers.registration.entry import Controller, ControllerEntry
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
@@ -112,8 +112,8 @@ class ControllerRunner:
         running(1)
         thread.start()
         self._started(entry.name, thread, ask.set)
-        if isinstance(controller, BreakerRelease):
-            self._holding.append(controller.release_breaker)
+        if (release := getattr(controller, "release_breaker", None)) is not None:
+            self._holding.append(release)
         self._health.watch_controller(entry.name, controller, thread.is_alive)
         log.info("started %s", entry.name)
 

@@ -20,7 +20,7 @@ from cloudprovider.internal.cleaning import one_line
 from cloudprovider.internal.jsonpatch import PatchError
 from cloudprovider.internal.patching import apply_patch
 from controllers.plan.describing import written
-from controllers.plan.requests import Changes, Place, Request, is_question, place_of
+from controllers.plan.requests import QUESTION, Changes, Place, Request, place_of
 from controllers.plan.rows import Kind, Plan, Row, Subject
 from controllers.runtime.api import ApiError, NotFound
 from controllers.runtime.cache import InformerFactory
@@ -66,16 +66,13 @@ class ClusterStandIn:
         self._read = read
         self._at_work = at_work
         self._evidence = evidence
-        self._informers: InformerFactory | None = None
+        self.informers: InformerFactory | None = None
+        """Complete caches: what is in them need not be read again."""
         self._lock = threading.RLock()
         self._objects: dict[tuple[str, str, str], JSON | None] = {}
         self._originals: dict[tuple[str, str, str], JSON | None] = {}
         self._watches: dict[tuple[str, str], Changes] = {}
         self._version = 0  # the latest that is known
-
-    def read_from(self, informers: InformerFactory) -> None:
-        """These caches are complete: what is in them need not be read again."""
-        self._informers = informers
 
     def tell(self, place: Place, watch: Changes) -> None:
         """Show this watch what would be written there, in place of the one before it."""
@@ -89,7 +86,7 @@ class ClusterStandIn:
         handlers."""
         with self._lock:
             coming = any(watch.busy for watch in self._watches.values())
-        return coming or (self._informers is not None and self._informers.busy())
+        return coming or (self.informers is not None and self.informers.busy())
 
     def original(self, prefix: str, plural: str, key: str) -> JSON | None:
         """An object that was written to, as it was before; None where none was."""
@@ -103,7 +100,7 @@ class ClusterStandIn:
         place = place_of(request.path)
         if request.method in _READS:
             return None if place is None or not place.name else self._shown(place)
-        if is_question(request.path):
+        if QUESTION.fullmatch(request.path):
             return None
         if place is None:
             return _status(403, f"{request.method} {request.path} is not answered in a dry run")
@@ -230,7 +227,7 @@ class ClusterStandIn:
         """The object as it is now; None without one. The caller's own copy, or never changed."""
         if place.object in self._objects:
             return self._objects[place.object]
-        informer = self._informers.find(place.prefix, place.plural) if self._informers is not None else None
+        informer = self.informers.find(place.prefix, place.plural) if self.informers is not None else None
         cached = informer.lister.get(place.key) if informer is not None else None
         if cached is not None:
             return to_json(cached)

@@ -151,7 +151,7 @@ class PlanRun:
         if not parts.filled(informers, ending):
             return None
         # All caches are complete, and show what there was before any controller began.
-        self._cluster.read_from(informers)
+        self._cluster.informers = informers
         found = informers.find(NODES.prefix, NODES.plural)
         self._nodes = tuple(found.lister.list()) if found is not None else ()
         settling = self._settling = Settling(self._cluster, context.cloud, access, parts.metrics, parts.clock)

@@ -15,7 +15,6 @@ from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.runner import Built
 from controllers.plan.cluster import ClusterStandIn
 from controllers.plan.rows import Kind, Row, Subject
-from controllers.registration.entry import LeavesAlone, PendingDecisions
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Unfinished, WorkQueueCollector
@@ -97,8 +96,7 @@ class Settling:
         return [
             Row(name, _subject(about), "left alone", note=why, kind=Kind.WARNING)
             for name, controller in self._controllers
-            if isinstance(controller, LeavesAlone)
-            for about, why in controller.left_alone()
+            for about, why in getattr(controller, "left_alone", tuple)()
         ]
 
     def unknown(self) -> list[Row]:
@@ -136,8 +134,7 @@ class Settling:
         return [
             (name, *matter)
             for name, controller in self._controllers
-            if isinstance(controller, PendingDecisions)
-            for matter in controller.undecided()
+            for matter in getattr(controller, "undecided", tuple)()
         ]
 
 

@@ -11,7 +11,7 @@ import logging
 import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import attrs
 
@@ -31,39 +31,22 @@ log = logging.getLogger(__name__)
 
 
 class Controller(Protocol):
-    """What the manager needs of a controller."""
+    """What the manager needs of a controller. It may have more, each asked for by its name, from
+    any thread, without blocking:
+
+    - `notes()`: as `health`, of what no restart would mend.
+    - `release_breaker()`: do what it holds back as dangerous; returns how many objects that are.
+    - `undecided()`: (object as "node/NAME", why nothing is done, whether it only waits for a
+      further look) of each matter on which it does not act immediately.
+    - `left_alone()`: (object as "node/NAME", what is not done and why) of each object that an
+      administrator keeps it from.
+    """
 
     def run(self, stop: StopSignal) -> None:
         """Work until `stop` is set, then drain and return. Any other end is a failure."""
 
     def health(self) -> Iterable[tuple[str, bool, str]]:
         """(name, well, detail) of each part; from any thread, without blocking."""
-
-
-@runtime_checkable
-class BreakerRelease(Protocol):
-    """A controller that may hold back what looks dangerous, until an operator releases it."""
-
-    def release_breaker(self) -> int:
-        """Release what is held back now; returns how many objects that are. From any thread."""
-
-
-@runtime_checkable
-class PendingDecisions(Protocol):
-    """A controller that does not act immediately on what it has seen."""
-
-    def undecided(self) -> Iterable[tuple[str, str, bool]]:
-        """(object as "node/NAME", why nothing is done, whether it only waits for a further look) of
-        each such matter; from any thread, without blocking."""
-
-
-@runtime_checkable
-class LeavesAlone(Protocol):
-    """A controller that an administrator keeps from some objects."""
-
-    def left_alone(self) -> Iterable[tuple[str, str]]:
-        """(object as "node/NAME", what is not done and why) of each; from any thread, without
-        blocking."""
 
 
 @attrs.frozen(kw_only=True)
