@@ -54,8 +54,10 @@ def test_a_node_whose_kubelet_reports_another_machine_is_told_about_and_not_dele
 
 
 @pytest.mark.row("N41")
-def test_such_a_node_says_nothing_against_the_cloud() -> None:
+def test_such_a_node_says_nothing_for_or_against_the_cloud() -> None:
     bench = _bench()
+    sampled = bench.controller._shared.sampled
+    assert (sampled("", "n0"), sampled("", "r0")) == (None, bench.lister.objects["r0"])
     bench.put("n1", provider_id="fake://n1")
     bench.cloud.says["n1"] = GONE
     _pass(bench, 5 * PERIOD)
