@@ -58,6 +58,7 @@ def test_such_a_node_says_nothing_for_or_against_the_cloud() -> None:
     bench = _bench()
     sampled = bench.controller._shared.sampled
     assert (sampled("", "n0"), sampled("", "r0")) == (None, bench.lister.objects["r0"])
+    assert sampled("the zone that it had", "r0") is None
     bench.put("n1", provider_id="fake://n1")
     bench.cloud.says["n1"] = GONE
     _pass(bench, 5 * PERIOD)
