@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cloudprovider import InstanceMetadata, InstanceState
+from cloudprovider.wellknown import LABEL_HANDS_OFF
 from controllers.nodelifecycle.memory import SETTLED
 from controllers.nodelifecycle.registration import ENTRY
 from tests.unit.nodelifecycle.support import PERIOD, Bench
@@ -100,6 +101,21 @@ def test_what_the_cloud_calls_existing_for_long_is_the_same_instance_reinstalled
     bench.triggers.on_update(before, bench.put("n0", provider_id=OLD, ready="False", machine="second", version="9"))
     _pass(bench, 3 * PERIOD)
     assert bench.server.deleted == ["n0"]
+
+
+@pytest.mark.row("N41")
+@pytest.mark.parametrize(
+    "fields", [{"provider_id": "other://n0"}, {"labels": {LABEL_HANDS_OFF: ""}}, {"deleted": True}], ids=str
+)
+def test_a_node_that_is_not_to_be_judged_is_not_asked_about_on_any_machine(fields: dict[str, Any]) -> None:
+    bench = Bench()
+    bench.cloud.says["n0"] = GONE
+    before = bench.put("n0", **{"provider_id": OLD, "ready": "True", "machine": "first", **fields})
+    after = bench.put("n0", **{"provider_id": OLD, "ready": "True", "machine": "second", "version": "8", **fields})
+    bench.triggers.on_update(before, after)
+    assert not len(bench.queue)
+    bench.run("n0")
+    assert not bench.cloud.asked
 
 
 def test_a_kubelet_that_does_not_say_where_it_runs_has_not_moved() -> None:
