@@ -66,6 +66,18 @@ def test_such_a_node_says_nothing_for_or_against_the_cloud() -> None:
     assert bench.server.deleted == ["n1"]
 
 
+def test_nothing_of_a_deleted_node_is_kept() -> None:
+    bench = _bench()
+    bench.tick()
+    shared = bench.controller._shared
+    assert "n0" in shared.moves
+    assert "n0" in shared.stages
+    assert shared.candidates.get("n0")
+    bench.drop("n0")
+    assert "n0" not in {*shared.moves, *shared.stages}
+    assert shared.candidates.get("n0") is None
+
+
 @pytest.mark.row("N41")
 def test_a_node_that_is_not_ready_on_the_same_machine_is_deleted_by_the_usual_proof() -> None:
     bench = _bench(ready="False", machine="first")
