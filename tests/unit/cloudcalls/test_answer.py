@@ -208,7 +208,7 @@ SPOILT = [V1LoadBalancerStatus.model_construct(ingress=points) for points in ("1
         (answers.texts, ["a", "b"], ("a", "b")),
         (answers.texts, [], ()),
         (answers.label_text, "", ""),
-        (answers.label_text, Region.EU, Region.EU),
+        (answers.label_text, Region.EU, "eu-1"),
         (answers.labels, {"a.b/c": "d"}, {"a.b/c": "d"}),
         (answers.addresses, list(ADDRESSES), ADDRESSES),
         (answers.load_balancer_status, V1LoadBalancerStatus(), V1LoadBalancerStatus()),
