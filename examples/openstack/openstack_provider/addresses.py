@@ -149,7 +149,7 @@ class FloatingIPs:
             return self._given(plan, port, there)
         for one in self._leftovers(plan.who) if had_one else ():
             return self._put_on(one, port)
-        return self._made(plan, port)
+        return address_of(self._made(plan, port))
 
     def release(self, who: Identity, there: JSON, *, keep: bool) -> None:
         """Take a floating IP off its port: delete it where it was made here or by the Go manager
@@ -171,34 +171,36 @@ class FloatingIPs:
 
     def _leftovers(self, who: Identity) -> list[JSON]:
         """Those of the Service that are on no port."""
-        found = self._cloud.neutron.listed("/floatingips", ("description", who.floating_description))
+        found = self._cloud.neutron.listed("/floatingips", ("description", who.floating_description), *self._cloud.mine)
         # The description carries the Service's UID, so no other cluster's has it.
         mine = [one for one in found if one.get("description") == who.floating_description]
         return [one for one in mine if not one.get("port_id")]
 
     def _given(self, plan: Plan, port: str, there: JSON | None) -> str:
-        found = self._cloud.neutron.listed("/floatingips", ("floating_ip_address", plan.address))
+        found = self._cloud.neutron.listed("/floatingips", ("floating_ip_address", plan.address), *self._cloud.mine)
         if found and found[0].get("port_id"):
             raise InvalidService(f"spec.loadBalancerIP: the floating IP {plan.address} is in use elsewhere")
-        if there is not None:
+        if not found and there is None:
+            return address_of(self._made(plan, port))
+        # Made before the present one goes, whose address clients know: most roles may choose none.
+        given = found[0] if found else self._made(plan, None)
+        if there is not None and given is not None:
             self._seen.pop(port, None)
             self.release(plan.who, there, keep=plan.annotations.keep_floating_ip)
-        if not found:
-            return self._made(plan, port)
-        return self._put_on(found[0], port)
+        return address_of(there) if given is None else self._put_on(given, port)
 
     def _put_on(self, floating: JSON, port: str) -> str:
         path, revision = f"/floatingips/{floating['id']}", floating.get("revision_number")
         self._cloud.neutron.put(path, floatingip={"port_id": port}, revision=revision)
         return address_of(floating)
 
-    def _made(self, plan: Plan, port: str) -> str:
+    def _made(self, plan: Plan, port: str | None) -> JSON | None:
         asked = plan.networks
         network = asked.floating_network or self._external_network()
         if not network:
             logger.warning("%s: no external network is there, so it gets no floating IP", plan.who.key)
-            return ""
-        wanted = {"floating_network_id": network, "port_id": port, "description": plan.who.floating_description}
+            return None
+        wanted: JSON = {"floating_network_id": network, "port_id": port, "description": plan.who.floating_description}
         if plan.address:
             wanted["floating_ip_address"] = plan.address
         if asked.floating_subnet:
@@ -210,9 +212,9 @@ class FloatingIPs:
                     return self._post({**wanted, "subnet_id": subnet})
         return self._post(wanted)
 
-    def _post(self, wanted: JSON) -> str:
-        made = self._cloud.neutron.post("/floatingips", floatingip=wanted)["floatingip"]
-        return str(made["floating_ip_address"])
+    def _post(self, wanted: JSON) -> JSON:
+        made: JSON = self._cloud.neutron.post("/floatingips", floatingip=wanted)["floatingip"]
+        return made
 
     def _subnets(self, plan: Plan, network: str) -> list[str]:
         """The subnets of the external network that fit, in the order of their names."""

@@ -68,6 +68,13 @@ class Cloud:
         return self._sdk
 
     @property
+    def mine(self) -> list[tuple[str, str]]:
+        """The filter for what is in the cluster's project. Neutron also shows what other projects
+        share with it, and an administrator is shown all."""
+        project = self._sdk.session.get_project_id()
+        return [("project_id", project)] if project else []
+
+    @property
     def nova(self) -> API:
         return API(self._sdk.compute, maximum_supported_microversion(self._sdk.compute, _MICROVERSION))
 

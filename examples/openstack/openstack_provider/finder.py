@@ -85,15 +85,14 @@ class Finder:
             # Where its first Service has left it, it is one of those that share it.
             service = service_of(one["name"] if one["name"] in names or not names else names[0], cluster)
             uids = [tag.removeprefix(SERVICE_TAG) for tag in tags if tag.startswith(SERVICE_TAG)]
-            uid = uids[0] if len(uids) == 1 else ""
+            # Without this cluster's tag, another of its name may have built it, which has no UID.
+            uid = uids[0] if len(uids) == 1 and anyone.cluster_tag in ("", *tags) else ""
             name = Identity(cluster, "", service, uid).host_name if uid else one["name"]
             found.append(OwnedLoadBalancer(name, service, uid))
         return found
 
     def _listed(self, *query: tuple[str, str]) -> list[JSON]:
-        project = self.cloud.sdk.current_project_id  # an administrator would be shown every project's
-        mine = [("project_id", project)] if project else []
-        return self.cloud.octavia.listed(BALANCERS, *query, *mine)
+        return self.cloud.octavia.listed(BALANCERS, *query, *self.cloud.mine)
 
     def _shows(self, service: V1Service, balancer: JSON, floating: JSON | None) -> bool:
         addresses = [one for one in (balancer["vip_address"], address_of(floating)) if one]

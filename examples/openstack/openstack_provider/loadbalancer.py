@@ -126,6 +126,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     ) -> V1LoadBalancerStatus:
         wanted = self._plan(self._who(cluster_name, service), service)
         self._members.pop(wanted.who.uid, None)
+        self._deleting.discard(wanted.who.uid)
         chosen = targets(nodes, wanted.annotations.node_selector, wanted.families[0])
         balancer = self._finder.for_plan(wanted, service)
         if balancer is None:
@@ -276,7 +277,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if OPENED_TAG in tags and not managed:
             # They are managed no more: nothing half is left.
             self._close(who, balancer)
-            self._octavia.do(balancer, [tag_step(balancer, [tag for tag in tags if tag != OPENED_TAG])])
+            self._octavia.untag(balancer, OPENED_TAG)
         return addresses(balancer, address)
 
     def _rebuild(self, who: Identity, service: V1Service, balancer: JSON) -> None:
@@ -301,8 +302,7 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self._octavia.do(balancer, leaving(who, self._octavia.parts(balancer)), more=True)
         self._close(who, balancer)
         # The tags last: they are what the Service's parts are found by.
-        left = [tag for tag in balancer.get("tags") or () if tag not in (who.balancer, who.uid_tag)]
-        self._octavia.do(balancer, [tag_step(balancer, left)])
+        self._octavia.untag(balancer, who.balancer, who.uid_tag)
 
     def _tags(self, wanted: Plan, balancer: JSON | None) -> list[str]:
         """The tags that it should have, with those that it has."""

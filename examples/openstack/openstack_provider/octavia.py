@@ -61,6 +61,12 @@ class Octavia:
         if more or len(todo) > 1:
             raise Pending(f"Octavia carries out {first.what} of {balancer['id']}, then more", BUSY_SECONDS)
 
+    def untag(self, balancer: JSON, *tags: str) -> None:
+        """Take these tags off. The others as they are now: another Service may have joined."""
+        now = self.cloud.octavia.get(f"{BALANCERS}/{balancer['id']}")["loadbalancer"]
+        self.usable(now)
+        self.do(now, [tag_step(now, [one for one in now.get("tags") or () if one not in tags])])
+
     def parts(self, balancer: JSON) -> Actual:
         """Its listeners and pools."""
         api, inside = self.cloud.octavia, ("loadbalancer_id", str(balancer["id"]))
@@ -101,7 +107,7 @@ class Octavia:
             wanted = members(Spot(subnet, number, None), seen, chosen)
             if wanted is None:
                 continue
-            by_http = pool.get("health_monitor", {}).get("type") == "HTTP"
+            by_http = (pool.get("health_monitor") or {}).get("type") == "HTTP"
             checked = check[1] if check is not None and by_http else None
             if (joining := join_step(pool["id"], seen, wanted, checked)) is not None:
                 todo.append(joining)

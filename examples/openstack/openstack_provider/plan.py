@@ -97,13 +97,13 @@ class Plan:
     address: str
     """The floating IP, or the internal address, that the Service names; "" for any."""
     ports: tuple[PlannedPort, ...]
-    ranges: tuple[str, ...] | None
-    """Who may connect; None where Octavia cannot limit that."""
+    ranges: tuple[str, ...]
+    """Who may connect."""
+    at_listeners: bool
+    """Whether listeners limit that: else only the nodes' security group does."""
 
-    def sources(self, families: Sequence[str]) -> list[str] | None:
+    def sources(self, families: Sequence[str]) -> list[str]:
         """The ranges of these families of addresses: Octavia refuses others."""
-        if self.ranges is None:
-            return None
         return [one for one in self.ranges if (IPV6 if ":" in one else IPV4) in families]
 
 
@@ -144,6 +144,7 @@ def plan(who: Identity, service: V1Service, config: LoadBalancerConfig, classes:
     return Plan(
         who, asked, internal, families, spec.ip_family_policy == "RequireDualStack", networks(asked, config, chosen),
         str(parse_ip(spec.load_balancer_ip)) if spec.load_balancer_ip else "", tuple(ports), ranges,
+        config.lb_provider != "ovn",
     )  # fmt: skip
 
 
@@ -183,7 +184,7 @@ def targets(nodes: Sequence[V1Node], selector: Mapping[str, str], family: str) -
         labels, provider_id = labels_of(node), provider_id_of(node)
         chosen = all(key in labels and value in ("", labels[key]) for key, value in selector.items())
         # A node of another cloud, on premises say, has addresses that lead elsewhere here.
-        if not chosen or (provider_id and not provider_id.startswith(_PROVIDER)):
+        if not chosen or ("://" in provider_id and not provider_id.startswith(_PROVIDER)):
             continue
         address = address_of(node, family)
         if address or provider_id:
@@ -228,15 +229,13 @@ def _problems(spec: V1ServiceSpec, asked: Annotations, internal: bool, families:
 
 def _ranges(
     service: V1Service, families: Sequence[str], config: LoadBalancerConfig
-) -> tuple[tuple[str, ...] | None, list[str]]:
+) -> tuple[tuple[str, ...], list[str]]:
     try:
         named = load_balancer_source_ranges(service)
     except ValueError as error:
         return (), [str(error)]
-    if config.lb_provider == "ovn":  # its listeners have no such limit; the nodes' security group has
-        if allows_everyone(named) or config.manage_security_groups:
-            return None, []
-        return None, ["source ranges: the provider ovn obeys them only with manage-security-groups=true"]
+    if config.lb_provider == "ovn" and not (allows_everyone(named) or config.manage_security_groups):
+        return (), ["source ranges: the provider ovn obeys them only with manage-security-groups=true"]
     used = [one for one in named if one.version in {_VERSIONS[family] for family in families}]
     lacking = [family for family in families if not any(one.version == _VERSIONS[family] for one in used)]
     if lacking:  # an empty list would let everyone in

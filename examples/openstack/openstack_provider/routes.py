@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 _PORT = [
     ("fields", name)
     for name in (
-        "id", "device_id", "device_owner", "fixed_ips", "allowed_address_pairs", "port_security_enabled",
-        "revision_number",
+        "id", "device_id", "device_owner", "project_id", "fixed_ips", "allowed_address_pairs",
+        "port_security_enabled", "revision_number",
     )
 ]  # fmt: skip
 
@@ -134,7 +134,8 @@ class OpenStackRoutes(Routes):
         ask = {hop for hop in hops if hop not in self._behind or (changed and self._behind[hop] not in (nodes or ()))}
         behind = {hop: server for hop, server in self._behind.items() if hop in hops} | dict.fromkeys(ask, "")
         for port in self._with_addresses(ask):
-            for ip in port["fixed_ips"] if port["device_owner"].startswith("compute:") else ():
+            is_servers = self._is_mine(port) and port["device_owner"].startswith("compute:")
+            for ip in port["fixed_ips"] if is_servers else ():
                 if ip["ip_address"] in ask and behind[ip["ip_address"]] not in (nodes or ()):
                     # of two networks with the same addresses, the one that has the node
                     behind[ip["ip_address"]] = port["device_id"]
@@ -169,7 +170,7 @@ class OpenStackRoutes(Routes):
         in_the_way: list[Pair] = []
         allowed = _Allowed(self._cloud)
         subnets = _subnets(ports[self._cloud.config.route.router_id])
-        for one in changes:
+        for one in sorted(changes, key=lambda one: not one.hop):  # the pair of one that comes is to stay
             try:
                 if one.hop:
                     for port in ports[one.server]:
@@ -221,18 +222,34 @@ class OpenStackRoutes(Routes):
             if isinstance(error, OpenStackError) and error.status != 400:
                 raise
             if len(pairs) == 1:
-                return {pairs[0]: error}
+                return {pairs[0]: self._without_place(pairs[0], error)}
             half = len(pairs) // 2
-            return {**self._added(pairs[:half]), **self._added(pairs[half:])}
+            failed = self._added(pairs[:half])
+            full = [one for one in failed.values() if isinstance(one, QuotaExceeded)]
+            return {**failed, **(dict.fromkeys(pairs[half:], full[0]) if full else self._added(pairs[half:]))}
         return {}
+
+    def _without_place(self, pair: Pair, error: CloudProviderError) -> CloudProviderError:
+        """The error; of a full table, as what to do about it."""
+        if not isinstance(error, QuotaExceeded):
+            return error
+        return QuotaExceeded(
+            f"the router {self._cloud.config.route.router_id} has no place for the route to {pair[0]}: have the quota "
+            f"router_route of the project, or max_routes in neutron.conf, raised: {error}"
+        )
 
     def _ports(self, servers: Set[str]) -> Mapping[str, list[JSON]]:
         """The ports of these servers and of the router, by server or router."""
         found: dict[str, list[JSON]] = defaultdict(list)
         devices = {self._cloud.config.route.router_id, *servers}
         for port in self._cloud.neutron.with_any("/ports", "device_id", devices, *_PORT):
-            found[port["device_id"]].append(port)
+            # Whoever has a port in a shared network may write any server's ID on it.
+            if self._is_mine(port) or port["device_id"] not in servers:
+                found[port["device_id"]].append(port)
         return found
+
+    def _is_mine(self, port: JSON) -> bool:
+        return self._cloud.mine in ([], [("project_id", port["project_id"])])
 
     def _with_addresses(self, ips: Iterable[str]) -> list[JSON]:
         return self._cloud.neutron.with_any("/ports", "fixed_ips", [f"ip_address={ip}" for ip in ips], *_PORT)

@@ -28,8 +28,8 @@ Rule = tuple[str, str, str, int]
 def rules_of(plan: Plan, cidr: str, provider: str) -> set[Rule]:
     """What the nodes must let in, of load balancers in this subnet. The provider `ovn` keeps the
     clients' addresses, so there the source ranges are limited here."""
-    spread = plan.sources(plan.families) if provider == "ovn" else None
-    ranges = spread or [cidr]
+    # Its checks come from the subnet.
+    ranges = {*plan.sources(plan.families), cidr} if provider == "ovn" else {cidr}
     wanted = {(_family(one), port.transport.lower(), one, port.node_port) for port in plan.ports for one in ranges}
     checked = {port.monitor_port for port in plan.ports if port.monitor_port}
     return wanted | {(_family(cidr), "tcp", cidr, number) for number in checked}
@@ -38,7 +38,7 @@ def rules_of(plan: Plan, cidr: str, provider: str) -> set[Rule]:
 def ports_of(cloud: Cloud, targets: Iterable[Target]) -> list[JSON]:
     """The ports of these nodes' servers that have the nodes' addresses."""
     known = {target.server: target.address for target in targets if target.server and target.address}
-    found = cloud.neutron.with_any("/ports", "device_id", known)
+    found = cloud.neutron.with_any("/ports", "device_id", known, *cloud.mine)
     return [one for one in found if known.get(one["device_id"]) in {ip["ip_address"] for ip in one["fixed_ips"]}]
 
 
@@ -83,14 +83,16 @@ class NodeGroups:
                 self._attach(group, ports_of(self._cloud, joining))
 
     def leave(self, who: Identity, addresses: Set[str], nodes: Set[str]) -> None:
-        """Take the cluster's group off the ports with these addresses. A server among `nodes` keeps
-        it: an address may have a new one."""
+        """Take the group off the ports with these addresses, and those of servers that left
+        unseen. A server among `nodes` keeps it: an address may have a new one."""
         with self._alone():
             group = self._group(who)
             if group is None:
                 return
             for port in self._ports_with(group):
-                if port["device_id"] not in nodes and any(ip["ip_address"] in addresses for ip in port["fixed_ips"]):
+                # Without the UID, another cluster's nodes may have a group of this name.
+                left = who.cluster_uid or any(ip["ip_address"] in addresses for ip in port["fixed_ips"])
+                if left and port["device_id"] not in nodes:
                     self._detach(group, port)
 
     def _ports_with(self, group: JSON) -> list[JSON]:
@@ -116,7 +118,7 @@ class NodeGroups:
         # One of the cluster's name is of a time when its UID could not be read.
         named = [who.node_group, evolve(who, cluster_uid="").node_group, *([who.go_group] if adopted else ())]
         with self._alone():
-            for group in self._cloud.neutron.with_any("/security-groups", "name", set(named)):
+            for group in self._cloud.neutron.with_any("/security-groups", "name", set(named), *self._cloud.mine):
                 rules = [one for one in group["security_group_rules"] if one["direction"] == "ingress"]
                 mine = [one for one in rules if one.get("description") == who.uid]
                 is_gos = group["name"] == who.go_group
@@ -135,7 +137,8 @@ class NodeGroups:
             self._turn.release()
 
     def _group(self, who: Identity) -> JSON | None:
-        found = self._cloud.neutron.listed("/security-groups", ("name", who.node_group))
+        # Another project may share a group of this name with ours, whose rules it writes.
+        found = self._cloud.neutron.listed("/security-groups", ("name", who.node_group), *self._cloud.mine)
         if len(found) > 1:
             raise CloudProviderError(f"{len(found)} security groups have the name {who.node_group}: delete all but one")
         return found[0] if found else None

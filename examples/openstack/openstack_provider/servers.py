@@ -241,13 +241,12 @@ def _ports(cloud: Cloud, servers: Sequence[str]) -> list[JSON]:
     """The ports of these servers, and maybe others. Of many servers: those of the project, in one
     listing, where a page of that tells of more servers than can stand in a URL."""
     if len(servers) > IN_URL:
-        # An administrator would be shown the ports of all projects.
-        project = str(cloud.sdk.session.get_project_id())
-        pages = cloud.neutron.pages("/ports", *_PORT, ("limit", str(_PORTS)), ("project_id", project))
+        pages = cloud.neutron.pages("/ports", *_PORT, ("limit", str(_PORTS)), *cloud.mine)
         first, wanted = next(pages), set(servers)
         if len(first) < _PORTS or sum(port["device_id"] in wanted for port in first) > IN_URL:
             return [*first, *chain.from_iterable(pages)]
-    return cloud.neutron.with_any("/ports", "device_id", servers, *_PORT)
+    # Whoever has a port in a shared network may write any server's ID on it.
+    return cloud.neutron.with_any("/ports", "device_id", servers, *_PORT, *cloud.mine)
 
 
 def _subports(cloud: Cloud, ports: Sequence[JSON]) -> Mapping[str, Sequence[tuple[str, str]]]:

@@ -74,7 +74,7 @@ def created(
         pool = {**port.pool, "members": members(_spot(plan, port), [], targets) or []}
         if port.monitor is not None:
             pool["healthmonitor"] = dict(port.monitor)
-        listeners.append({**port.listener, **_allowed(plan.sources(families)), "default_pool": pool})
+        listeners.append({**port.listener, **_allowed(plan, families), "default_pool": pool})
     told = {"name": plan.who.balancer, "description": plan.who.description, "tags": list(tags)}
     return {**told, "listeners": listeners, **vip}
 
@@ -227,9 +227,8 @@ def _monitor_steps(port: PlannedPort, pool: JSON) -> list[Step]:
 def _listener_steps(
     plan: Plan, port: PlannedPort, listener: JSON | None, pool: JSON | None, actual: Actual, families: Sequence[str]
 ) -> list[Step]:
-    ranges = plan.sources(families)
     if listener is None:
-        made = {**port.listener, **_allowed(ranges), "loadbalancer_id": actual.balancer["id"]}
+        made = {**port.listener, **_allowed(plan, families), "loadbalancer_id": actual.balancer["id"]}
         made["default_pool_id"] = pool["id"] if pool is not None else None
         return [Step("POST", "/lbaas/listeners", {"listener": made}, f"the listener of port {port.number}")]
     changed = _differing("listeners", {"default_tls_container_ref": None, **port.listener}, listener)
@@ -238,8 +237,9 @@ def _listener_steps(
     headers |= port.listener.get("insert_headers", {})
     if headers != present:
         changed["insert_headers"] = headers
-    if ranges is not None and _limits(listener.get("allowed_cidrs") or (), families) != _limits(ranges, families):
-        changed["allowed_cidrs"] = ranges
+    for key, ranges in _allowed(plan, families).items():
+        if _limits(listener.get(key) or (), families) != _limits(ranges, families):
+            changed[key] = ranges
     tags: list[str] = list(listener.get("tags") or ())
     if plan.who.balancer not in tags:
         # A listener without a Service's tag was made by hand: it becomes the Service's.
@@ -249,8 +249,9 @@ def _listener_steps(
     return _put("listeners", listener, changed, f"the listener of port {port.number}")
 
 
-def _allowed(ranges: list[str] | None) -> JSON:
-    return {} if ranges is None else {"allowed_cidrs": ranges}
+def _allowed(plan: Plan, families: Sequence[str]) -> JSON:
+    """Who may connect, where listeners limit that."""
+    return {"allowed_cidrs": plan.sources(families)} if plan.at_listeners else {}
 
 
 def _limits(ranges: Iterable[str], families: Sequence[str]) -> set[str]:

@@ -220,8 +220,11 @@ class Neutron:
         if any(not any(ip_address(route["nexthop"]) in net for net in nets) for route in routes):
             message = f"Invalid format for routes: {routes}, the nexthop is not connected with router"
             raise refuse("next hop away", message=message)
-        if len(routes) > (len(has) if self.exhausted else self.max_routes):
-            # Not recorded: as neutron_lib.exceptions.extraroute says it.
+        # Not recorded, both: as Neutron says it of the quota router_route, and of max_routes.
+        if self.exhausted and len(routes) > len(has):
+            message = "Quota exceeded for resources: ['router_route']."
+            raise Refused(409, {"NeutronError": {"type": "OverQuota", "message": message, "detail": ""}})
+        if len(routes) > self.max_routes:
             message = f"Unable to complete operation for {self.ids['router']}. "
             message += f"The number of routes exceeds the maximum {self.max_routes}."
             raise Refused(400, {"NeutronError": {"type": "RoutesExhausted", "message": message, "detail": ""}})

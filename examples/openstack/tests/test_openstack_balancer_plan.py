@@ -24,6 +24,7 @@ from openstack_provider.annotations import Annotations, Internal
 from openstack_provider.config import ClassConfig, Config, LoadBalancerConfig
 from openstack_provider.ownership import Identity, identity, is_of, may_be_deleted, own, refusal, service_of, shows
 from openstack_provider.plan import Plan, Target, plan, targets
+from openstack_provider.securitygroups import rules_of
 from openstack_provider.steps import Actual, Spot, created, join_step, leaving, members, steps
 
 from cloudprovider import CloudConfig, CloudProviderError, InvalidService
@@ -203,9 +204,10 @@ def test_source_ranges_by_family() -> None:
     assert planned(service).sources(["IPv6"]) == ["2001:db8::/32"]
     ovn = LoadBalancerConfig(lb_provider="ovn")
     assert "manage-security-groups" in problems(service, ovn)[0]
-    assert (
-        planned(service, LoadBalancerConfig(lb_provider="ovn", manage_security_groups=True)).sources(["IPv4"]) is None
-    )
+    managed = planned(service, LoadBalancerConfig(lb_provider="ovn", manage_security_groups=True))
+    assert "allowed_cidrs" not in created(managed, TWO, {}, ["IPv4"], [])["listeners"][0]
+    # It keeps the clients' addresses: without theirs, the nodes would let nobody in but its checks.
+    assert {one for _, _, one, _ in rules_of(managed, "10.0.0.0/24", "ovn")} == {*managed.ranges, "10.0.0.0/24"}
 
 
 def test_networks_of_class_annotation_and_configuration() -> None:
@@ -257,9 +259,10 @@ def test_nodes_are_chosen_by_cloud_family_and_labels() -> None:
         a_node("nameless", provider_id=""),
         a_node("early", "10.0.0.5", provider_id=""),
         a_node("on-premises", "10.0.0.6", provider_id="rack://6"),
+        a_node("bare", "10.0.0.7", provider_id=SOME_ID),
     ]
     found = {one.name: one.address for one in targets(nodes, {}, "IPv4")}
-    assert found == {"plain": "10.0.0.1", "both": "10.0.0.2", "new": "", "early": "10.0.0.5"}
+    assert found == {"plain": "10.0.0.1", "both": "10.0.0.2", "new": "", "early": "10.0.0.5", "bare": "10.0.0.7"}
     assert [one.name for one in targets(nodes, {"role": "edge", "ssd": ""}, "IPv6")] == ["both"]
     assert targets(nodes, {"role": "core"}, "IPv4") == []
 

@@ -370,3 +370,11 @@ def test_several_regions_are_asked_and_named_and_one_that_is_away_costs_the_othe
         assert states["here"] is states["old"] is InstanceState.RUNNING
         for name in ("there", "nowhere"):
             assert not isinstance(states[name], InstanceState | InstanceNotFound)
+
+
+def test_a_port_of_another_project_gives_a_node_no_address(cloud: Double) -> None:
+    """In a shared network anybody may write a server's ID on a port, and its owner sees it."""
+    server = cloud.create_server("node-1")
+    cloud.neutron.create_port(cloud.subnet, device_id=server, project_id="another", status="ACTIVE")
+    found = provider(cloud).instances_v2().instance_metadata(node("node-1"))
+    assert len(found.node_addresses) == 1

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from attrs import define
 from openstack_provider.gathering import Gathering
-from openstack_provider.routes import OpenStackRoutes
+from openstack_provider.routes import OpenStackRoutes, _Change
 from openstackdouble import Double, served
 from osbench import Nodes, node, provider
 
@@ -334,3 +334,58 @@ def test_what_concerns_all_is_told_to_all_and_a_cancelled_call_does_nothing() ->
     stopped.set()
     with call_scope(Call(cancelled=stopped)), pytest.raises(CallCancelled):
         gathering.do(1)
+
+
+def test_a_full_quota_of_routes_is_told_in_one_line_and_asked_for_few_times(bench: Bench) -> None:
+    """Neutron's answer where the quota router_route is full. Where one route finds no place, no
+    other does."""
+    routes = bench.manager()
+    with bench.cloud.exhausted():
+        results = together([create(routes, bench.route("a", f"10.244.{number}.0/24")) for number in range(8)])
+    assert {type(one) for one in results} == {QuotaExceeded}
+    told = str(results[0])
+    assert "\n" not in told
+    assert told.startswith(f"the router {bench.cloud.router} has no place for the route to 10.244.")
+    assert "router_route" in told
+    assert bench.cloud.counts()["neutron PUT /v2.0/routers/ID/add_extraroutes"] == 4
+    assert (bench.table, bench.allowed("a")) == (set(), [])
+
+
+def test_a_range_that_changes_its_next_hop_keeps_its_pair(bench: Bench) -> None:
+    """The host may ask for the new route and for the end of the old one at once."""
+    routes = bench.manager()
+    routes.create_route(CLUSTER, "hint", bench.route("a", "10.244.1.0/24"))
+    [old] = routes.list_routes(CLUSTER)
+    bench.port("a")["fixed_ips"][0]["ip_address"] = "10.24.0.200"
+    routes._changes._work(
+        [
+            _Change(CLUSTER, "a", "10.244.1.0/24", bench.servers["a"]),
+            _Change(CLUSTER, "a", "10.244.1.0/24", bench.servers["a"], old.target_node_addresses[0].address),
+        ]
+    )
+    assert bench.table == {("10.244.1.0/24", "10.24.0.200")}
+    assert bench.allowed("a") == ["10.244.1.0/24"]
+
+
+def test_a_port_of_another_project_with_a_nodes_server_gets_no_route(bench: Bench) -> None:
+    """In a shared network anybody may write a server's ID on a port: packets would go there."""
+    foreign = {"device_id": bench.servers["a"], "device_owner": "compute:nova", "project_id": "another"}
+    claim = bench.cloud.neutron.create_port(bench.cloud.subnet, **foreign)
+    ports = bench.cloud.neutron.things["ports"]
+    bench.cloud.neutron.things["ports"] = {claim["id"]: claim, **ports}  # listed first
+    routes = bench.manager()
+    routes.create_route(CLUSTER, "hint", bench.route("a", "10.244.1.0/24"))
+    assert bench.table == {("10.244.1.0/24", own_hop(bench, "a"))}
+    [listed] = routes.list_routes(CLUSTER)
+    routes.delete_route(CLUSTER, listed)
+    assert (bench.table, claim["revision_number"]) == (set(), 1)
+
+
+def own_hop(bench: Bench, name: str) -> str:
+    """The address of the node's own port."""
+    [found] = [
+        one
+        for one in bench.cloud.neutron.things["ports"].values()
+        if one["device_id"] == bench.servers[name] and one["project_id"] != "another"
+    ]
+    return str(found["fixed_ips"][0]["ip_address"])
