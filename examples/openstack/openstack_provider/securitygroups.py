@@ -17,6 +17,7 @@ from openstack.exceptions import ConflictException, NotFoundException
 
 from cloudprovider import CallDeadlineExceeded, CloudProviderError, RetryError, current_call
 from openstack_provider.cloud import Cloud
+from openstack_provider.config import ID
 from openstack_provider.ownership import Identity
 from openstack_provider.plan import Plan, Target
 from openstack_provider.rest import JSON
@@ -63,6 +64,10 @@ class NodeGroups:
                 told = {"name": who.node_group, "description": f"Node ports of Kubernetes cluster {who.cluster}"[:255]}
                 group = self._cloud.neutron.post("/security-groups", security_group=told)["security_group"]
             there = {_rule(one): one for one in group["security_group_rules"] if one["direction"] == "ingress"}
+            # A Service that had such a port before may be at work, and takes its rules along.
+            former = [one for rule, one in there.items() if rule in rules and _is_of_another(one, who)]
+            self.close(former)
+            there = {rule: one for rule, one in there.items() if one not in former}
             if missing := sorted(rules - there.keys()):
                 made = [_described(rule, group, who) for rule in missing]
                 try:
@@ -165,6 +170,12 @@ def _family(cidr: str) -> str:
 def _rule(one: JSON) -> Rule:
     low = one["port_range_min"] if one["port_range_min"] == one["port_range_max"] else -1
     return (one["ethertype"], one["protocol"] or "", one["remote_ip_prefix"] or "", low or 0)
+
+
+def _is_of_another(rule: JSON, who: Identity) -> bool:
+    """Whether it is another Service's, of this cluster: only one of them has a node port."""
+    uid = rule.get("description") or ""
+    return bool(who.cluster_uid) and uid != who.uid and ID.problem(uid) is None
 
 
 def _described(rule: Rule, group: JSON, who: Identity) -> JSON:

@@ -138,3 +138,15 @@ def test_a_node_that_was_left_out_first_and_deleted_later_is_closed_with_the_nex
         bench.settled(bench.balancer(service)["id"])
         bench.update(manager, service, left)
     assert len(bench.neutron(f"ports?security_groups={group}")) == 1
+
+
+def test_a_node_port_that_another_service_had_stays_open_when_that_one_goes(bench: Bench) -> None:
+    """A Service that is no load balancer any more gives its node port free before its rules go."""
+    manager = bench.manager("manage-security-groups=true")
+    former, present = bench.service(manager), bench.service(manager)
+    bench.ensure(manager, former)
+    bench.ensure(manager, present)
+    bench.delete(manager, former)
+    [group] = [one for one in bench.neutron("security-groups") if one["name"].startswith("kubernetes")]
+    ports = [one["port_range_min"] for one in group["security_group_rules"] if one["direction"] == "ingress"]
+    assert ports == [present.spec.ports[0].node_port]  # type: ignore[union-attr,index]
