@@ -17,6 +17,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -30,16 +31,35 @@ settings.load_profile("any-machine")
 _LOGGERS = ("", "cloudprovider", "controllers", "kubernetes", "urllib3")
 
 
-@pytest.fixture(autouse=True)
-def log_levels() -> Iterator[None]:
-    """Whatever a test lets the program do to the levels of the log is undone, so that the next one
-    can count lines."""
+@contextmanager
+def _levels_kept() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     yield
     logging.disable(logging.NOTSET)
     for logger, level in zip(loggers, levels, strict=True):
         logger.setLevel(level)
+
+
+class _Everywhere:
+    """For the tests of examples/ as well, which run in the same processes."""
+
+    @pytest.fixture(autouse=True)
+    def log_levels(self) -> Iterator[None]:
+        """Whatever a test lets the program do to the levels of the log is undone, so that the next
+        one can count lines."""
+        with _levels_kept():
+            yield
+
+    @pytest.fixture(autouse=True, scope="module")
+    def log_levels_of_module(self) -> Iterator[None]:
+        """The same for a module's own fixtures, which may run a manager."""
+        with _levels_kept():
+            yield
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Everywhere(), "everywhere")
 
 
 @pytest.fixture(autouse=True)

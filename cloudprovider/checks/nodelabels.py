@@ -24,16 +24,6 @@ from cloudprovider.wellknown import (
 if TYPE_CHECKING:
     from cloudprovider.instances import InstanceMetadata, Taint
 
-__all__ = [
-    "annotation_problems",
-    "is_reserved",
-    "refused",
-    "taint_problems",
-    "wanted_annotations",
-    "wanted_labels",
-    "wanted_taints",
-]
-
 _EFFECTS: Final = (TAINT_EFFECT_NO_SCHEDULE, TAINT_EFFECT_PREFER_NO_SCHEDULE, TAINT_EFFECT_NO_EXECUTE)
 _ANNOTATIONS: Final = 32 * 1024  # bytes; with our record of them twice, of 256 KiB for everybody's
 _OURS: Final = "kubernetes-cloud-provider/"

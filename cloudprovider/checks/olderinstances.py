@@ -33,8 +33,6 @@ from cloudprovider.zones import Zone, Zones
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-__all__ = ["OlderInstances"]
-
 A = TypeVar("A")
 
 _FINAL: Final = (Throttled, RetryError, CallInterrupted)

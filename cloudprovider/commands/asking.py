@@ -1,5 +1,5 @@
-"""A provider without a cluster: started, initialised and asked, each call in a thread of its own
-with a deadline.
+"""A provider without a cluster: started, initialised and asked, each call in its own thread
+with a deadline; and the commands' exit codes.
 
 A name and a config file come in; answers of the provider go out. Used by the commands that are no
 check: what is wrong is raised, as a `Failure` where another try cannot mend it, else as it was
@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from cloudprovider.checks.provider import interface_problems
 from cloudprovider.cloudconfig import CloudConfig
-from cloudprovider.commands.failure import PROBLEMS, WRONG_USAGE, Failure, UnusableAnswer
 from cloudprovider.errors import (
     CallDeadlineExceeded,
     CloudProviderError,
@@ -36,9 +35,29 @@ if TYPE_CHECKING:
     from kubernetes.client.api_client import ApiClient
     from kubernetes.client.configuration import Configuration
 
-__all__ = ["NoClients", "NoCluster", "Started", "in_time"]
-
 T = TypeVar("T")
+
+FINE: Final = 0
+PROBLEMS: Final = 1
+WRONG_USAGE: Final = 2
+NO_INSTANCE: Final = 3
+"""`node-info`: the cloud answered that this machine is no instance of it."""
+NO_TIME: Final = 4
+"""`node-info`: there was no complete answer in time."""
+
+
+class Failure(Exception):
+    """A command cannot do what it was asked for. `problem` is for people, `code` is the exit
+    code."""
+
+    def __init__(self, problem: Problem, code: int = PROBLEMS) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+        self.code = code
+
+
+class UnusableAnswer(Exception):
+    """What the provider answered cannot be used; the text says why, in our words."""
 
 
 class NoCluster(CloudProviderError):
@@ -133,6 +152,7 @@ class Started:
         provider = self.provider(seconds)
         if not self._initialized:
             clients = NoClients(why)
+            # What failed in initialize may be half made: the next try has a new one.
             self._provider, stop = None, self._stop
             try:
                 in_time(lambda: provider.initialize(clients, stop), seconds)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve
 
-from cloudprovider.commands.asking import Started, in_time
-from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
+from cloudprovider.commands.asking import FINE, PROBLEMS, WRONG_USAGE, Failure, Started, in_time
 from cloudprovider.commands.kubelet import FORMATS, is_here, node_ips, rendered
 from cloudprovider.helpers.addresses import AddressChoice
 from cloudprovider.helpers.labels import kubelet_hostname, kubelet_may_set
@@ -28,8 +27,6 @@ from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
 
 if TYPE_CHECKING:
     from cloudprovider.commands.nodeinfo import NodeInfo
-
-__all__ = ["add_node_info", "seconds"]
 
 T = TypeVar("T")
 
@@ -130,6 +127,7 @@ def _node_info(given: argparse.Namespace) -> int:
         _tell("--output and --resolv-conf exclude each other")
         return WRONG_USAGE
     try:
+        # What a plugin prints must not become a flag of the kubelet.
         with results_only():
             text = _result(given)
         if given.write:

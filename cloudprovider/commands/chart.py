@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudprovider
-from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE
-
-__all__ = ["add_chart", "chart_folder"]
+from cloudprovider.commands.asking import FINE, PROBLEMS, WRONG_USAGE
 
 _PACKAGE = Path(cloudprovider.__file__).parent
 

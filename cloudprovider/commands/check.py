@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import define, frozen
+from attrs import define
 
 from cloudprovider.checks.provider import capabilities_of, capability_problems, interface_problems
 from cloudprovider.cloudconfig import CloudConfig
@@ -34,8 +34,6 @@ from cloudprovider.threads import TooLate
 
 if TYPE_CHECKING:
     from cloudprovider.commands.questions import Question
-
-__all__ = ["check"]
 
 T = TypeVar("T")
 
@@ -77,8 +75,10 @@ def check(
     try:
         provider = _start(report, plugin, factory, config, timeout)
         if provider is not None:
-            about = _About(node, provider_id, kubeconfig, services, classes)
-            _Checked(report, provider, plugin, config, timeout, stop, about).run(offline=offline)
+            asked = _Checked(
+                report, provider, plugin, config, timeout, stop, node, provider_id, kubeconfig, services, classes
+            )
+            asked.run(offline=offline)
     finally:
         stop.set()
     _threads(report, before)
@@ -145,6 +145,7 @@ def _start(
 
 def _threads(report: Report, before: set[threading.Thread]) -> None:
     end = time.monotonic() + _ENDING
+    # One that is no daemon would keep a manager's process from ending.
     mine = [one for one in threading.enumerate() if one not in before and not one.daemon]
     for one in mine:
         one.join(max(0.0, end - time.monotonic()))
@@ -159,18 +160,6 @@ def _threads(report: Report, before: set[threading.Thread]) -> None:
         )
 
 
-@frozen
-class _About:
-    """The Node to ask about: its name, "" for none, and what else is known of it; and a file of
-    Services."""
-
-    name: str
-    provider_id: str
-    kubeconfig: str
-    services: str
-    classes: Sequence[str]
-
-
 @define
 class _Checked:
     """The steps that need a provider."""
@@ -181,7 +170,12 @@ class _Checked:
     config: CloudConfig | None
     timeout: float
     stop: threading.Event
-    about: _About
+    node: str
+    """The name of the Node to ask about; "" for none."""
+    provider_id: str
+    kubeconfig: str
+    services: str
+    classes: Sequence[str]
 
     def run(self, *, offline: bool) -> None:
         problems = interface_problems(self.provider, self.plugin.name)
@@ -193,7 +187,7 @@ class _Checked:
             self.report.capabilities = tuple(found := capabilities_of(self.provider))
             shown = ", ".join(f"{name} ({type(one).__name__})" for name, one in found.items())
             self._note("capabilities", problems, shown)
-            if self.about.services:
+            if self.services:
                 self._check_services(found.get("load_balancer"))
             if offline:
                 self.report.skipped("cloud", "not asked: --offline")
@@ -206,7 +200,7 @@ class _Checked:
                 from cloudprovider.commands.questions import NOT_ASKED, questions_for
 
                 self._ask(questions_for(found, tuple(self.provider.provider_id_prefixes())))
-                if self.about.name:
+                if self.node:
                     self._ask_about_node(found)
                 self.report.skipped("cloud", f"not tried: {NOT_ASKED}")
 
@@ -248,13 +242,12 @@ class _Checked:
 
     def _ask_about_node(self, capabilities: Mapping[str, Any]) -> None:
         from cloudprovider.commands.forecast import forecast, new_node
-        from cloudprovider.commands.questions import metadata_of, questions_about
+        from cloudprovider.commands.questions import questions_about
         from cloudprovider.helpers.addresses import NodeIPError
-        from cloudprovider.helpers.providerid import provider_id_of
         from cloudprovider.instances import InstanceState
 
-        name, kubeconfig = self.about.name, self.about.kubeconfig
-        node = new_node(name, self.about.provider_id)
+        name, kubeconfig = self.node, self.kubeconfig
+        node = new_node(name, self.provider_id)
         if kubeconfig:
             from cloudprovider.commands.clusternode import NotDone, read_node
 
@@ -267,8 +260,9 @@ class _Checked:
                 self.report.problem("node", Problem(what, fix))
                 return
         prefixes = tuple(self.provider.provider_id_prefixes())
-        answers = self._ask(questions_about(node, capabilities, prefixes, self.provider.same_provider_id))
-        metadata = metadata_of(answers, self.plugin.name, provider_id_of(node))
+        same = self.provider.same_provider_id
+        answers = self._ask(questions_about(node, capabilities, prefixes, self.plugin.name, same))
+        metadata = answers.get("instances_metadata") or answers.get("instance_metadata")
         if metadata is None:
             self.report.skipped("node", "what it would get is not known without right metadata of its machine")
             return
@@ -288,7 +282,7 @@ class _Checked:
             self.report.skipped("services", "the provider has no load balancers")
             return
         try:
-            services = read_services(self.about.services, self.about.classes)
+            services = read_services(self.services, self.classes)
         except Unreadable as error:
             self.report.problem("services", Problem(str(error), "give a file of manifests, as kubectl prints them"))
             return
@@ -317,6 +311,7 @@ class _Checked:
             shown, value = question.judged(answer)
             if isinstance(shown, Problem):
                 self.report.problem("cloud", shown)
+                # Whatever else is asked about this node has no better answer.
                 if isinstance(shown, NoMachine):
                     break
             else:
@@ -339,6 +334,7 @@ class _Checked:
         unless `quiet`."""
         try:
             return in_time(call, self.timeout)
+        # By the contract these are answers, such as "there is none", and no failures.
         except answers as answer:
             return answer
         except TooLate:

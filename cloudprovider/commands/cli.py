@@ -1,5 +1,5 @@
 """Arguments in, text or JSON and an exit code out: 0 all is well, 1 problems were found, 2 wrong
-usage; see `failure`.
+usage; see `asking`.
 
 Results go to standard output, and nothing else does: what a plugin prints goes to standard error.
 """
@@ -16,23 +16,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cloudprovider.commands.asking import Started
+from cloudprovider.commands.asking import FINE, PROBLEMS, WRONG_USAGE
 from cloudprovider.commands.boot import add_node_info, seconds
 from cloudprovider.commands.chart import add_chart
 from cloudprovider.commands.check import check
 from cloudprovider.commands.cluster import add_cluster
-from cloudprovider.commands.clusters import ClusterRow, list_clusters
-from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
-from cloudprovider.commands.new import Names, naming_problem, render, write
-from cloudprovider.commands.newdiff import NOTE, changes, read_note
+from cloudprovider.commands.new import Names, naming_problem, write
 from cloudprovider.commands.providers import Listed, list_providers
 from cloudprovider.commands.report import Report, Step
-from cloudprovider.internal.output import results_only
+from cloudprovider.internal.output import aligned, counted, results_only
 from cloudprovider.kinds import ListOf
 from cloudprovider.loading.plugins import wrong_groups
-from cloudprovider.loading.registry import Registry
-
-__all__ = ["FINE", "PROBLEMS", "WRONG_USAGE", "main", "parser", "run"]
 
 _EDIT = {False: "Your cloud's client goes into", True: "Then write your API's paths and fields into"}
 _CODES = "Exit codes: 0 all is well, 1 problems were found, 2 wrong usage."
@@ -44,7 +38,7 @@ def run() -> None:
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)  # `check` has reported them; waiting would be for ever
+        os._exit(code)  # `check` has reported them; waiting would be forever
     sys.exit(code)
 
 
@@ -71,19 +65,9 @@ def parser() -> argparse.ArgumentParser:
     providers = commands.add_parser(
         "providers",
         help="list the installed providers, and which of them cannot be loaded",
-        description="Lists the installed providers. Each one's module is imported; its factory is not called without "
-        "--start, so capabilities are those of the class that the factory says it returns.",
+        description="Lists the installed providers. Each one's module is imported; its factory is not called, so "
+        "capabilities are those of the class that the factory says it returns. `check` asks a started one.",
         epilog=_CODES,
-    )
-    providers.add_argument(
-        "--start", action="store_true", help="call each factory, and ask the provider what it offers"
-    )
-    providers.add_argument(
-        "--cloud-config",
-        action="append",
-        default=[],
-        metavar="NAME=FILE",
-        help="with --start: the cloud config of one provider; may be repeated",
     )
     _add_output(providers)
     providers.set_defaults(run=_providers)
@@ -143,12 +127,7 @@ def parser() -> argparse.ArgumentParser:
         "simulated in memory; with --http, over an HTTP API.",
         epilog=_CODES,
     )
-    new.add_argument(
-        "name",
-        metavar="NAME",
-        nargs="?",
-        help="the provider's name, as in --cloud-provider and in provider IDs; with --diff as the package says",
-    )
+    new.add_argument("name", metavar="NAME", help="the provider's name, as in --cloud-provider and in provider IDs")
     new.add_argument("--directory", default="", metavar="D", help="the folder to create (default: NAME-provider)")
     new.add_argument(
         "--http",
@@ -156,41 +135,12 @@ def parser() -> argparse.ArgumentParser:
         help="for a cloud with an HTTP API: also an HTTP client with time limits and error mapping, instances in "
         "batches, routes, and a test server that speaks the API. You edit its paths and fields",
     )
-    new.add_argument(
-        "--diff",
-        nargs="?",
-        type=Path,
-        const=Path(),
-        metavar="PATH",
-        help="write nothing, and show as a unified diff what the template of this version would change in the package "
-        "in this folder (default: the present one), which an earlier version wrote. Exit code 1: there is something",
-    )
     new.set_defaults(run=_new)
     add_chart(commands)
 
     add_cluster(commands)
     add_node_info(commands)
 
-    clusters = commands.add_parser(
-        "clusters",
-        help="list the clusters of a cloud account, and their control planes",
-        description="Lists the clusters that the provider finds in its cloud account, with the address of each one's "
-        "control plane. Nothing is changed in the cloud.",
-        epilog=_CODES,
-    )
-    clusters.add_argument("--cloud-provider", required=True, metavar="NAME", help="the provider, as for the manager")
-    clusters.add_argument("--cloud-config", default="", metavar="FILE", help="as for the manager")
-    clusters.add_argument(
-        "--timeout",
-        type=seconds(3600),
-        default=10.0,
-        metavar="SECONDS",
-        help="for each call of the provider (default 10)",
-    )
-    clusters.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
-    clusters.add_argument("what", nargs="?", choices=("master",), help="print the control plane of one cluster alone")
-    clusters.add_argument("cluster", nargs="?", default="", metavar="CLUSTER", help="with master: the cluster's name")
-    clusters.set_defaults(run=_clusters)
     return program
 
 
@@ -199,16 +149,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def _providers(given: argparse.Namespace) -> int:
-    configs = dict(pair.partition("=")[::2] for pair in given.cloud_config)
-    if given.cloud_config and (not given.start or not all(configs.values())):
-        print("--cloud-config=NAME=FILE belongs to --start, and needs a file", file=sys.stderr)
-        return WRONG_USAGE
-    unknown = set(configs) - set(Registry().names())
-    if unknown:
-        print(f"--cloud-config: no provider is called {', '.join(sorted(unknown))}", file=sys.stderr)
-        return WRONG_USAGE
     with results_only():
-        listed, unreadable = list_providers(start=given.start, configs=configs)
+        listed, unreadable = list_providers()
         wrong = wrong_groups()
     if given.output == "json":
         _print_json(
@@ -264,11 +206,6 @@ def _check(given: argparse.Namespace) -> int:
 
 
 def _new(given: argparse.Namespace) -> int:
-    if given.diff is not None:
-        return _diff(given)
-    if given.name is None:
-        print("new needs a NAME", file=sys.stderr)
-        return WRONG_USAGE
     names = Names(given.name, http=given.http)
     folder = Path(given.directory or names.placeholders["distribution"])
     if (problem := naming_problem(given.name, folder)) is not None:
@@ -289,57 +226,6 @@ def _new(given: argparse.Namespace) -> int:
     return FINE
 
 
-def _diff(given: argparse.Namespace) -> int:
-    if not given.diff.is_dir():
-        print(f"there is no folder {given.diff}", file=sys.stderr)
-        return WRONG_USAGE
-    try:
-        note = read_note(given.diff)
-        if note is None and not given.name:
-            print(f"{given.diff / NOTE} is missing. Fix: new NAME --diff PATH, with --http as then.", file=sys.stderr)
-            return WRONG_USAGE
-        if note is not None and given.name not in (None, note.name):
-            print(f"the package in {given.diff} is of {note.name!r}, not of {given.name!r}", file=sys.stderr)
-            return WRONG_USAGE
-        names = Names(given.name or note.name, http=note.http) if note is not None else Names(given.name, given.http)
-        found = list(changes(given.diff, note, render(names)))
-    except (OSError, ValueError) as error:
-        print(f"the package in {given.diff} cannot be compared: {error}", file=sys.stderr)
-        return WRONG_USAGE
-    for why, diff in found:
-        print(f"# {why}\n{diff}")
-    print(f"{len(found)} files would change" if found else "the template would change nothing", file=sys.stderr)
-    return PROBLEMS if found else FINE
-
-
-def _clusters(given: argparse.Namespace) -> int:
-    if bool(given.what) != bool(given.cluster):
-        print("master needs the name of a cluster: clusters ... master NAME", file=sys.stderr)
-        return WRONG_USAGE
-    try:
-        with results_only(), Started(given.cloud_provider, given.cloud_config) as started:
-            rows = list_clusters(started, only=given.cluster, timeout=given.timeout)
-    except Failure as failure:
-        print(failure, file=sys.stderr)
-        return failure.code
-    if given.output == "json":
-        _print_json({"provider": given.cloud_provider, "clusters": [row.as_json() for row in rows]})
-    else:
-        print(rows[0].master if given.what else _cluster_table(rows))
-    for row in rows:
-        if row.problem:
-            print(row.problem, file=sys.stderr)
-    return PROBLEMS if any(row.problem for row in rows) else FINE
-
-
-def _cluster_table(rows: Sequence[ClusterRow]) -> str:
-    if not rows:
-        return "The account has no cluster."
-    width = max(len("CLUSTER"), *(len(row.name) for row in rows))
-    shown = [("CLUSTER", "CONTROL PLANE"), *((row.name, row.master or "not known") for row in rows)]
-    return "\n".join(f"{name:{width}}  {master}" for name, master in shown)
-
-
 def _print_json(value: object) -> None:
     print(json.dumps(value, indent=2))
 
@@ -349,10 +235,7 @@ def _table(listed: Sequence[Listed]) -> str:
         return "No provider is installed."
     rows = [("NAME", "DISTRIBUTION", "VERSION", "ENTRY POINT", "CAPABILITIES")]
     rows += [(one.name, one.distribution, one.version, one.entry_point, one.shown_capabilities) for one in listed]
-    widths = [max(len(row[at]) for row in rows) for at in range(4)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
-    ]
+    lines = [aligned(rows)]
     for one in listed:
         if one.problem is not None:
             lines += ["", str(one.problem)]
@@ -365,7 +248,7 @@ def _steps(report: Report) -> str:
     width = max(len(step.name) for step in report.steps)
     lines += [_step(step, width) for step in report.steps]
     count = len(report.problems)
-    lines.append("no problem found" if not count else "1 problem found" if count == 1 else f"{count} problems found")
+    lines.append(f"{counted(count, 'problem')} found" if count else "no problem found")
     return "\n".join(lines)
 
 

@@ -23,15 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
+from cloudprovider.commands.asking import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.helpers.labels import node_name_problems
 from cloudprovider.internal.problem import Problem
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 
 if TYPE_CHECKING:
     from cloudprovider.testing.apiserver import EmbeddedAPIServer
-
-__all__ = ["News", "add_cluster"]
 
 _BEAT = 10.0  # seconds between two renewals of a kubelet's Lease
 _LOOK = 0.3  # seconds between two looks at what is new

@@ -15,10 +15,8 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.config.kube_config import new_client_from_config
 
-from cloudprovider.commands.failure import Failure
+from cloudprovider.commands.asking import Failure
 from cloudprovider.internal.problem import Problem
-
-__all__ = ["NotDone", "read_node", "silence"]
 
 _SECONDS = 10.0
 _NOT_FOUND = 404

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from cloudprovider.instances import InstanceMetadata
 
-__all__ = ["Forecast", "forecast", "new_node"]
-
 
 @frozen
 class Forecast:

@@ -25,8 +25,6 @@ from cloudprovider.wellknown import (
 if TYPE_CHECKING:
     from cloudprovider.commands.nodeinfo import NodeInfo
 
-__all__ = ["FORMATS", "is_here", "kubelet_flags", "node_ips", "node_labels", "rendered"]
-
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in '"\\`$'})
 
 
@@ -40,6 +38,7 @@ def node_ips(info: NodeInfo, here: Callable[[str], bool]) -> tuple[str, ...]:
     found: dict[int, str] = {}
     for address in info.metadata.node_addresses:
         ip = parse_ip(address.address) if address.type == NODE_ADDRESS_INTERNAL_IP else None
+        # A kubelet does not start with an address that is not its machine's.
         if ip is not None and ip.version not in found and _acceptable(ip) and here(str(ip)):
             found[ip.version] = str(ip)
     return tuple(found.values())

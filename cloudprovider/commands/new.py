@@ -20,12 +20,9 @@ from typing import Final
 
 from attrs import frozen
 
-from cloudprovider.commands.newdiff import NOTE, Note
 from cloudprovider.errors import InvalidProviderName
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.registry import Registry, check_provider_name
-
-__all__ = ["Names", "naming_problem", "render", "write"]
 
 _MOVED: Final = {"github": ".github/workflows", "gitignore": ".gitignore", "dockerignore": ".dockerignore"}
 """Names that a wheel or a linter would treat in a special way, and where they go."""
@@ -92,8 +89,7 @@ def naming_problem(name: str, folder: Path) -> Problem | None:
 
 
 def render(names: Names) -> dict[str, str]:
-    """Every file of the package by its path, but for the note. Raises KeyError for a placeholder
-    that has no value."""
+    """Every file of the package by its path. Raises KeyError for a placeholder without a value."""
     values = names.placeholders
     rendered = {}
     for kind in ("common", "http" if names.http else "memory"):
@@ -108,7 +104,6 @@ def write(names: Names, folder: Path) -> list[str]:
     """Write the package into `folder`, which must not exist; returns the files' paths in it. Raises
     OSError."""
     rendered = render(names)
-    rendered[NOTE] = Note.of(names.name, names.http, rendered).text()
     folder.mkdir()
     for path, text in rendered.items():
         target = folder / path

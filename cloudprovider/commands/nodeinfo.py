@@ -12,23 +12,22 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import TypeVar
 
 from attrs import define, field, frozen
 
 from cloudprovider.checks import answers
-from cloudprovider.commands.asking import Started, in_time
-from cloudprovider.commands.failure import NO_INSTANCE, NO_TIME, Failure, UnusableAnswer
+from cloudprovider.checks.olderinstances import OlderInstances
+from cloudprovider.commands.asking import NO_INSTANCE, NO_TIME, Failure, Started, UnusableAnswer, in_time
+from cloudprovider.commands.forecast import new_node
 from cloudprovider.errors import CloudProviderError, InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.labels import node_name_problems
-from cloudprovider.instances import InstanceMetadata, Instances
+from cloudprovider.instances import InstanceMetadata
 from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import Problem
 from cloudprovider.localinstance import LocalInstance
 from cloudprovider.threads import TooLate
-from cloudprovider.zones import Zone, Zones
-
-__all__ = ["NodeInfo", "TimeLimit", "node_info"]
 
 T = TypeVar("T")
 _LONGEST_CALL = 10.0  # seconds for one call of the provider
@@ -108,8 +107,10 @@ class TimeLimit:
                 self._wait(tries, described(cause) + (f" ({place})" if place else ""), error)
 
     def _wait(self, tries: int, what: str, error: BaseException) -> None:
+        # The cloud's own word about when to come again counts more than ours.
         delay = max(self.period, getattr(error, "retry_after", None) or 0.0)
         if self.now() + delay >= self._end:
+            # Not listed for all that time: now that is an answer, and no new machine.
             if isinstance(error, _NotListed):
                 raise _no_instance(what) from error
             often = "1 try" if tries == 1 else f"{tries} tries"
@@ -161,7 +162,10 @@ def _asked(started: Started, hostname: str, limit: TimeLimit) -> NodeInfo:
     else:
         provider = started.initialized(limit.for_a_call, _NO_CLUSTER)
         older = provider.instances()
-        name = hostname if older is None else _or(lambda: _node_name(older, hostname, limit), hostname)
+        name = hostname
+        if older is not None:
+            with suppress(NotImplementedByProvider):  # then a kubelet calls its node as the machine is called
+                name = in_time(lambda: older.current_node_name(hostname), limit.for_a_call)
         try:
             source, answer = in_time(lambda: _by_name(provider, _name(name)), limit.for_a_call)
         except InstanceNotFound as error:
@@ -169,81 +173,29 @@ def _asked(started: Started, hostname: str, limit: TimeLimit) -> NodeInfo:
     return NodeInfo(started.name, _name(name), _metadata(answer, provider), source)
 
 
-def _node_name(instances: Instances, hostname: str, limit: TimeLimit) -> object:
-    return in_time(lambda: instances.current_node_name(hostname), limit.for_a_call)
-
-
 def _by_name(provider: Interface, name: str) -> tuple[str, object]:
     """(who said it, the answer) of the provider's instances about the node of this name."""
     if (v2 := provider.instances_v2()) is not None:
-        return "instances_v2", v2.instance_metadata(_node(name))
+        return "instances_v2", v2.instance_metadata(new_node(name))
     if (batch := provider.instances_batch()) is not None:
-        found = _right(lambda answer: answers.batch(answer, [name], _as_it_is), batch.instances_metadata, [_node(name)])
+        try:
+            found = answers.batch(batch.instances_metadata([new_node(name)]), [name], lambda _, one: one)
+        except answers.WrongAnswer as wrong:
+            raise UnusableAnswer(f"instances_metadata gave a wrong answer: {wrong}") from None
         if name not in found:
             raise UnusableAnswer(f"instances_metadata says nothing about {name}")
         if isinstance(answer := found[name], BaseException):
             raise answer
         return "instances_batch", answer
     if (older := provider.instances()) is not None:
-        return "instances", _from_older(provider, older, name)
+        adapted = OlderInstances(provider.provider_name(), older, provider.zones())
+        return "instances", adapted.instance_metadata(new_node(name))
     raise Failure(
         Problem(
             f"provider {provider.provider_name()!r} has no instances: it cannot tell what this machine is",
             "implement LocalInstance, InstancesV2 or InstancesBatch, and return it from its accessor",
         )
     )
-
-
-def _from_older(provider: Interface, instances: Instances, name: str) -> InstanceMetadata:
-    zone = _zone(provider.zones(), name)
-    return InstanceMetadata(
-        provider_id=_or(
-            lambda: f"{provider.provider_name()}://{_right(answers.text, instances.instance_id, name)}", ""
-        ),
-        instance_type=_or(lambda: _right(answers.label_text, instances.instance_type, name), ""),
-        node_addresses=_right(answers.addresses, instances.node_addresses, name),
-        zone=zone.failure_domain,
-        region=zone.region,
-    )
-
-
-def _zone(zones: Zones | None, name: str) -> Zone:
-    if zones is None:
-        return Zone()
-    try:
-        return _right(answers.zone, zones.get_zone)
-    except NotImplementedByProvider:
-        return _or(lambda: _right(answers.zone, zones.get_zone_by_node_name, name), Zone())
-
-
-def _right(check: Callable[[object], T], method: Callable[..., object], *about: object) -> T:
-    """What the method answers, checked before anything is made of it."""
-    answer = method(*about)
-    try:
-        return check(answer)
-    except answers.WrongAnswer as wrong:
-        raise UnusableAnswer(f"{method.__name__} gave a wrong answer: {wrong}") from None
-
-
-def _as_it_is(_name: str, value: object) -> object:
-    return value
-
-
-def _or(call: Callable[[], T], default: Any) -> T:
-    """The answer, or `default` where the provider says that it has none."""
-    try:
-        return call()
-    except NotImplementedByProvider:
-        answer: T = default
-        return answer
-
-
-def _node(name: str) -> Any:
-    from kubernetes.client.models.v1_node import V1Node
-    from kubernetes.client.models.v1_node_spec import V1NodeSpec
-    from kubernetes.client.models.v1_object_meta import V1ObjectMeta
-
-    return V1Node(metadata=V1ObjectMeta(name=name, labels={}, annotations={}), spec=V1NodeSpec())
 
 
 def _name(answer: object) -> str:

@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from attrs import evolve, frozen
 
-from cloudprovider.checks.provider import capabilities_of
-from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import ACCESSORS, code_place
-from cloudprovider.loading.loader import Factory, load_factory, start_provider
+from cloudprovider.loading.loader import Factory, load_factory
 from cloudprovider.loading.plugins import Plugin, find_plugins
 from cloudprovider.loading.registry import Registry
-
-__all__ = ["Listed", "list_providers"]
 
 
 @frozen(kw_only=True)
@@ -40,17 +35,15 @@ class Listed:
     factory: str = ""
     """ "file:line" of it; "" where it cannot be loaded or is not known."""
     capabilities: tuple[str, ...] | None = None
-    """Accessors that return something; None where that is not known."""
-    capabilities_from: str = ""
-    """How that is known: "class" (what the factory says it returns overrides them), "provider" (it
-    was started)."""
+    """Accessors that the class overrides which the factory says it returns; None where it does not
+    say."""
     problem: Problem | None = None
 
     @property
     def shown_capabilities(self) -> str:
         """For people."""
         if self.problem is not None:
-            return "cannot be started" if self.factory else "cannot be loaded"
+            return "cannot be loaded"
         if self.capabilities is None:
             return f"not known before it is started: check {self.name} --cloud-config=..."
         return ", ".join(self.capabilities) or "none"
@@ -66,28 +59,20 @@ class Listed:
             "metadata": self.metadata,
             "factory": self.factory or None,
             "capabilities": None if self.capabilities is None else list(self.capabilities),
-            "capabilitiesFrom": self.capabilities_from or None,
+            "capabilitiesFrom": None if self.capabilities is None else "class",
             "problem": None if problem is None else problem.as_json(),
         }
 
 
-def list_providers(
-    *, start: bool = False, configs: Mapping[str, str] | None = None
-) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
-    """Every installed provider by name, and the distributions whose metadata cannot be read.
-
-    With `start` each factory is called, with the file in `configs` under its name, or without a
-    config.
-    """
+def list_providers() -> tuple[tuple[Listed, ...], tuple[str, ...]]:
+    """Every installed provider by name, and the distributions whose metadata cannot be read."""
     found = find_plugins()
     registry = Registry(lambda: found)
     plugins = sorted(found.plugins, key=lambda plugin: (plugin.name, plugin.distribution))
-    return tuple(
-        _listed(plugin, registry, start, (configs or {}).get(plugin.name, "")) for plugin in plugins
-    ), found.broken
+    return tuple(_listed(plugin, registry) for plugin in plugins), found.broken
 
 
-def _listed(plugin: Plugin, registry: Registry, start: bool, config: str) -> Listed:
+def _listed(plugin: Plugin, registry: Registry) -> Listed:
     listed = Listed(
         name=plugin.name,
         distribution=plugin.project,
@@ -99,15 +84,10 @@ def _listed(plugin: Plugin, registry: Registry, start: bool, config: str) -> Lis
         registry.locate(plugin.name)
         factory = load_factory(plugin)
         listed = evolve(listed, factory=code_place(factory) or plugin.value)
-        if start:
-            provider = start_provider(plugin.name, factory, CloudConfig.read(config) if config else None, plugin)
-            return evolve(listed, capabilities=tuple(capabilities_of(provider)), capabilities_from="provider")
     except RegistryError as error:
         return evolve(listed, problem=error.problem)
     kind = _returned(factory)
-    if kind is None:
-        return listed
-    return evolve(listed, capabilities=overridden(kind), capabilities_from="class")
+    return listed if kind is None else evolve(listed, capabilities=overridden(kind))
 
 
 def overridden(kind: type[Interface]) -> tuple[str, ...]:

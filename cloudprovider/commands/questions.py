@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from cloudprovider.checks import answers
+from cloudprovider.checks.olderinstances import OlderInstances
 from cloudprovider.commands.forecast import new_node
 from cloudprovider.errors import ImplementedElsewhere, InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.addresses import describe_addresses
@@ -25,12 +26,9 @@ from cloudprovider.instances import InstanceMetadata, InstanceState
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loadbalancer import OwnedLoadBalancers
 from cloudprovider.loading.diagnostics import error_text
-from cloudprovider.zones import Zone
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
-
-__all__ = ["NOT_ASKED", "NoMachine", "Question", "metadata_of", "questions_about", "questions_for"]
 
 NODE = "cloudprovider-check-no-such-node"
 CLUSTER = "cloudprovider-check"
@@ -94,6 +92,7 @@ def questions_for(capabilities: Mapping[str, Any], prefixes: Sequence[str]) -> I
     if (older := capabilities.get("instances")) is not None:
         yield Question(f"instance_id of node {NODE}", lambda: older.instance_id(NODE), answers.text, _id)
     if (balancer := capabilities.get("load_balancer")) is not None:
+        # The longest names there are: a cloud's limit is to show here, not in production.
         service, longest = _service(CLUSTER, "default"), _service("s" * 63, "n" * 63)
         yield Question(
             "get_load_balancer_name of a Service with names of 63 characters",
@@ -121,11 +120,12 @@ def questions_about(
     node: V1Node,
     capabilities: Mapping[str, Any],
     prefixes: Sequence[str],
+    provider: str,
     same: answers.SameID = same_provider_id,
 ) -> Iterator[Question]:
     """What the manager asks about a Node as it joins, each answer checked as before it is written.
 
-    `same`: whether two provider IDs name one instance, as the provider has it.
+    `same`: whether two provider IDs name one instance, as the `provider` of that name has it.
     """
     name, own = node_name(node), provider_id_of(node)
     checked = partial(answers.metadata, prefixes=prefixes, own=own, same=same, strict=True)
@@ -163,11 +163,8 @@ def questions_about(
         yield alone(batch.instances_state, answers.state)
         yield alone(batch.instances_metadata, metadata)
     if (older := capabilities.get("instances")) is not None and v2 is None and batch is None:
-        yield about("instance_id", lambda: older.instance_id(name), answers.text)
-        yield about("instance_type", lambda: older.instance_type(name), answers.label_text)
-        yield about("node_addresses", lambda: older.node_addresses(name), partial(answers.addresses, strict=True))
-        if (zones := capabilities.get("zones")) is not None:
-            yield about("get_zone_by_node_name", lambda: zones.get_zone_by_node_name(name), answers.zone)
+        adapted = OlderInstances(provider, older, capabilities.get("zones"))
+        yield about("instance_metadata", lambda: adapted.instance_metadata(node), metadata)
     if (cidrs := capabilities.get("pod_cidrs")) is not None:
         yield alone(cidrs.pod_cidrs, answers.pod_cidrs)
 
@@ -246,19 +243,3 @@ def _other(answer: object) -> str:
 def _text(error: BaseException) -> str:
     text, details = error_text(error)
     return "; ".join((text, *details))
-
-
-def metadata_of(given: Mapping[str, Any], provider: str, own: str) -> InstanceMetadata | None:
-    """What the right answers about a Node, by method, say about it together; None where they say
-    too little."""
-    found = given.get("instances_metadata") or given.get("instance_metadata")
-    if found is None and "node_addresses" in given:
-        zone = given.get("get_zone_by_node_name") or Zone()
-        found = InstanceMetadata(
-            provider_id=own or (f"{provider}://{given['instance_id']}" if given.get("instance_id") else ""),
-            instance_type=given.get("instance_type") or "",
-            node_addresses=given["node_addresses"],
-            zone=zone.failure_domain,
-            region=zone.region,
-        )
-    return found if isinstance(found, InstanceMetadata) else None

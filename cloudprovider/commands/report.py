@@ -11,8 +11,6 @@ from cloudprovider.internal.problem import Problem
 if TYPE_CHECKING:
     from cloudprovider.commands.forecast import Forecast
 
-__all__ = ["OK", "PROBLEM", "SKIPPED", "Report", "Step"]
-
 OK, PROBLEM, SKIPPED = "ok", "problem", "skipped"
 
 

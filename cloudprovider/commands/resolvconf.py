@@ -14,10 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 
-from cloudprovider.commands.failure import UnusableAnswer
+from cloudprovider.commands.asking import UnusableAnswer
 from cloudprovider.ips import parse_ip
-
-__all__ = ["adapted", "read_resolver"]
 
 Scrub = Callable[[Sequence[str], Sequence[str]], object]
 _SEARCHES = frozenset({"search", "domain"})
@@ -69,6 +67,7 @@ def _replaced(lines: Sequence[str], keywords: Iterable[str], new: Sequence[str])
     of_them = [index for index, line in enumerate(lines) if _words(line)[0] in keywords]
     at = of_them[0] if of_them else len(lines)
     before = list(lines[:at])
+    # A file may lack its last line's end: a name server must not be glued to that line.
     if new and before and not before[-1].endswith(("\n", "\r")):
         before[-1] += "\n"
     after = [line for index, line in enumerate(lines) if index >= at and index not in of_them]

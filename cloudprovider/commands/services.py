@@ -20,8 +20,6 @@ from cloudprovider.helpers import key_of, wants_load_balancer
 if TYPE_CHECKING:
     from cloudprovider.loadbalancer import LoadBalancer
 
-__all__ = ["Unreadable", "read_services", "refusal"]
-
 
 class Unreadable(Exception):
     """The file is none of manifests; the text says why."""

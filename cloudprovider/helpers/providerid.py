@@ -121,6 +121,7 @@ def ownership(provider_id: str | None, prefixes: Iterable[str]) -> Ownership:
     which every ID would match, are not counted. Letter case counts: a deletion may follow from
     this.
     """
+    # Every ID begins with "": all nodes would be ours, and might be deleted.
     own = tuple(prefix for prefix in prefixes if prefix)
     if provider_id:
         return Ownership.OURS if provider_id.startswith(own) else Ownership.FOREIGN
@@ -145,6 +146,7 @@ def same_provider_id(one: str, other: str) -> bool:
     left, right = _split(one), _split(other)
     if left is None or right is None or (left[0], left[2]) != (right[0], right[2]):
         return False
+    # An authority that is left out is the one that the configuration has: no contradiction.
     return left[1] == right[1] or "" in (left[1], right[1])
 
 

@@ -71,6 +71,7 @@ def wanted_load_balancer(
     try:
         networks = load_balancer_source_ranges(service)
         ranges = tuple(str(network) for network in networks)
+        # Ignored ranges would leave open what its owner wanted closed.
         if not source_ranges and not allows_everyone(networks):
             problems.append("spec.loadBalancerSourceRanges is not supported: a load balancer is open to everyone")
     except ValueError as error:

@@ -104,7 +104,7 @@ def readable_name(cluster_name: str, service: V1Service, *, most: int = 63) -> s
     into `most` letters, and a digest of the UID. Lower-case letters, digits and "-", a letter
     first.
 
-    For `get_load_balancer_name`: the same for ever. Raises ValueError without a UID, and for `most`
+    For `get_load_balancer_name`: the same forever. Raises ValueError without a UID, and for `most`
     under 16."""
     if most < 16:
         raise ValueError(f"most={most}: a name needs 16 letters, or the digest would be cut off")

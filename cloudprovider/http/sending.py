@@ -18,8 +18,6 @@ from cloudprovider.helpers.timelimits import time_limit
 from cloudprovider.http.answers import Answer, Failures, error_of
 from cloudprovider.internal.proxies import proxy_from_environment
 
-__all__ = ["pool_for", "send"]
-
 CONNECTIONS = 32  # that are kept open: the host calls from many threads at once
 LARGEST = 64 * 2**20  # bytes of an answer, unpacked
 _CHUNK = 2**16

@@ -1,4 +1,4 @@
-"""A program's result, whole and alone: on standard output, or in a file.
+"""A program's result, whole and alone: on standard output, or in a file; and its tables.
 
 A command that prints a result for machines (a plan, a report as JSON) does its work inside
 :func:`results_only`. Meanwhile whatever else writes to standard output lands on standard error:
@@ -12,7 +12,7 @@ import fcntl
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TextIO
@@ -29,7 +29,7 @@ def results_only() -> Iterator[TextIO]:
     stream: TextIO
     _flush(original)
     with ExitStack() as stack:
-        if sys.__stdout__ is None:  # the program was started without one: the descriptor may be any file's by now
+        if sys.__stdout__ is None:  # the program was started without one: the descriptor may be another file's already
             stream = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
         else:
             saved = fcntl.fcntl(_OUT, fcntl.F_DUPFD_CLOEXEC, _ERR + 1)
@@ -75,6 +75,19 @@ def _flush(stream: TextIO | None) -> None:
             stream.flush()
     with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).fflush(None)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """A table: each row a line, each column as wide as its longest cell, but for the last one."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return "\n".join(
+        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 item", "2 items"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def write_whole(path: Path, content: bytes, mode: int) -> None:

@@ -12,8 +12,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["excluded", "is_local", "proxy_from_environment"]
-
 _PORT: Final = re.compile(r"(.*):([0-9]+)")
 
 

@@ -2,7 +2,7 @@
 vendor's main.py calls.
 
 Exit codes: 0 after a signal and for --help and --version, 2 for bad flags (all of them listed,
-nothing touched), 1 for everything else; with --dry-run and `teardown` 0, 3 or 1, as they say.
+nothing touched), 1 foreverything else; with --dry-run and `teardown` 0, 3 or 1, as they say.
 Nothing heavy is imported before the flags are known to be good, so that --help answers at once; the
 API server is asked for the first lists while the rest is imported."""
 
@@ -94,20 +94,21 @@ def _main(
     command: str,
 ) -> int:
     program = f"{_program(sys.argv[0] if sys.argv else '')} {command}".strip()
-    if outcome.help:
+    if outcome.values["help"]:
         from controllers.cli.helptext import help_text, teardown_help
 
         own = {"teardown", "cloud calls", *(row.section for kind in flags for row in flags_of(kind))}
         print(teardown_help(program, outcome.flags, own) if command else help_text(program, outcome.flags), end="")
         return 0
-    if outcome.version != "false":
-        print(_version(outcome.version))
+    if (form := outcome.values["version"]) != "false":
+        print(_version(form))
         return 0
     problems = (
         *map(_with_names, outcome.problems),
         *_provider_problems(outcome),
-        *_migration_problems(outcome),
-        *_controller_problems(outcome, catalog),
+        *_migration_problems(outcome.values),
+        # What the controllers that are on have against their flags, and the files that those name.
+        *(line for entry in enabled(outcome.values["controllers"], catalog) for line in entry.problems(outcome.values)),
     )
     if problems or outcome.options is None:
         _list_problems(program, problems, sys.stderr)
@@ -295,7 +296,7 @@ def _provider_problems(outcome: Outcome) -> list[str]:
     """Is the provider's name known? Asked of the registry without importing any plugin."""
     from cloudprovider import RegistryError, get_cloud_provider, is_cloud_provider
 
-    name = outcome.cloud_provider
+    name = outcome.values["cloud-provider"]
     if not name or is_cloud_provider(name):
         return []
     try:
@@ -305,24 +306,19 @@ def _provider_problems(outcome: Outcome) -> list[str]:
     return []
 
 
-def _migration_problems(outcome: Outcome) -> list[str]:
+def _migration_problems(values: Mapping[str, Any]) -> list[str]:
     """What is wrong with the file of --leader-migration-config."""
-    if not outcome.leader_migration_config:
+    path = values["leader-migration-config"]
+    # Without leader election nothing is migrated, and its file counts for nothing, as in Go.
+    if not path or not values["enable-leader-migration"] or not values["leader-elect"]:
         return []
     from controllers.manager import migration
 
     try:
-        migration.read(outcome.leader_migration_config)
+        migration.read(path)
     except migration.MigrationProblems as error:
-        return [f"--leader-migration-config={outcome.leader_migration_config}: {line}" for line in error.problems]
+        return [f"--leader-migration-config={path}: {line}" for line in error.problems]
     return []
-
-
-def _controller_problems(outcome: Outcome, catalog: Sequence[ControllerEntry]) -> list[str]:
-    """What the controllers that are on have against their flags, and the files that those name."""
-    return [
-        line for entry in enabled(outcome.values["controllers"], catalog) for line in entry.problems(outcome.values)
-    ]
 
 
 def _list_problems(program: str, problems: Sequence[str], to: TextIO) -> None:

@@ -1,6 +1,6 @@
 """The process around a manager: signals in (SIGTERM, SIGINT, SIGUSR1), exit code out.
 
-The manager runs in a thread of its own, so that the main thread is always free to take signals: the
+The manager runs in its own thread, so that the main thread is always free to take signals: the
 handler only puts a word into a queue that is safe to use there."""
 
 from __future__ import annotations

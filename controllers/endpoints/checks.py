@@ -58,6 +58,7 @@ def report(
         lines.append(f"[+]{check.name} ok{reason}" if check.ok else f"[-]{check.name} failed{reason}")
     if not ill and not verbose:
         return 200, "ok"
+    # A probe that excludes a misspelt check would go on failing, and nobody would see why.
     unknown = sorted(set(excluded) - {check.name for check in checks})
     if unknown:
         named = ", ".join(f'"{one_line(name, 100)}"' for name in unknown[:5])

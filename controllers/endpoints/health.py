@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from attrs import define, evolve
 
@@ -48,14 +48,6 @@ class _Failing:
     logged: bool = False
 
 
-@runtime_checkable
-class HealthNotes(Protocol):
-    """A controller that waits for something which no restart would bring."""
-
-    def notes(self) -> Iterable[tuple[str, bool, str]]:
-        """(name, well, detail) of each such matter; from any thread, without blocking."""
-
-
 class Health:
     """Collects the parts as they start. Written by the manager's thread, read by many."""
 
@@ -68,12 +60,17 @@ class Health:
         self._failing: dict[str, _Failing] = {}
         self._dead: dict[str, str] = {}
         self._state = "starting"
-        self._informers: InformerFactory | None = None
-        self._cloud: CloudCalls | None = None
+        self.informers: InformerFactory | None = None
+        """The caches to report on."""
+        self.cloud: CloudCalls | None = None
+        """The gateway to report on."""
         self._controllers: dict[str, tuple[Controller, Callable[[], bool]]] = {}
-        self._notes: tuple[Callable[[], Iterable[Check]], ...] = ()
-        self._needs: tuple[Callable[[], Iterable[Check]], ...] = ()
-        self._vital: tuple[Callable[[], Iterable[Check]], ...] = ()
+        self.notes: list[Checks] = []
+        """Further checks for /healthz, such as missing permissions."""
+        self.needs: list[Checks] = []
+        """Further checks for /readyz, of what clients of this replica need."""
+        self.vital: list[Checks] = []
+        """Further checks for /livez, of what a restart mends."""
 
     def ready(self) -> None:
         """Everything runs."""
@@ -87,29 +84,10 @@ class Health:
         """From now on /readyz fails."""
         self._state = "stopping"
 
-    def watch_informers(self, informers: InformerFactory) -> None:
-        """Report on these caches."""
-        self._informers = informers
-
-    def watch_cloud(self, cloud: CloudCalls) -> None:
-        """Report on this gateway."""
-        self._cloud = cloud
-
     def watch_controller(self, name: str, controller: Controller, alive: Callable[[], bool]) -> None:
         """Report on a started controller; `alive` says whether its thread still runs."""
+        # A new one each time: other threads may just go through the old one.
         self._controllers = {**self._controllers, name: (controller, alive)}
-
-    def watch_notes(self, notes: Callable[[], Iterable[Check]]) -> None:
-        """Show further checks on /healthz, such as missing rights."""
-        self._notes = (*self._notes, notes)
-
-    def watch_readiness(self, needs: Callable[[], Iterable[Check]]) -> None:
-        """Show further checks on /readyz, of what clients of this replica need."""
-        self._needs = (*self._needs, needs)
-
-    def watch_liveness(self, vital: Callable[[], Iterable[Check]]) -> None:
-        """Show further checks on /livez, of what a restart mends."""
-        self._vital = (*self._vital, vital)
 
     def died(self, name: str, reason: str) -> None:
         """A controller has ended although it was not asked to."""
@@ -125,23 +103,24 @@ class Health:
         for name, ask in self._endpoints.items():
             checks = list(ask())
             self._observe(name, checks)
+            # While it starts and stops, checks fail as they should: that is no news for the log.
             if name == "healthz" and self._state in _AT_WORK:
                 self._dated(checks, tell=True)
 
     def fatal(self) -> str:
         """What only an end of the process mends; empty while there is nothing of the kind."""
-        if self._cloud is None:
+        if self.cloud is None:
             return ""
-        health = self._cloud.health()
+        health = self.cloud.health()
         return health.message if health.fatal else ""
 
     def overdue(self) -> list[str]:
         """The keys of provider calls that were given up and have not ended since."""
-        return sorted(self._cloud.parked()) if self._cloud is not None else []
+        return sorted(self.cloud.parked()) if self.cloud is not None else []
 
     def unsynced(self) -> str:
         """The caches that wait for their first listing, with what keeps them, for a log line."""
-        waiting = [one for one in self._informers.health() if not one.synced] if self._informers else []
+        waiting = [one for one in self.informers.health() if not one.synced] if self.informers else []
         return "; ".join(f"{one.resource} ({one.error or 'no answer yet'})" for one in waiting) or "nothing"
 
     def endpoint(self, name: str) -> Checks:
@@ -187,32 +166,32 @@ class Health:
         return dated
 
     def _readiness(self) -> list[Check]:
-        needs = (check for ask in self._needs for check in ask())
+        needs = (check for ask in self.needs for check in ask())
         return [Check("manager", self._state in _AT_WORK, self._state), *self._caches(), *needs]
 
     def _liveness(self) -> list[Check]:
         fatal = self.fatal()
-        vital = (check for ask in self._vital for check in ask())
+        vital = (check for ask in self.vital for check in ask())
         return [Check("ping", True), Check("vendor-threads", not fatal, fatal), *self._workers(), *vital]
 
     def _all(self) -> list[Check]:
         checks = [Check("ping", True), *self._caches(), *self._workers()]
-        if self._cloud is not None:
-            health = self._cloud.health()
+        if self.cloud is not None:
+            health = self.cloud.health()
             checks.append(Check("cloud-calls", health.ok, health.message))
-        return [*checks, *self._controllers_notes(), *(check for notes in self._notes for check in notes())]
+        return [*checks, *self._controllers_notes(), *(check for ask in self.notes for check in ask())]
 
     def _controllers_notes(self) -> list[Check]:
         """What a restart would not mend, so that it is no matter for livez."""
         checks = []
         for name, (controller, _) in self._controllers.items():
-            if isinstance(controller, HealthNotes):
-                checks += _asked(name, "notes()", controller.notes)
+            if (notes := getattr(controller, "notes", None)) is not None:
+                checks += _asked(name, "notes()", notes)
         return checks
 
     def _caches(self) -> list[Check]:
         checks = []
-        for one in self._informers.health() if self._informers else ():
+        for one in self.informers.health() if self.informers else ():
             silent = one.silent_for or 0.0
             detail = "" if one.synced else one.error or "waiting for the first list"
             if one.synced and silent > SILENT_SECONDS:
@@ -228,6 +207,7 @@ class Health:
             if name in self._dead:
                 checks.append(Check(name, False, self._dead[name]))
                 continue
+            # Only while we stop a controller may end without a word.
             if not alive():
                 checks.append(Check(name, self._state == "stopping", "has ended"))
                 continue

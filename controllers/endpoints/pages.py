@@ -82,6 +82,7 @@ class Endpoints:
             url = urlsplit(request.target)
         except ValueError:  # a stranger's nonsense is no line in our log
             return Response(400, b"not a path\n")
+        # /healthz/ is /healthz, as for Go.
         path = "/" + url.path.strip("/")
         methods = ("PUT",) if path in self._setters else METHODS
         if request.method not in methods:

@@ -74,6 +74,7 @@ class Reviewer:
             code = str(answer.status)
         except ApiError as error:
             code = str(error.status) if error.status else code
+            # Told once: it does not change by itself, and anybody may make us ask.
             if isinstance(error, Forbidden):
                 self._tell()
             else:
@@ -137,6 +138,7 @@ class Remembered(Generic[K, V]):
         with self._lock:
             self._known[key] = (self._clock.monotonic() + seconds, value)
             self._known.move_to_end(key)
+            # Strangers choose what is asked: the memory for it must not grow with them.
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
 

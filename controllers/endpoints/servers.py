@@ -12,8 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from cloudprovider.internal.cleaning import one_line
-from controllers.endpoints.authentication import ANONYMOUS, Authentication, TooManyTokens, Unauthenticated, User
-from controllers.endpoints.authorization import Authorization, Undecided
+from controllers.endpoints.access import (
+    ANONYMOUS,
+    Authentication,
+    Authorization,
+    TooManyTokens,
+    Unauthenticated,
+    Undecided,
+    User,
+)
 from controllers.endpoints.checks import Checks
 from controllers.endpoints.pages import METHODS, Asked, Endpoints, Page, metrics_page
 from controllers.endpoints.reviews import NeedsLookup
@@ -113,6 +120,8 @@ class SecureServer(Server):
 
     def _admitted(self, request: Request, asked: Asked | Response, *, ask: bool) -> Response:
         """Raises NeedsLookup when the API server must be asked, and not `ask`."""
+        # A wrong method says nothing of what there is; a 404 lists the paths, for those with
+        # access.
         if isinstance(asked, Response) and asked.status != 404:
             return asked
         # All paths that do not exist have one name, so that inventing paths makes no questions.

@@ -14,8 +14,7 @@ from typing import Any, Final
 from cloudprovider.host import StopSignal
 from cloudprovider.internal.cleaning import text_of
 from controllers.endpoints import pages
-from controllers.endpoints.authentication import Authentication, ClusterCA
-from controllers.endpoints.authorization import Authorization
+from controllers.endpoints.access import Authentication, Authorization, ClusterCA
 from controllers.endpoints.checks import ENDPOINTS
 from controllers.endpoints.health import Health
 from controllers.endpoints.options import ServingOptions
@@ -75,7 +74,7 @@ def client_ca(flag: str, path: str) -> FileCA:
 
 
 class Serving:
-    """`start` once, `stop` any number of times; `run` in a thread of its own while it serves."""
+    """`start` once, `stop` any number of times; `run` in its own thread while it serves."""
 
     def __init__(
         self,
@@ -144,6 +143,8 @@ class Serving:
         pair, lazily = self._pair()
         expiry = Expiry("secure", self._metrics, self._clock)
         self._tls = ServerTLS(pair, self._authorities(), minimum, options.tls_cipher_suites, served=expiry.look)
+        # Files that cannot be used stop the start; a self-signed pair is made while all else
+        # starts.
         if not lazily:
             with refusing(f"HTTPS cannot be served with {pair.name}"):
                 self._tls.load()

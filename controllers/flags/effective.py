@@ -57,6 +57,7 @@ def configz(
     own: dict[str, dict[str, Any]] = {}
     without_effect = ((row.flag, row.flag.default) for row in IGNORED if row.flag.configz)
     for flag, value in (*_values(options, catalog), *without_effect):
+        # Go resolves aliases before it shows them.
         if flag.name == "controllers":
             value = canonical(value, catalog)
         if not flag.configz:
@@ -105,6 +106,7 @@ def _shown(flag: Flag[Any], value: Any) -> str:
 
 def _json(flag: Flag[Any], value: Any) -> object:
     if not flag.secret:
+        # A duration is a number here and a text in Go's configuration.
         if flag.kind is FLOAT or (isinstance(value, bool | int) and flag.kind is not DURATION):
             return value
         if flag.kind is LIST:

@@ -3,18 +3,23 @@ effect. Pure data.
 
 So a manifest written for the Go program starts this one. A flag that asks for something else than
 what is done anyway gets one warning, with the reason that docs/reference/flags.md lists. A setting
-that could matter for what is deleted, written or allowed never belongs here."""
+that could matter for what is deleted, written or allowed never belongs here.
+
+No feature gate switches anything: what it would turn on is either always done or not there, and a
+warning at the start says which. Names and fixed values are those of Kubernetes 1.37; another name
+is an error, as in Go."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import attrs
 
-from controllers.flags import gates
 from controllers.options import BOOL, DURATION, INT, INTEGERS, LIST, PATH, STRING, SWITCHES, Kind, not_negative
 from controllers.options.declare import Check, Flag
+from controllers.options.kinds import display
 
 T = TypeVar("T")
 
@@ -40,6 +45,73 @@ _PAIR = re.compile(r"[^,:]+,[^,:]+(:[^:]*)?")
 
 
 @attrs.frozen
+class Gate:
+    """One gate. `done` is what this program does, whatever is given; None where neither value means
+    anything here."""
+
+    done: bool | None
+    meaning: str
+    fixed: bool | None = None
+    """The only value that Go takes for it."""
+
+
+_ONE_WAY = "log lines are written in one way"
+_SERVER = "about kube-apiserver"
+_OF_THE_SERVER = """
+APIResponseCompression APIServerIdentity APIServerWebhookAuthenticationToken APIServingWithRoutine
+AllowParsingUserUIDFromCertAuth AllowUnsafeMalformedObjectDeletion CBORServingAndStorage ConcurrentWatchObjectDecode
+ConsistentListFromCacheSkipTimeoutFallback ConstrainedImpersonation DeclarativeValidationBeta DetectCacheInconsistency
+EtcdRangeStream ExcludeAdmissionWebhookVirtualResources KMSv1 ListFromCacheSnapshot ManifestBasedAdmissionControlConfig
+MutatingAdmissionPolicy OpenAPIEnums ShardedListAndWatch SizeBasedListCostEstimate StorageVersionAPI
+StorageVersionHash StructuredAuthenticationConfigurationEgressSelector
+StructuredAuthenticationConfigurationJWKSMetrics TokenRequestServiceAccountUIDValidation
+UnknownVersionInteroperabilityProxy WatchListCompression WebhookRoundTripLoadBalancing
+"""
+
+GATES: Mapping[str, Gate] = {
+    "CloudControllerManagerWatchBasedRoutesReconciliation": Gate(
+        True, "changes of nodes are handled at once, and all routes compared every --route-reconciliation-period"
+    ),
+    "CloudControllerManagerWebhook": Gate(True, "webhooks are served if --webhooks names them, and not otherwise"),
+    "ControllerManagerReleaseLeaderElectionLockOnExit": Gate(True, "a clean stop always releases the lease"),
+    "CoordinatedLeaderElection": Gate(False, "the leader is elected on the Lease alone"),
+    "ComponentFlagz": Gate(True, "/flagz is always served"),
+    "ComponentStatusz": Gate(True, "/statusz is always served"),
+    "ContextualLogging": Gate(None, _ONE_WAY),
+    "LoggingAlphaOptions": Gate(None, _ONE_WAY),
+    "LoggingBetaOptions": Gate(None, _ONE_WAY),
+    "NativeHistograms": Gate(False, "histograms have fixed buckets"),
+    "RemoteRequestHeaderUID": Gate(False, "no user is believed from request headers"),
+    "UnauthenticatedHTTP2DOSMitigation": Gate(None, "HTTP/2 is not served"),
+    "WatchList": Gate(False, "caches are filled by lists"),
+    "AllAlpha": Gate(None, "each gate has its own row here"),
+    "AllBeta": Gate(None, "each gate has its own row here"),
+    **{name: Gate(None, _SERVER) for name in _OF_THE_SERVER.split()},
+    "AggregatedDiscoveryRemoveBetaType": Gate(None, _SERVER, fixed=True),
+    "DeclarativeValidation": Gate(None, _SERVER, fixed=True),
+    "DeclarativeValidationTakeover": Gate(None, _SERVER, fixed=False),
+    "SeparateCacheWatchRPC": Gate(None, _SERVER, fixed=False),
+    "WatchCacheInitializationPostStartHook": Gate(None, _SERVER, fixed=True),
+}
+
+
+def gates_problem(given: Mapping[str, bool]) -> str | None:
+    """What Go refuses about these gates, or None."""
+    wrong = [f"there is no feature gate {display(name)!r}" for name in given if name not in GATES]
+    for name, on in given.items():
+        fixed = GATES[name].fixed if name in GATES else None
+        if fixed is not None and on is not fixed:
+            wrong.append(f"{name} can only be {'true' if fixed else 'false'}")
+    return "; ".join(wrong) or None
+
+
+def gates_note(given: Mapping[str, bool]) -> str | None:
+    """Which gates ask for something else than what is done, and that; None where none does."""
+    found = [f"{name} ({GATES[name].meaning})" for name, on in given.items() if on is not GATES[name].done]
+    return f"has no effect: {', '.join(found)}" if found else None
+
+
+@attrs.frozen
 class Ignored:
     """A flag, whose default is what is done anyway, and why it has no effect."""
 
@@ -57,11 +129,7 @@ def _ignored(
 
 
 def _matching(pattern: re.Pattern[str], example: str) -> Check[str]:
-    return _or_empty(lambda value: None if pattern.fullmatch(value) else f"must look like {example}")
-
-
-def _or_empty(check: Check[str]) -> Check[str]:
-    return lambda value: check(value) if value else None
+    return lambda value: None if not value or pattern.fullmatch(value) else f"must look like {example}"
 
 
 _NAMED_PAIR = _matching(_PAIR, "CERTIFICATE,KEY or CERTIFICATE,KEY:NAME")
@@ -90,7 +158,7 @@ IGNORED: tuple[Ignored, ...] = (
     _ignored("vmodule", STRING, "", _LOGS, _matching(_PATTERNS, "PATTERN=N,...")),
     _ignored("contention-profiling", BOOL, False, _PROFILING, configz="Generic.Debugging.enableContentionProfiling"),
     Ignored(
-        Flag("feature-gates", SWITCHES, {}, SECTION, f"{_GATES}.", gates.problem, note=gates.without_effect),
+        Flag("feature-gates", SWITCHES, {}, SECTION, f"{_GATES}.", gates_problem, note=gates_note),
         _GATES,
     ),
 )

@@ -43,14 +43,6 @@ class Outcome:
     options: Options | None
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
-    help: bool
-    """-h was given; then nothing else counts."""
-    version: str
-    """"true" or "raw" when the version was asked for, else "false"."""
-    cloud_provider: str
-    """The name asked for, also when there are problems."""
-    leader_migration_config: str | None
-    """The file to be read for leader migration, empty for the default; None without a migration."""
     values: Mapping[str, Any]
     """All flags by their names, for the checks that read files; wrong ones have their defaults."""
     flags: Sequence[Flag[Any]]
@@ -85,16 +77,23 @@ def table(
     problems: list[str] = []
     rows: dict[str, Flag[Any]] = {}
     sections = {*SECTIONS, *(entry.name for entry in catalog)}
-    fixed = {row.name: row for row in _fixed_rows()}
+    fixed_rows = [
+        Flag("version", VERSION, "false", "global", "Print the version and stop.", one_of("true", "false", "raw")),
+        *(ignored.flag for ignored in IGNORED),
+        Flag("help", BOOL, False, "global", "Print this text and stop.", shorthand="h"),
+    ]
+    fixed: dict[str, Flag[Any]] = {row.name: row for row in fixed_rows}
     shorts = {row.shorthand: row.name for row in fixed.values()}
     kinds: list[type[Any]] = [ManagerOptions, *option_classes(catalog, flags, webhooks)]
     for kind in kinds:
         for row in flags_of(kind):
             if row.name in rows or row.name in fixed:
+                # Several controllers may take one flag, if they mean the same by it.
                 if rows.get(row.name) != row:
                     problems.append(f"{kind.__name__} declares --{row.name}, which is declared differently elsewhere")
                 continue
             rows[row.name] = row
+            # Among Go's flags in --help it would pass for one of them.
             if kind in flags and row.section in sections:
                 problems.append(f"{kind.__name__}: --{row.name} needs a section of its own, not {row.section!r}")
             if row.name != (right := row.name.replace("_", "-")):
@@ -127,15 +126,6 @@ def table(
     return [*rows.values(), *fixed.values()]
 
 
-def _fixed_rows() -> list[Flag[Any]]:
-    check = one_of("true", "false", "raw")
-    return [
-        Flag("version", VERSION, "false", "global", "Print the version and stop.", check),
-        *(ignored.flag for ignored in IGNORED),
-        Flag("help", BOOL, False, "global", "Print this text and stop.", shorthand="h"),
-    ]
-
-
 def by_section(rows: Sequence[Flag[Any]]) -> dict[str, list[Flag[Any]]]:
     """The flags by their named set, in the order of --help: Go's sets, the controllers' own, then
     the rest."""
@@ -161,6 +151,7 @@ def parse(
     values = parsed.values
     problems = (*parsed.problems, *_across(parsed, catalog, webhooks))
     options: Options | None = None
+    # Nothing starts on a part of its options: they are whole, or there are none.
     if not problems:
         own = {kind: fill(kind, values) for kind in option_classes(catalog, flags, webhooks)}
         options = Options(fill(ManagerOptions, values), own)
@@ -168,10 +159,6 @@ def parse(
         options=options,
         problems=problems,
         warnings=(*parsed.warnings, *_without_effect(values, catalog, webhooks)),
-        help=values["help"],
-        version=values["version"],
-        cloud_provider=values["cloud-provider"],
-        leader_migration_config=values["leader-migration-config"] if _migrates(values) else None,
         values=values,
         flags=rows,
     )
@@ -194,10 +181,6 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry], webhooks: Sequen
         lines = problems_of(values["controllers"], catalog) or off_by_flags(values, catalog)
         problems += [f"--controllers: {line}" for line in lines]
     return problems
-
-
-def _migrates(values: Mapping[str, Any]) -> bool:
-    return bool(values["enable-leader-migration"] and values["leader-elect"])
 
 
 def _without_effect(

@@ -124,6 +124,7 @@ class _Parser:
         if raw is None and flag.kind.bare is not None:
             raw = flag.kind.bare
         elif raw is None:
+            # A forgotten value must not swallow the next flag. Here pflag would take it.
             if following is None or following.startswith("--"):
                 hint = "" if following is None else f" ({display(following.partition('=')[0])} reads as the next flag)"
                 return self._fail(flag, f"{written}: needs a value{hint}: {written}={flag.kind.metavar}", used)
@@ -141,6 +142,7 @@ class _Parser:
             return self._fail(flag, f"{shown}: {error}", used)
         if flag.kind is INT and is_octal(raw) and value != int(raw):
             self._warnings.append(f"{shown}: is read as octal, as in Go: {display(flag.kind.show(value))}")
+        # As pflag: lists grow, of all others the last one counts.
         if flag.kind.repeated and flag.name in self._given:
             before = self._values[flag.name]
             value = {**before, **value} if isinstance(value, dict) else before + value
@@ -172,6 +174,7 @@ class _Parser:
         if name in self._removed:
             self._problems.append(f"{display(written)}: this flag was removed; {self._removed[name]}")
             return
+        # Close ones alone: a wrong guess in a manifest costs more than none.
         near = nearest(name, self._flags, 0.75)
         hint = f"; did you mean --{near}?" if near else ""
         self._problems.append(f"{display(written)}: there is no such flag{hint}")

@@ -1,4 +1,4 @@
-"""One port: bound, served by a thread of its own, stopped."""
+"""One port: bound, served by its own thread, stopped."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Assembly:
         are none. They fill at once, so that a takeover begins without a listing."""
         informers = begun or earlylists.make(self._clients, self.entries, self.clock)
         self.groups.add("clients", Stoppable("clients", lambda _seconds: True, self._clients.close))
-        self.health.watch_informers(informers)
+        self.health.informers = informers
         server = ServerCheck(
             self._clients.rest(earlylists.IDENTITY),
             self.clock,
@@ -105,8 +105,8 @@ class Assembly:
             end=lambda why: self.fail(ManagerError(why), None),
         )
         self.groups.in_background("clients", "API server check", server.run)
-        self.health.watch_notes(server.checks)
-        self.health.watch_liveness(server.liveness)
+        self.health.notes.append(server.checks)
+        self.health.vital.append(server.liveness)
         self.groups.add("informers", Stoppable("informers", informers.stop))
         return informers
 
@@ -120,7 +120,7 @@ class Assembly:
             clock=self.clock,
         )
         self.groups.in_background("access check", "access check", check.run)
-        self.health.watch_notes(check.checks)
+        self.health.notes.append(check.checks)
         return check
 
     def initialized(
@@ -148,7 +148,7 @@ class Assembly:
         self.groups.add(
             "provider", Stoppable(f"provider {cloud.provider_name}", lambda _seconds: True, host.ask_to_stop)
         )
-        self.health.watch_cloud(cloud)
+        self.health.cloud = cloud
         if not host.initialize(self._clients, informers, ending):
             return None
         return Context(

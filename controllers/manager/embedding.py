@@ -42,7 +42,7 @@ class Host:
     def run(self, controller: Controller, stop: StopSignal) -> None:
         """Start the informers that it asked for, run it until `stop` is set, and drain. Blocks.
 
-        May be called for several controllers, each in a thread of its own. When the lease is lost
+        May be called for several controllers, each in its own thread. When the lease is lost
         it raises ManagerError at once, without draining, unless the process has ended by then: see
         `hosting`."""
         self.informers.start()

@@ -107,7 +107,7 @@ class Leadership:
         return True
 
     def while_leading(self, work: Callable[[], None]) -> None:
-        """Do `work` in a thread of its own and return when it is done, or raise what it raised.
+        """Do `work` in its own thread and return when it is done, or raise what it raised.
 
         When the lease is lost, ManagerError is raised at once, and the work is left behind; the
         fence refuses its writes.

@@ -189,7 +189,7 @@ class Manager:
         # After its own controllers run, as in Go: the second lease may be another component's for
         # long.
         if self._second is not None and (second := self._second.begin(moving, parts.unfinished)) is not None:
-            self.health.watch_notes(second.checks)
+            self.health.notes.append(second.checks)
         return True
 
     def _serve(self) -> None:
@@ -237,8 +237,8 @@ class Manager:
         self.webhook_address, self._webhook_rules = serving.address, serving.rules
         parts.groups.add("webhooks", Stoppable("webhook server", serving.stop))
         parts.groups.in_background("webhooks", "webhook certificate", serving.run)
-        self.health.watch_notes(serving.checks)
-        self.health.watch_readiness(serving.ready)
+        self.health.notes.append(serving.checks)
+        self.health.needs.append(serving.ready)
 
     def _watch(self, ending: StopSignal) -> None:
         """Return when it is time to end, or something is beyond help."""
@@ -273,7 +273,7 @@ class Manager:
         leadership = self._leadership = self._candidate(
             attrs.evolve(options.settings(), serves=serves), "leaderElection"
         )
-        self.health.watch_notes(leadership.checks)
+        self.health.notes.append(leadership.checks)
         groups = self._parts.groups
         for part in leadership.start(self._parts.unfinished):
             groups.add("leader election", part)

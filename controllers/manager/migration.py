@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import yaml
 
 from controllers.manager.shutdown import Stoppable
 from controllers.options.kinds import display
@@ -99,19 +98,15 @@ def read(path: str) -> LeaderMigration:
 def parse(text: str) -> LeaderMigration:
     """The configuration in a text, strictly: unknown and repeated fields are wrong. Raises
     MigrationProblems. Pure."""
-    loader: _Loader | None = None
+    from cloudprovider.config import documents  # late: few programs migrate, and YAML takes a while to import
+
     try:
-        loader = _Loader(text)  # raises at once for control characters
-        raw = loader.get_single_data()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        # ValueError: a date such as 2026-13-45.
-        raise MigrationProblems([f"no YAML: {' '.join(str(error).split())}"]) from None
-    finally:
-        if loader is not None:
-            loader.dispose()
-    if not isinstance(raw, dict):
-        raise MigrationProblems([f"must hold one object of kind {KIND}"])
-    problems = list(loader.repeated)
+        raw = documents.parse(text, "migration.yaml").values
+    except documents.DocumentError as error:
+        raise MigrationProblems(
+            [f"line {line}: {wrong}" if line else wrong for line, wrong in error.problems]
+        ) from None
+    problems: list[str] = []
     fields = _known_fields(raw, problems)
     problems += [f"unknown field {display(str(name))!r}" for name in raw if name not in ("apiVersion", "kind", *fields)]
     lease = _text(raw, "leaderName", problems)
@@ -247,21 +242,3 @@ class MigrationLease:
         until = self._clock.monotonic() + seconds
         ended = [part.wait(max(0.0, until - self._clock.monotonic())) for part in self._parts]
         return all(ended)
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML that notices keys given twice, of which plain YAML silently keeps the last."""
-
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self.repeated: list[str] = []
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            if key.value in seen:
-                self.repeated.append(f"line {key.start_mark.line + 1}: {display(str(key.value))!r} is given twice")
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)

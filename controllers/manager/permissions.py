@@ -101,17 +101,12 @@ def of_caches(entry: ControllerEntry) -> ControllerEntry:
     return evolve(entry, rules=_with_verbs(entry, cached=True))
 
 
-def of_itself(entry: ControllerEntry) -> ControllerEntry:
-    """The entry with those rules alone that its own service account needs."""
-    return evolve(entry, rules=_with_verbs(entry, cached=False))
-
-
 def accounts_of(entries: Sequence[ControllerEntry]) -> dict[str, list[ControllerEntry]]:
     """Each service account that these controllers use, with their needs. Several can share one."""
     found: dict[str, list[ControllerEntry]] = {}
-    for entry in map(of_itself, entries):
-        if entry.rules:
-            found.setdefault(entry.account, []).append(entry)
+    for entry in entries:
+        if own := _with_verbs(entry, cached=False):
+            found.setdefault(entry.account, []).append(evolve(entry, rules=own))
     return found
 
 

@@ -26,8 +26,6 @@ from controllers.runtime.cache import InformerFactory, Resource, T
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
 
 if TYPE_CHECKING:
-    from kubernetes.client.api_client import ApiClient
-    from kubernetes.client.configuration import Configuration
     from kubernetes.client.models.v1_endpoint_slice import V1EndpointSlice
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
@@ -145,7 +143,7 @@ class ProviderHost:
         self._stop = ClockEvent(clock)
 
     def initialize(self, clients: ClientBuilder, informers: InformerFactory | None, stop: StopSignal) -> bool:
-        """Make the provider ready, in a thread of its own, so that `stop` never waits; False when
+        """Make the provider ready, in its own thread, so that `stop` never waits; False when
         it came first. Without `informers`, in a program without a cluster, `set_informers` is not
         called.
 
@@ -225,28 +223,11 @@ class ProviderClients:
     `LookAgain`. Thread-safe."""
 
     def __init__(self, clients: ClientBuilder, again: LookAgain) -> None:
-        self._clients = clients
-        self._again = again
-
-    def config(self, name: str) -> Configuration:
-        """A configuration of the official client."""
-        return self._clients.config(name)
-
-    def client(self, name: str) -> ApiClient:
-        """An API client of the official library."""
-        return self._clients.client(name)
-
-    def cluster_name(self) -> str:
-        """The name that load balancers and routes are asked for by."""
-        return self._clients.cluster_name()
-
-    def cluster_identity(self) -> str | None:
-        """The UID of the namespace kube-system; None when it may not be read."""
-        return self._clients.cluster_identity()
-
-    def look_again(self, kind: str, namespace: str, name: str) -> None:
-        """Have the host look at this object again."""
-        self._again.look_again(kind, namespace, name)
+        self.config = clients.config
+        self.client = clients.client
+        self.cluster_name = clients.cluster_name
+        self.cluster_identity = clients.cluster_identity
+        self.look_again = again.look_again
 
 
 class InformerListers:

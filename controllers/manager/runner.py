@@ -1,4 +1,4 @@
-"""The controllers of this process, each in a thread of its own, from its construction to its end.
+"""The controllers of this process, each in its own thread, from its construction to its end.
 
 What becomes of a controller goes to the health checks, to the metric of running controllers, and to
 the manager where one ends that must not. A pause lies between two starts
@@ -15,7 +15,7 @@ from cloudprovider import StopSignal
 from controllers.endpoints.health import Health
 from controllers.manager.provider_host import ManagerError
 from controllers.program import PROGRAM
-from controllers.registration.entry import BreakerRelease, Controller, ControllerEntry
+from controllers.registration.entry import Controller, ControllerEntry
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
@@ -108,12 +108,12 @@ class ControllerRunner:
                 running(0)
 
         thread = threading.Thread(target=run, name=entry.name, daemon=True)
-        # Before the thread: one that ends at once would be counted as running for ever.
+        # Before the thread: one that ends at once would be counted as running forever.
         running(1)
         thread.start()
         self._started(entry.name, thread, ask.set)
-        if isinstance(controller, BreakerRelease):
-            self._holding.append(controller.release_breaker)
+        if (release := getattr(controller, "release_breaker", None)) is not None:
+            self._holding.append(release)
         self._health.watch_controller(entry.name, controller, thread.is_alive)
         log.info("started %s", entry.name)
 

@@ -46,7 +46,7 @@ class ShutdownGroups:
         self._groups[-1][1].append(part)
 
     def in_background(self, group: str, name: str, run: Callable[[StopSignal], None]) -> None:
-        """Run this in a thread of its own until the group is stopped; when it raises, log that, and
+        """Run this in its own thread until the group is stopped; when it raises, log that, and
         run it again."""
         ask = ClockEvent(self._clock)
 
@@ -57,7 +57,7 @@ class ShutdownGroups:
                     run(ask)
                     return
                 except BaseException as error:
-                    # A thread's top: its last answer must not stand for ever.
+                    # A thread's top: its last answer must not stand forever.
                     again = last == repr(error)
                     last = repr(error)
                     log.log(

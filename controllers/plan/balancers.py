@@ -68,6 +68,7 @@ class PlannedLoadBalancers(LoadBalancerCalls):
         """The status that it would have."""
         key = key_of(service)
         with self._lock:
+            # What is planned counts as done, so that what follows from it is planned, too.
             if key in self._balancers:
                 return self._balancers[key]
         return super().get(cluster_name, service, priority=priority)
@@ -96,6 +97,7 @@ class PlannedLoadBalancers(LoadBalancerCalls):
         note = ""
         if present is None:
             action = "create load balancer"
+        # Our note says what was built last: the controller asks only where something differs.
         elif present is not _UNKNOWN and self._note(service) is not None:
             action, answer = "change load balancer", present
         else:
@@ -167,6 +169,7 @@ class PlannedLoadBalancers(LoadBalancerCalls):
         without any one."""
         nodes = self._nodes()
         sets = [nodes, tuple(node for node in nodes if not needs_initialization(node))]
+        # Each further set is another digest over all nodes.
         if len(nodes) <= _SMALL:
             sets += [tuple(other for other in nodes if other is not node) for node in nodes]
         found = [targets(each, ready_only) for each in sets for ready_only in (False, True)]

@@ -1,7 +1,7 @@
-"""The clients of a plan run: each request is shown to the cluster's stand-in before it is sent.
+"""The clients of a plan run: each request is shown to the interceptor before it is sent.
 
 The same clients as those of the builder that they are made from, with its identities and
-connections. What the stand-in answers is never sent; the guard of `run.py` refuses the rest that
+connections. What the interceptor answers is never sent; the guard of `run.py` refuses the rest that
 would write. A watch shows what would be written, and nothing else: a plan is about one moment."""
 
 from __future__ import annotations
@@ -17,38 +17,39 @@ from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTResponse
 
-from controllers.plan.cluster import ClusterStandIn
+from controllers.plan.cluster import DryRunInterceptor
 from controllers.plan.requests import Changes, Request, place_of
 from controllers.runtime.api import ClientBuilder, LineStream, Response, RestClient, from_status
 
 
-class NotSent(Exception):
+class DryRunError(Exception):
     """A write was refused: this process changes nothing."""
 
 
 class PlannedClients(ClientBuilder):
     """Makes the clients of a plan run. Thread-safe."""
 
-    def __init__(self, clients: ClientBuilder, cluster: ClusterStandIn) -> None:
+    def __init__(self, clients: ClientBuilder, cluster: DryRunInterceptor) -> None:
         self.__dict__ = clients.__dict__  # one builder: connections, limits and its end are shared
         self._cluster = cluster
 
     def rest(self, name: str, *, guarded: bool = True, apart: bool = False) -> RestClient:
-        """The client of that identity, over the stand-in."""
+        """The client of that identity, over the interceptor."""
         return _Rest(super().rest(name, guarded=guarded, apart=apart), self._cluster)
 
     def client(self, name: str) -> ApiClient:
-        """The official client of that identity, over the stand-in. The same one at each call."""
+        """The official client of that identity, over the interceptor. The same one at each call."""
         made = super().client(name)
         rest: Any = made.rest_client
         if not isinstance(rest.request, _Asked):
             base_path = f"{self.transport.endpoint.base_path}/".removeprefix("/")
+            # Below all classes of the official API, so that no way of theirs leads past it.
             rest.request = _Asked(name, rest.request, base_path, self._cluster)
         return made
 
     def config(self, name: str) -> Configuration:
-        """Raise NotSent: a client of the caller's own could write."""
-        raise NotSent(
+        """Raise DryRunError: a client of the caller's own could write."""
+        raise DryRunError(
             f"{name}: a client made from ClientBuilder.config() could write, and a dry run could not hold it back. "
             "Fix in the provider: use ClientBuilder.client()"
         )
@@ -58,19 +59,19 @@ class PlannedClients(ClientBuilder):
 
 
 class _Rest(RestClient):
-    def __init__(self, client: RestClient, cluster: ClusterStandIn) -> None:
+    def __init__(self, client: RestClient, cluster: DryRunInterceptor) -> None:
         self.__dict__.update(client.__dict__)
         self._cluster = cluster
 
     @property
     def protobuf(self) -> bool:
-        """Never: the stand-in changes answers, and knows JSON."""
+        """Never: the interceptor changes answers, and knows JSON."""
         return False
 
     def request(
         self, method: str, path: str, *, body: Any = None, content_type: str = "application/json", **options: Any
     ) -> Response:
-        """The stand-in's answer, or the server's with what was written since."""
+        """The interceptor's answer, or the server's with what was written since."""
         request = Request(client=self.name, method=method, path=path, content_type=content_type, body=body)
         answer = self._cluster.answer(request)
         if answer is None:
@@ -95,7 +96,7 @@ class _Rest(RestClient):
 class _Asked:
     """In place of the official client's `RESTClientObject.request`."""
 
-    def __init__(self, name: str, send: Any, base_path: str, cluster: ClusterStandIn) -> None:
+    def __init__(self, name: str, send: Any, base_path: str, cluster: DryRunInterceptor) -> None:
         self._name = name
         self._send = send
         self._base_path = base_path

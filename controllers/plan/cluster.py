@@ -1,4 +1,4 @@
-"""The API server's stand-in in a dry run: no write is sent; each becomes rows, and is answered.
+"""In the API server's place in a dry run: no write is sent; each becomes rows, and is answered.
 
 The object as it would be then goes to the watches of its kind, and is what the next read shows. So
 what follows from a write is planned too. Requests come from `clients.py`, rows go to the plan.
@@ -20,7 +20,7 @@ from cloudprovider.internal.cleaning import one_line
 from cloudprovider.internal.jsonpatch import PatchError
 from cloudprovider.internal.patching import apply_patch
 from controllers.plan.describing import written
-from controllers.plan.requests import Changes, Place, Request, is_question, place_of
+from controllers.plan.requests import QUESTION, Changes, Place, Request, place_of
 from controllers.plan.rows import Kind, Plan, Row, Subject
 from controllers.runtime.api import ApiError, NotFound
 from controllers.runtime.cache import InformerFactory
@@ -45,7 +45,7 @@ _KINDS: Final = {
 _REASONS: Final = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 415: "UnsupportedMediaType", 422: "Invalid"}
 
 
-class ClusterStandIn:
+class DryRunInterceptor:
     """Answers in the API server's place. Thread-safe; one write at a time."""
 
     def __init__(
@@ -66,16 +66,13 @@ class ClusterStandIn:
         self._read = read
         self._at_work = at_work
         self._evidence = evidence
-        self._informers: InformerFactory | None = None
+        self.informers: InformerFactory | None = None
+        """Complete caches: what is in them need not be read again."""
         self._lock = threading.RLock()
         self._objects: dict[tuple[str, str, str], JSON | None] = {}
         self._originals: dict[tuple[str, str, str], JSON | None] = {}
         self._watches: dict[tuple[str, str], Changes] = {}
         self._version = 0  # the latest that is known
-
-    def read_from(self, informers: InformerFactory) -> None:
-        """These caches are complete: what is in them need not be read again."""
-        self._informers = informers
 
     def tell(self, place: Place, watch: Changes) -> None:
         """Show this watch what would be written there, in place of the one before it."""
@@ -89,7 +86,7 @@ class ClusterStandIn:
         handlers."""
         with self._lock:
             coming = any(watch.busy for watch in self._watches.values())
-        return coming or (self._informers is not None and self._informers.busy())
+        return coming or (self.informers is not None and self.informers.busy())
 
     def original(self, prefix: str, plural: str, key: str) -> JSON | None:
         """An object that was written to, as it was before; None where none was."""
@@ -101,12 +98,14 @@ class ClusterStandIn:
         written; None: the request is to be sent."""
         request = evolve(request, body=_parsed(request.body))
         place = place_of(request.path)
+        # What this run has written must show when it is read: else it would be written again.
         if request.method in _READS:
             return None if place is None or not place.name else self._shown(place)
-        if is_question(request.path):
+        if QUESTION.fullmatch(request.path):
             return None
         if place is None:
             return _status(403, f"{request.method} {request.path} is not answered in a dry run")
+        # An Event changes nothing that a controller reads: only the warnings are worth a row.
         if place.plural == "events":
             return self._event(request)
         with self._lock:
@@ -148,6 +147,7 @@ class ClusterStandIn:
     def _write(self, request: Request, place: Place) -> Answer:
         if request.method == "POST":
             return self._create(request, place)
+        # Which objects a deletion of a whole collection would take, the server alone can say.
         if not place.name:
             self._cannot_tell(request, place, f"{request.method} of a whole collection")
             return _status(403, "not answered in a dry run", place)
@@ -164,9 +164,11 @@ class ClusterStandIn:
         after = apply_patch(before, request.body, request.content_type) if request.method == "PATCH" else body
         after = copy.deepcopy(after)
         after = _limited(before, after, place.subresource)
+        # As the server: a write that changes nothing makes no version and wakes no watch.
         if _without_version(after) != _without_version(before):
             after["metadata"]["resourceVersion"] = self._next(before)
             metadata = after["metadata"]
+            # The last finalizer of an object under deletion takes the object with it.
             over = bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
             self._done(request, place, before, after, None if over else after)
         return 200, copy.deepcopy(after)
@@ -196,6 +198,7 @@ class ClusterStandIn:
 
     def _delete(self, request: Request, place: Place, before: JSON) -> Answer:
         left = None
+        # As the server: it stays until whoever set a finalizer has done its work.
         if before["metadata"].get("finalizers"):
             left = copy.deepcopy(before)
             left["metadata"].update(deletionTimestamp="1970-01-01T00:00:00Z", resourceVersion=self._next(before))
@@ -206,6 +209,7 @@ class ClusterStandIn:
         self, request: Request, place: Place, before: JSON | None, after: JSON | None, present: JSON | None
     ) -> None:
         """Record the write, and show it to those who watch."""
+        # Of several writes the first one knows what there was before this run.
         self._originals.setdefault(place.object, before)
         subject = self._subject(place, after or before or {})
         rows = written(self._controller(request), subject, before, after)
@@ -221,6 +225,7 @@ class ClusterStandIn:
 
     def _next(self, obj: JSON) -> str:
         version = str(obj["metadata"].get("resourceVersion") or "0")
+        # A version is opaque by contract: ours has to be another one, no more.
         if not version.isdecimal():
             return f"{version}+"
         self._version = max(self._version, int(version)) + 1
@@ -230,7 +235,7 @@ class ClusterStandIn:
         """The object as it is now; None without one. The caller's own copy, or never changed."""
         if place.object in self._objects:
             return self._objects[place.object]
-        informer = self._informers.find(place.prefix, place.plural) if self._informers is not None else None
+        informer = self.informers.find(place.prefix, place.plural) if self.informers is not None else None
         cached = informer.lister.get(place.key) if informer is not None else None
         if cached is not None:
             return to_json(cached)
@@ -260,6 +265,7 @@ class ClusterStandIn:
         return Subject(str(kind), place.name, place.namespace)
 
     def _controller(self, request: Request) -> str:
+        # Controllers may share an account; then the thread in which it is asked tells whose it is.
         names = self._controllers.get(request.client, (request.client,))
         own = self._at_work() if len(names) > 1 else ""
         return own if own in names else names[0]

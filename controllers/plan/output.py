@@ -6,10 +6,11 @@ Data comes from `run.py`, which prints it. The same rows in the same order in bo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from cloudprovider.internal.cleaning import one_line
+from cloudprovider.internal.output import aligned, counted
 from controllers.plan.rows import ASSIGNED_LATER, Change, Kind, Outcome, Row, Value
 
 _HEADS: Final = {
@@ -35,7 +36,7 @@ def as_table(outcome: Outcome) -> str:
         rows = [row for row in outcome.rows if row.kind == kind]
         if rows:
             cells = [_COLUMNS, *((r.controller, str(r.subject), r.action, _details(r)) for r in rows)]
-            sections.append(f"{head}\n{_aligned(cells)}")
+            sections.append(f"{head}\n{aligned(cells)}")
     return "\n\n".join([*sections, _summary(outcome)]) + "\n"
 
 
@@ -110,29 +111,17 @@ def _later(value: Value) -> Value:
     return value
 
 
-def _aligned(cells: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(line[place]) for line in cells) for place in range(len(_COLUMNS) - 1)]
-    lines = [
-        "  ".join([*(c.ljust(w) for c, w in zip(line, widths, strict=False)), line[-1]]).rstrip() for line in cells
-    ]
-    return "\n".join(lines)
-
-
 def _summary(outcome: Outcome) -> str:
     rows = [row for row in outcome.rows if row.kind == Kind.CHANGE and row.certain]
     maybe = sum(row.kind == Kind.CHANGE and not row.certain for row in outcome.rows)
     objects = len({row.subject for row in rows})
     held = sum(row.kind == Kind.HELD_BACK for row in outcome.rows)
-    text = f"Plan: {_count(len(rows), 'change')} to {_count(objects, 'object')}" if rows else "Nothing to do"
+    text = f"Plan: {counted(len(rows), 'change')} to {counted(objects, 'object')}" if rows else "Nothing to do"
     if maybe:
-        text += f", {_count(maybe, 'call')} that may change nothing"
+        text += f", {counted(maybe, 'call')} that may change nothing"
     if held:
         text += f", {held} held back"
     if not outcome.complete:
         reasons = "; ".join(outcome.left) or "see the rows above"
         text += f". INCOMPLETE: {reasons}"
     return f"{text}. Nothing was written."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -16,10 +16,11 @@ from attrs import frozen
 
 from controllers.runtime.api import LineStream
 
-_QUESTION: Final = re.compile(
+QUESTION: Final = re.compile(
     r"/apis/(authentication|authorization)\.k8s\.io/[^/]+/"
     r"(tokenreviews|selfsubjectreviews|subjectaccessreviews|selfsubject(access|rules)reviews)"
 )
+"""The paths where a POST asks something without changing anything: reviews."""
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 
 
@@ -73,11 +74,6 @@ def place_of(path: str) -> Place | None:
         namespace, rest = rest[1], rest[2:]
     plural, name, *sub = [*rest, "", ""][: max(2, len(rest))]
     return Place(prefix, plural, namespace, name, "/".join(sub))
-
-
-def is_question(path: str) -> bool:
-    """Whether a POST there asks something without changing anything: a review."""
-    return _QUESTION.fullmatch(path) is not None
 
 
 class Changes(LineStream):

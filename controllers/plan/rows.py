@@ -136,6 +136,7 @@ def joined(known: Row, row: Row) -> Row | None:
         former = changes.get(change.field)
         changes[change.field] = change if former is None else evolve(former, after=change.after)
     left = tuple(change for change in changes.values() if change.before != change.after)
+    # The second write undid the first one: nothing is to be done.
     if changes and not left:
         return None
     return evolve(row, changes=left, note=row.note or known.note, certain=row.certain or known.certain)

@@ -1,7 +1,7 @@
 """A plan run (--dry-run): everything starts, nothing is written, and what would be done comes out.
 
 Stage: around all of them. It stands in the manager's place, over the same parts: it refuses every
-write of every client and every call that changes the cloud, has stand-ins answer them, and ends
+write of every client and every call that changes the cloud, has them answered here, and ends
 when the first pass is over. The controllers know nothing of it. The outcome goes to `output.py`.
 """
 
@@ -22,9 +22,9 @@ from controllers.manager.earlylists import IDENTITY
 from controllers.manager.permissions import provider_rules
 from controllers.manager.provider_host import ManagerError, warn_of_installed
 from controllers.manager.runner import StopEvent
-from controllers.plan.clients import NotSent, PlannedClients
+from controllers.plan.clients import DryRunError, PlannedClients
 from controllers.plan.cloud import Evidence, PlannedCalls
-from controllers.plan.cluster import ClusterStandIn
+from controllers.plan.cluster import DryRunInterceptor
 from controllers.plan.output import shown
 from controllers.plan.rows import FAILED, Kind, Outcome, Plan, Row
 from controllers.plan.settling import Settling
@@ -71,7 +71,7 @@ class PlanRun:
         names: dict[str, list[str]] = {}
         for entry in entries:
             names.setdefault(entry.account, []).append(entry.name)
-        self._cluster = ClusterStandIn(
+        self._cluster = DryRunInterceptor(
             self._plan,
             names,
             clients.rest(IDENTITY, guarded=False).get,
@@ -124,8 +124,8 @@ class PlanRun:
         return self._parts.runner.release_held()
 
     def _refuse(self, *about: str) -> float:
-        """The guard of all clients and cloud calls. Raises NotSent."""
-        raise NotSent(f"{' '.join(about)}: not sent, this is a dry run")
+        """The guard of all clients and cloud calls. Raises DryRunError."""
+        raise DryRunError(f"{' '.join(about)}: not sent, this is a dry run")
 
     def _start(self, ending: StopSignal) -> Settling | None:
         """Start all controllers; None when it was time to end before that."""
@@ -151,7 +151,7 @@ class PlanRun:
         if not parts.filled(informers, ending):
             return None
         # All caches are complete, and show what there was before any controller began.
-        self._cluster.read_from(informers)
+        self._cluster.informers = informers
         found = informers.find(NODES.prefix, NODES.plural)
         self._nodes = tuple(found.lister.list()) if found is not None else ()
         settling = self._settling = Settling(self._cluster, context.cloud, access, parts.metrics, parts.clock)

@@ -13,9 +13,8 @@ from typing import Final
 from controllers.cloudcalls import CloudCalls
 from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.runner import Built
-from controllers.plan.cluster import ClusterStandIn
+from controllers.plan.cluster import DryRunInterceptor
 from controllers.plan.rows import Kind, Row, Subject
-from controllers.registration.entry import LeavesAlone, PendingDecisions
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Unfinished, WorkQueueCollector
@@ -31,7 +30,7 @@ class Settling:
 
     def __init__(
         self,
-        cluster: ClusterStandIn,
+        cluster: DryRunInterceptor,
         cloud: CloudCalls,
         access: AccessCheck,
         metrics: Metrics,
@@ -97,8 +96,7 @@ class Settling:
         return [
             Row(name, _subject(about), "left alone", note=why, kind=Kind.WARNING)
             for name, controller in self._controllers
-            if isinstance(controller, LeavesAlone)
-            for about, why in controller.left_alone()
+            for about, why in getattr(controller, "left_alone", tuple)()
         ]
 
     def unknown(self) -> list[Row]:
@@ -136,8 +134,7 @@ class Settling:
         return [
             (name, *matter)
             for name, controller in self._controllers
-            if isinstance(controller, PendingDecisions)
-            for matter in controller.undecided()
+            for matter in getattr(controller, "undecided", tuple)()
         ]
 
 
@@ -148,6 +145,7 @@ def _failed(one: Unfinished) -> bool:
 
 def _is_over(one: Unfinished) -> bool:
     """Whether this key is no longer waited for."""
+    # One that fails may succeed at its next try, and one that is parked never in this run.
     if _failed(one):
         return one.parked or one.failures >= _TRIES or one.delay > _LONGEST_RETRY
     return bool(one.failures and one.delay)

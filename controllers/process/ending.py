@@ -1,6 +1,6 @@
 """How the process ends, whatever hangs in it: a provider's thread, a log, a slow start.
 
-Nothing here waits without a bound: what is said on the way out is said in a thread of its own, and
+Nothing here waits without a bound: what is said on the way out is said in its own thread, and
 when its time is over the process ends. Nothing heavy is imported: --help passes here."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Exit = Callable[[int], None]
 
 
 def within(seconds: float, act: Callable[[], object]) -> bool:
-    """Do this in a thread of its own; whether it was done in time. It may go on afterwards.
+    """Do this in its own thread; whether it was done in time. It may go on afterwards.
 
     Safe in a signal handler: no lock is taken that the interrupted code could hold.
     """
@@ -120,7 +120,7 @@ def end_at_once(failure: BaseException) -> None:
 def finish(code: int, leave: Exit | None = None) -> int:
     """The code, with all log lines written, where the interpreter can end with it; else `leave`
     (`exit_at_once`) is called: threads that are no daemons, a provider's own too, would keep the
-    process for ever.
+    process forever.
 
     For the main thread; another's end ends nothing, so there only the log is written.
     """
@@ -129,7 +129,7 @@ def finish(code: int, leave: Exit | None = None) -> int:
         left = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
         for thread in left:
             thread.join(max(0.0, until - time.monotonic()))
-        # A provider call that hangs cannot be joined; the interpreter would wait for it for ever.
+        # A provider call that hangs cannot be joined; the interpreter would wait for it forever.
         names = [thread.name for thread in left if thread.is_alive()]
         if names:
             shown = (len(names), ", ".join(names[:5]))

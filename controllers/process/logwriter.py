@@ -1,4 +1,4 @@
-"""Log lines on their way to a stream that may hang: a thread of its own writes them.
+"""Log lines on their way to a stream that may hang: its own thread writes them.
 
 A pipe without a reader (a log driver that hangs, a full disk, a terminal with Ctrl-S) would
 otherwise stop each thread at its next log line: the one that renews the lease, or the one that ends

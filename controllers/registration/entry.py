@@ -11,7 +11,7 @@ import logging
 import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import attrs
 
@@ -31,39 +31,22 @@ log = logging.getLogger(__name__)
 
 
 class Controller(Protocol):
-    """What the manager needs of a controller."""
+    """What the manager needs of a controller. It may have more, each asked for by its name, from
+    any thread, without blocking:
+
+    - `notes()`: as `health`, of what no restart would mend.
+    - `release_breaker()`: do what it holds back as dangerous; returns how many objects that are.
+    - `undecided()`: (object as "node/NAME", why nothing is done, whether it only waits for a
+      further look) of each matter on which it does not act immediately.
+    - `left_alone()`: (object as "node/NAME", what is not done and why) of each object that an
+      administrator keeps it from.
+    """
 
     def run(self, stop: StopSignal) -> None:
         """Work until `stop` is set, then drain and return. Any other end is a failure."""
 
     def health(self) -> Iterable[tuple[str, bool, str]]:
         """(name, well, detail) of each part; from any thread, without blocking."""
-
-
-@runtime_checkable
-class BreakerRelease(Protocol):
-    """A controller that may hold back what looks dangerous, until an operator releases it."""
-
-    def release_breaker(self) -> int:
-        """Release what is held back now; returns how many objects that are. From any thread."""
-
-
-@runtime_checkable
-class PendingDecisions(Protocol):
-    """A controller that does not act immediately on what it has seen."""
-
-    def undecided(self) -> Iterable[tuple[str, str, bool]]:
-        """(object as "node/NAME", why nothing is done, whether it only waits for a further look) of
-        each such matter; from any thread, without blocking."""
-
-
-@runtime_checkable
-class LeavesAlone(Protocol):
-    """A controller that an administrator keeps from some objects."""
-
-    def left_alone(self) -> Iterable[tuple[str, str]]:
-        """(object as "node/NAME", what is not done and why) of each; from any thread, without
-        blocking."""
 
 
 @attrs.frozen(kw_only=True)
@@ -160,6 +143,7 @@ class ControllerEntry:
 
     def start(self, context: Context) -> Controller | None:
         """The controller; None, with a log line, where it is off. Raises as `construct` does."""
+        # A cloud without routes, say, is no failure: only what nobody can do is off.
         if self.needs(context.cloud):
             return self.construct(context)
         although = "" if self.on_by_default else ", although --controllers names it"
@@ -223,6 +207,7 @@ def off_by_flags(values: Mapping[str, Any], catalog: Sequence[ControllerEntry]) 
     """Why no controller would run with these values of flags; nothing when one would."""
     chosen = enabled(values["controllers"], catalog)
     reasons = [(entry, entry.off(values)) for entry in chosen]
+    # One that has something to do is enough to start.
     if not all(reason for _, reason in reasons):
         return []
     return [f"no controller is left to run: {entry.name} {reason}" for entry, reason in reasons]
@@ -254,11 +239,13 @@ def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> lis
 
 def built(controller: str, options: type[Any]) -> Callable[[Context], Controller]:
     """For `ControllerEntry.construct`: this class, with what the flags say of its options."""
+    # By name: --help and a standby need not import the controllers.
     return lambda context: context.build(pkgutil.resolve_name(controller), options)
 
 
 def informers(*resources: str) -> Callable[[], Iterable[Resource[Any]]]:
     """For `ControllerEntry.informers`: these of `controllers.runtime.cache`."""
+    # By name: flags are read before the caches and their models are imported.
     return lambda: [pkgutil.resolve_name(f"controllers.runtime.cache:{name}") for name in resources]
 
 

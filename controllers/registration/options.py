@@ -55,6 +55,7 @@ def split_address(address: str) -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(problem)
+    # A name may have several addresses, and which one is meant it would not say.
     if host and host != "localhost":
         try:
             ipaddress.ip_address(host)
@@ -77,6 +78,7 @@ def _master(value: str) -> str | None:
         return None
     try:
         url = urlsplit(value)
+        # A password in a URL would end up in logs and errors.
         if url.scheme in ("http", "https") and url.hostname and url.port != 0 and url.username is None:
             return None
     except ValueError:

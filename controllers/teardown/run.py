@@ -9,19 +9,20 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, TextIO
 
 from cloudprovider import CloudConfig, Interface, StopSignal
+from cloudprovider.internal.cleaning import one_line
+from cloudprovider.internal.output import aligned, counted
 from controllers.cloudcalls import CLOUD_ERRORS, CloudCallOptions, CloudCalls
 from controllers.manager.provider_host import ManagerError, ProviderHost
 from controllers.options.declare import DEFAULT_CLUSTER_NAME
 from controllers.runtime.api import ApiError
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.teardown import output
 from controllers.teardown.cluster import ClusterWords, leader
-from controllers.teardown.deleting import Deletion
-from controllers.teardown.items import Inventory, Lister
+from controllers.teardown.deleting import Deletion, Trial
+from controllers.teardown.items import Inventory, Item, Lister
 from controllers.teardown.options import TeardownOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cloudprovider.ips import IPNetwork
     from controllers.registration.options import Options
@@ -34,6 +35,7 @@ FAILED: Final = 1
 """Something is left, or not known, or nothing could be done."""
 TO_DELETE: Final = 3
 """Without --yes: there is something to delete. As of a dry run."""
+_COLUMNS: Final = ("KIND", "NAME", "FOR", "WHAT HAPPENS")
 
 
 class NotConfirmed(Exception):
@@ -98,7 +100,7 @@ class Teardown:
                 raise ManagerError(
                     f"what cluster {self._cluster!r} owns is not known, nothing was done: {error}"
                 ) from error
-            _print(file, output.before(inventory))
+            _print(file, before(inventory))
             try:
                 return self._go_on(deletion, inventory, self._refusal(identity, held), file)
             except CLOUD_ERRORS as error:
@@ -111,6 +113,7 @@ class Teardown:
     def _go_on(self, deletion: Deletion, inventory: Inventory, refusal: str, file: TextIO | None) -> int:
         number = len(inventory.to_delete)
         if not self._yes:
+            # What cannot be listed may be there: then "nothing" would be a guess.
             if not inventory.left and not inventory.unknown:
                 _print(file, f"Cluster {self._cluster!r} has nothing to delete in the cloud.\n")
                 return NOTHING_LEFT
@@ -119,21 +122,19 @@ class Teardown:
                 return FAILED
             flags = "without --dry-run" if self._given.yes else "with --yes"
             how = f"It would be refused: {refusal}." if refusal else f"The same command {flags} deletes them."
-            _print(file, f"{output.count(number, 'thing')} to delete. Nothing was changed. {how}\n")
+            _print(file, f"{counted(number, 'thing')} to delete. Nothing was changed. {how}\n")
             return TO_DELETE
         if refusal and number:
             _print(file, f"Nothing was changed: {refusal}.\n")
             return FAILED
         left = deletion.run(inventory, self._given.wait)
         if left.items:
-            _print(file, f"\nLEFT\n{output.after(left, deletion.trials)}")
+            _print(file, f"\nLEFT\n{after(left, deletion.trials)}")
         if left.left or left.unknown:
-            _print(
-                file, f"{output.count(len(left.left), 'thing')} left. The same command goes on where this one ended.\n"
-            )
+            _print(file, f"{counted(len(left.left), 'thing')} left. The same command goes on where this one ended.\n")
             return FAILED
         gone = number - len(left.to_delete)
-        _print(file, f"Deleted {output.count(gone, 'thing')}. Nothing is left that was to be deleted.\n")
+        _print(file, f"Deleted {counted(gone, 'thing')}. Nothing is left that was to be deleted.\n")
         return NOTHING_LEFT
 
     def _refusal(self, identity: str, held: str) -> str:
@@ -187,3 +188,38 @@ def _refuse(method: str) -> None:
 
 def _print(file: TextIO | None, text: str) -> None:
     print(text, end="", file=file, flush=True)
+
+
+def before(inventory: Inventory) -> str:
+    """What there is, and what would be done."""
+    rows = [(one, f"stays: {one.stays}" if one.stays else "is deleted") for one in inventory.items]
+    return _table(rows) + _unknown(inventory)
+
+
+def after(inventory: Inventory, trials: Mapping[Item, Trial]) -> str:
+    """What is left, and why."""
+    rows = [(one, _why(one, trials.get(one, Trial()))) for one in inventory.items]
+    return _table(rows) + _unknown(inventory)
+
+
+def _why(item: Item, trial: Trial) -> str:
+    if item.stays:
+        return f"stays: {item.stays}"
+    if not trial.times:
+        return "not deleted: the time was over"
+    if trial.said:
+        return f"not deleted: {trial.said}"
+    return "deleted, and the cloud still lists it"
+
+
+def _unknown(inventory: Inventory) -> str:
+    return "".join(f"UNKNOWN: {line}; look into the cloud\n" for line in inventory.unknown)
+
+
+def _table(rows: Sequence[tuple[Item, str]]) -> str:
+    if not rows:
+        return ""
+    # What the cloud says must not pass for a row of its own.
+    texts = [(one.kind, one.name, one.what_for, what) for one, what in rows]
+    cells = [_COLUMNS, *(tuple(one_line(text, 1000) for text in row) for row in texts)]
+    return aligned(cells) + "\n"

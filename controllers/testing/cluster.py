@@ -57,6 +57,12 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def identity(self) -> str:
+        """The UID of the namespace kube-system, by which providers tell clusters apart; empty where
+        the API server does not say it."""
+        return self._clients.cluster_identity() or ""
+
     # -- what kubelets and people do
 
     def join(

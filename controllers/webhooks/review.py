@@ -282,6 +282,7 @@ def _between(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> 
             yield {"op": "remove", "path": place}
         elif key not in before:
             yield {"op": "add", "path": place, "value": after[key]}
+        # Inside, so that what another webhook changes beside it stays.
         elif isinstance(before[key], Mapping) and isinstance(after[key], Mapping):
             yield from _between(place, before[key], after[key])
         elif not _same(before[key], after[key]):

@@ -207,7 +207,7 @@ class WebhookRouter:
         return answer
 
     def _called(self, review: _Review, asked: AdmissionRequest) -> Answer:
-        """What the handler returns, in a thread of its own, which a handler that hangs keeps."""
+        """What the handler returns, in its own thread, which a handler that hangs keeps."""
         if (release := self._places.take(review.request.group)) is None:
             raise NoThread("too many requests are under way, of this client or of all")
         review = attrs.evolve(review, held=review.held.pop_all())

@@ -55,7 +55,7 @@ def limits_of(webhooks: Iterable[Webhook], *, certificates: bool) -> Limits:
 
 
 class WebhookServing:
-    """`start` once, `stop` any number of times; `run` in a thread of its own while it serves.
+    """`start` once, `stop` any number of times; `run` in its own thread while it serves.
 
     `rest` is the guarded client, and `leads()` says whether this process may write now.
     """
@@ -131,20 +131,15 @@ class WebhookServing:
 
     def _look(self) -> None:
         if not self._loaded:
-            self._load()
-        if not self._loaded:
-            return
+            try:
+                self._tls.load()
+            except OSError as error:
+                log.debug("the webhook server has no certificate yet: %s", text_of(error))
+                return
+            self._loaded = True
         if self._leads() and (bundle := self._authorities()):
             self._bundle.look(bundle)  # first: a renewed certificate is trusted before it is served
         self._tls.look()  # after the first load too: that asks for no client CA
-
-    def _load(self) -> None:
-        try:
-            self._tls.load()
-        except OSError as error:
-            log.debug("the webhook server has no certificate yet: %s", text_of(error))
-        else:
-            self._loaded = True
 
     def _pairs(self, rest: RestClient) -> PairSource:
         options = self._options

@@ -30,7 +30,7 @@ from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import LABEL_HANDS_OFF
 from controllers.app import CATALOG, Context, ControllerEntry, ManagerError, PlanRun, parse
 from controllers.nodelifecycle import reconcile
-from controllers.plan.clients import NotSent
+from controllers.plan.clients import DryRunError
 from controllers.plan.describing import facets
 from controllers.plan.rows import ASSIGNED_LATER, Kind, Outcome, Row
 from controllers.runtime.api import MERGE_PATCH, ClientBuilder
@@ -295,7 +295,7 @@ class Acme(FakeCloud):
             self.token = error.status or 0
         try:
             client_builder.config("acme")
-        except NotSent as error:
+        except DryRunError as error:
             self.refused = str(error)
 
 
@@ -316,7 +316,7 @@ class Vendors:
             raw = self._rest._transport
             guard = partial(self._rest._config.guard, "DELETE", "/api/v1/nodes/n1")
             raw.exchange("DELETE", "/api/v1/nodes/n1", b"", 0.0, guard)
-        except NotSent as error:
+        except DryRunError as error:
             self.unguarded = str(error)
         self.begun = True
         stop.wait()

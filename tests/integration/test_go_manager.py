@@ -16,7 +16,7 @@ import pytest
 
 from controllers.catalog import CATALOG
 from controllers.flags import syntax
-from controllers.flags.gates import GATES
+from controllers.flags.ignored import GATES
 from controllers.flags.parse import table
 from tests.lab.envtest.build import go_manager
 from tests.support.gomanager import GO_DEPRECATED, GO_FLAGS, GO_GATES

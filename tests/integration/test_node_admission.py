@@ -221,7 +221,7 @@ def test_a_webhook_sees_of_our_write_what_it_sees_of_kubectls(api: Cluster, clou
             hook.seen.clear()
             began = mark(api)
             after = initialise(api, cloud)
-    [ours] = hook.by(NAME)
+    ours = hook.by(NAME)[-1]  # the API server may show admission one request more than once: requests() counts ours
     assert ours["object"]["status"] == ours["oldObject"]["status"] == after["status"]
     assert ours["object"].keys() == person["object"].keys()
     assert ours["object"]["status"].keys() == person["object"]["status"].keys()

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 from controllers.catalog import CATALOG
 from controllers.cli.reference import rows_of
-from controllers.flags.gates import GATES
-from controllers.flags.ignored import IGNORED
+from controllers.flags.ignored import GATES, IGNORED
 from controllers.flags.parse import table
 from controllers.registration.entry import ControllerEntry
 
@@ -187,7 +186,7 @@ GO_GATES: dict[str, tuple[str, str]] = {
     name: (stage, default) for name, stage, default in map(str.split, _GATES.strip().splitlines())
 }
 """Go's feature gates with their stage and default; a gate that is fixed has it in
-`controllers/flags/gates.py`."""
+`controllers/flags/ignored.py`."""
 
 
 _BESIDES = {

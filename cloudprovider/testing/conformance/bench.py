@@ -39,6 +39,9 @@ def name_of(node: V1Node) -> str:
 class NoCluster:
     """A `cloudprovider.ClientBuilder` without a cluster behind it."""
 
+    def __init__(self, identity: str = "c0f0a1ce-0000-4000-8000-000000000001") -> None:
+        self._identity = identity
+
     def config(self, name: str) -> Configuration:
         """A configuration whose server does not exist."""
         return Configuration(host="https://no-cluster.invalid")
@@ -55,7 +58,7 @@ class NoCluster:
 
     def cluster_identity(self) -> str:
         """The UID of kube-system, the same every time."""
-        return "c0f0a1ce-0000-4000-8000-000000000001"
+        return self._identity
 
 
 def outliving(before: set[threading.Thread], grace: float) -> list[threading.Thread]:
@@ -105,10 +108,11 @@ class Bench:
         self._standing: tuple[V1Service, list[V1Node]] | None = None
         self._ends: list[Callable[[], None]] = []
 
-    def another_provider(self, stop: threading.Event | None = None) -> Interface:
-        """A new provider over the same cloud, initialised: as after a restart of the program."""
+    def another_provider(self, stop: threading.Event | None = None, identity: str = "") -> Interface:
+        """A new provider over the same cloud, initialised: as after a restart of the program, or in
+        the cluster with that identity."""
         provider = self.started_provider()
-        provider.initialize(NoCluster(), stop or self._stop)
+        provider.initialize(NoCluster(identity) if identity else NoCluster(), stop or self._stop)
         return provider
 
     def started_provider(self) -> Interface:

@@ -91,6 +91,8 @@ class EventUnderTest(Protocol):
 class ClusterUnderTest(Protocol):
     """The API server, and what kubelets and people do in it: the fixture `cluster`."""
 
+    @property
+    def identity(self) -> str: ...
     def join(self, name: str, *, provider_id: str = "", labels: Mapping[str, str] | None = None) -> NodeUnderTest: ...
     def expose(
         self, name: str, *, ports: Sequence[int] = (80,), annotations: Mapping[str, str] | None = None
@@ -286,6 +288,7 @@ class EndToEndConformance(ConformanceBase):
     ) -> None:
         """While the cloud fails, nodes keep their taint and Services wait; when it answers again
         both are served."""
+        trial.in_cluster(cluster.identity)
         machine = trial.bench.new_machine()
         with trial.outage():
             node = cluster.join(name_of(machine), provider_id=provider_id_of(machine))
@@ -307,6 +310,7 @@ class EndToEndConformance(ConformanceBase):
         """When a manager is killed, its successors finish the load balancer that it has begun, and
         delete all of one that it has built."""
         before = trial.resources()
+        trial.in_cluster(cluster.identity)
         service = cluster.expose(trial.bench.name("svc"), annotations=trial.lab.service_annotations)
         self._wait(trial, cluster, lambda: service.finalizers, "the controller has begun to build")
         manager.kill()
@@ -355,6 +359,7 @@ class EndToEndConformance(ConformanceBase):
     def _joined(self, trial: Trial, cluster: ClusterUnderTest, machine: V1Node) -> NodeUnderTest:
         """The machine's node; initialised, if the provider has instances to initialise it from."""
         __tracebackhide__ = True
+        trial.in_cluster(cluster.identity)
         labels = machine.metadata.labels if machine.metadata is not None else None
         node = cluster.join(name_of(machine), provider_id=provider_id_of(machine), labels=labels)
         if trial.features & INSTANCES:
@@ -364,6 +369,7 @@ class EndToEndConformance(ConformanceBase):
     def _exposed(self, trial: Trial, cluster: ClusterUnderTest) -> ServiceUnderTest:
         """A Service with the address of its load balancer, which is removed in the end."""
         __tracebackhide__ = True
+        trial.in_cluster(cluster.identity)
         service = cluster.expose(trial.bench.name("svc"), annotations=trial.lab.service_annotations)
         trial.adopt(service.object)
         has = "the Service has an address"

@@ -48,9 +48,16 @@ class Trial:
         self.lab: Lab = bench.lab
         self.features: Feature = bench.features
         self.cluster_name: str = bench.lab.cluster_name
+        self._identity = ""
         self._services: list[tuple[str, V1Service]] = []
         self._destinations: list[tuple[str, str]] = []
         self._volumes: list[V1PersistentVolume] = []
+
+    def in_cluster(self, identity: str) -> None:
+        """Ask a provider of that cluster from here on: what the manager made there is marked as its
+        own, and to any other cluster's provider it is another's. May be called again."""
+        if self._identity != identity:
+            self.provider, self._identity = self.bench.another_provider(identity=identity), identity
 
     # ---- machines
 

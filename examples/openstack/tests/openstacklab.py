@@ -145,7 +145,9 @@ class CloudLab(HTTPLab):
             pool = listener["default_pool_id"]
             members = self._listed("octavia", f"{_LBAAS}/pools/{pool}/members", "members") if pool else []
             protocol = "UDP" if listener["protocol"] == "UDP" else "TCP"
-            ports |= {(listener["protocol_port"], protocol, one["protocol_port"]) for one in members}
+            # The node port stands with the members: in an end-to-end scenario there may be none.
+            node_ports = {one["protocol_port"] for one in members} or {0}
+            ports |= {(listener["protocol_port"], protocol, one) for one in node_ports}
             targets |= {f"openstack:///{servers[one['address']]}" for one in members}
             paths = [one["url_path"] for one in monitors if {"id": pool} in one["pools"] and one["url_path"]]
             if paths and members:

@@ -7,7 +7,7 @@ import pytest
 from openstackdouble import served
 from openstacklab import DoubleLab, registered
 
-from cloudprovider.testing.conformance import Feature, ProviderConformance
+from cloudprovider.testing.conformance import EndToEndConformance, Feature, ProviderConformance
 
 FEATURES = (
     Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH | Feature.LOAD_BALANCER | Feature.OWNED_LOAD_BALANCERS
@@ -21,6 +21,6 @@ def lab() -> Iterator[DoubleLab]:
         yield DoubleLab(cloud)
 
 
-class TestOpenStack(ProviderConformance):
+class TestOpenStack(EndToEndConformance, ProviderConformance):
     provider_name = "openstack"
     features = FEATURES

@@ -173,8 +173,8 @@ class OpenStack:
 
     @contextmanager
     def exhausted(self) -> Iterator[None]:
-        """The user's project has no quota left for floating IPs, security groups, load balancers
-        and listeners, for the body of a with statement."""
+        """The user's project has no quota left for floating IPs, security groups, routes of a
+        router, load balancers and listeners, for the body of a with statement."""
         try:
             self._limit(0)
             yield
@@ -183,7 +183,7 @@ class OpenStack:
 
     def _limit(self, limit: int) -> None:
         kinds = {
-            "neutron": ("/v2.0/quotas", ("floatingip", "security_group")),
+            "neutron": ("/v2.0/quotas", ("floatingip", "security_group", "router_route")),
             "octavia": ("/v2.0/lbaas/quotas", ("load_balancer", "listener")),
         }
         for service, (path, names) in kinds.items():

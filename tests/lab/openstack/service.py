@@ -172,12 +172,22 @@ def _octavia_worker() -> Any:
     # No configuration file can say None, and the default, 10, is no argument of SQLite's pool.
     import_module("oslo_config.cfg").CONF.set_override("pool_timeout", None, group="database")
 
-    def plugged(*arguments: Any, **named: Any) -> None:
+    network_driver = import_module("octavia.common.utils").get_network_driver
+
+    def attach(driver: Any, compute_id: str, network_id: Any, ip_address: Any, port_id: str) -> None:
+        # By this Octavia knows that the port's network is there. Without it, it would plug the
+        # network once more for each load balancer, and fail where no member names one.
+        network_driver().network_proxy.update_port(port_id, device_id=compute_id)
         raise import_module("novaclient.exceptions").Conflict(409)
 
+    def detach(driver: Any, compute_id: str, port_id: str) -> None:
+        network_driver().network_proxy.update_port(port_id, device_id="")
+
     # The no-op compute would look into the database of the no-op network, which is not used here:
-    # Neutron is real. A conflict means that the port is plugged already.
-    import_module("octavia.compute.drivers.noop_driver.driver").NoopManager.attach_network_or_port = plugged
+    # Neutron is real, and so these two do to its ports what Nova would. A conflict means that the
+    # port is plugged already.
+    manager = import_module("octavia.compute.drivers.noop_driver.driver").NoopManager
+    manager.attach_network_or_port, manager.detach_port = attach, detach
     topic = import_module("octavia.common.constants").TOPIC_AMPHORA_V2
     target = import_module("oslo_messaging").Target(topic=topic, server="compute-1", fanout=False)
     endpoints = [import_module("octavia.controller.queue.v2.endpoints").Endpoints()]

@@ -72,6 +72,7 @@ quota_port = -1
 quota_floatingip = -1
 quota_security_group = -1
 quota_security_group_rule = -1
+quota_router_route = -1
 [ml2]
 type_drivers = local
 project_network_types = local

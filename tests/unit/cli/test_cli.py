@@ -54,6 +54,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.row("M4")
+def test_the_file_of_a_leader_migration_is_read_where_there_is_an_election(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--cloud-provider=nope", "--enable-leader-migration", "--leader-migration-config=/none")
+    assert "--leader-migration-config=/none: cannot be read: No such file" in ran(capsys, *flags)[2]
+    assert "cannot be read" not in ran(capsys, *flags, "--leader-elect=false")[2]
+
+
+@pytest.mark.row("M4")
 def test_problems_of_flags_and_of_the_providers_name_come_together(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = ran(capsys, "--cloud-provider=nope", "--concurrent-node-syncs=0", "--leader-elect=false")
     assert (code, out) == (2, "")

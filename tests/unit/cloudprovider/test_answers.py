@@ -17,7 +17,7 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import InstanceMetadata, OwnedLoadBalancer, OwnedResource, Route, Taint
 from cloudprovider.checks import answers
-from cloudprovider.commands.failure import UnusableAnswer
+from cloudprovider.commands.asking import UnusableAnswer
 from cloudprovider.commands.forecast import new_node
 from cloudprovider.commands.nodeinfo import _metadata as as_node_info
 from cloudprovider.commands.questions import questions_about, questions_for
@@ -117,7 +117,7 @@ def test_metadata(wrong: str) -> None:
     with pytest.raises(UnusableAnswer, match="cannot be used") as unusable:
         as_node_info(answer, cast(Any, Provider(None)))
     assert str(unusable.value).endswith("; ".join(expected))
-    asked = list(questions_about(new_node("n"), {"instances_v2": Provider(answer)}, PREFIXES))
+    asked = list(questions_about(new_node("n"), {"instances_v2": Provider(answer)}, PREFIXES, "acme"))
     assert told(next(one for one in asked if one.call.startswith("instance_metadata")).read(answer)) == expected
     assert of_a_batch(answer) == expected
     for scenario in ("I2", "B2"):
@@ -159,7 +159,7 @@ def of_a_batch(answer: object) -> tuple[str, ...]:
         def instances_metadata(self, nodes: object) -> object:
             return {"n": answer}
 
-    _, metadata = questions_about(new_node("n"), {"instances_batch": Batch()}, PREFIXES)
+    _, metadata = questions_about(new_node("n"), {"instances_batch": Batch()}, PREFIXES, "acme")
     return told(metadata.read(metadata.ask()))
 
 

@@ -132,22 +132,9 @@ def test_a_broken_provider_is_told_beside_the_others(install: Install, tmp_path:
     assert "could not be imported: ZeroDivisionError" in out
 
 
-def test_what_a_factory_does_not_say_is_not_guessed_and_found_by_starting_it(install: Install, run: Run) -> None:
+def test_what_a_factory_does_not_say_is_not_guessed(install: Install, run: Run) -> None:
     install(GOOD.replace(" -> AcmeCloud", ""))
     assert "not known before it is started: check acme --cloud-config=" in run("providers")[1]
-    code, out, err = run("providers", "--start", "-o", "json")
-    (acme,) = (one for one in json.loads(out)["providers"] if one["name"] == "acme")
-    assert (code, acme["capabilities"], acme["capabilitiesFrom"]) == (0, ["instances_v2", "load_balancer"], "provider")
-    assert "printed by a plugin" in err  # and so standard output is JSON
-
-
-def test_configs_are_given_by_name(install: Install, tmp_path: Path, run: Run) -> None:
-    install(GOOD.replace('config.text() if config else ""', "config.text()"))
-    (tmp_path / "acme.conf").write_text("token")
-    assert run("providers", "--start", "--cloud-config=acme=acme.conf")[0] == 0
-    assert "cannot be started" in run("providers", "--start")[1]
-    assert run("providers", "--cloud-config=acme=acme.conf")[0] == 2
-    assert run("providers", "--start", "--cloud-config=acmee=acme.conf")[0] == 2
 
 
 # check
@@ -361,7 +348,7 @@ def test_wrong_usage_ends_with_2(run: Run, argv: list[str]) -> None:
 
 
 def test_help_ends_with_0_and_names_the_exit_codes(run: Run) -> None:
-    for argv in (["--help"], ["check", "--help"], ["providers", "--help"], ["clusters", "--help"]):
+    for argv in (["--help"], ["check", "--help"], ["providers", "--help"]):
         code, out, _ = run(*argv)
         assert code == 0
         assert "0 all is well, 1 problems were found, 2 wrong usage" in " ".join(out.split())

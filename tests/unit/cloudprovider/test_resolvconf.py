@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cloudprovider.commands.asking import UnusableAnswer
 from cloudprovider.commands.cli import main
-from cloudprovider.commands.failure import UnusableAnswer
 from cloudprovider.commands.resolvconf import adapted, read_resolver
 from tests.support.plugins import write_distribution
 

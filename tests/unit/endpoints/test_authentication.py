@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controllers.endpoints.authentication import (
+from controllers.endpoints.access import (
     ANONYMOUS,
     Authentication,
     TooManyTokens,

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from controllers.endpoints.authentication import User
-from controllers.endpoints.authorization import Authorization, Undecided
+from controllers.endpoints.access import Authorization, Undecided, User
 from controllers.endpoints.reviews import NeedsLookup
 from tests.support.clock import FakeClock
 from tests.unit.endpoints.support import Reviews, unreachable

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controllers.endpoints.authentication import PATH, ClusterCA
+from controllers.endpoints.access import PATH, ClusterCA
 from controllers.endpoints.reviews import TOKEN_RULE, Reviewer
 from controllers.runtime.api import ApiError, Forbidden, NotFound, Response, Unreachable
 from controllers.runtime.metrics import Metrics

@@ -17,7 +17,7 @@ class Bench:
         self.clock = FakeClock()
         self.health = Health(self.clock)
         self.checks = [Check("cloud", True)]
-        self.health.watch_notes(lambda: self.checks)
+        self.health.notes.append(lambda: self.checks)
         self.health.ready()
 
     def told(self, name: str = "healthz") -> dict[str, tuple[bool, str]]:

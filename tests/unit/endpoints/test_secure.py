@@ -19,8 +19,7 @@ from typing import Any
 
 import pytest
 
-from controllers.endpoints.authentication import Authentication
-from controllers.endpoints.authorization import Authorization
+from controllers.endpoints.access import Authentication, Authorization
 from controllers.endpoints.checks import Check
 from controllers.endpoints.pages import Endpoints, set_verbosity
 from controllers.endpoints.servers import SecureServer
@@ -298,7 +297,7 @@ def test_a_handshake_has_the_deadline_of_the_request(bench: Bench) -> None:
 def test_a_client_with_many_invented_tokens_hears_so_and_a_known_one_goes_on(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controllers.endpoints.authentication._OF_A_PEER", (0.01, 20))
+    monkeypatch.setattr("controllers.endpoints.access._OF_A_PEER", (0.01, 20))
     assert bench.ask("/metrics", "reader")[0] == 200
     found = Counter(bench.ask("/metrics", f"invented-{number}")[0] for number in range(60))
     assert set(found) == {401, 429}

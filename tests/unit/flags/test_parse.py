@@ -11,8 +11,7 @@ import pytest
 from controllers.catalog import CATALOG
 from controllers.cloudcalls import CloudCallOptions
 from controllers.endpoints.options import ServingOptions
-from controllers.flags.gates import GATES
-from controllers.flags.ignored import IGNORED, Ignored
+from controllers.flags.ignored import GATES, IGNORED, Ignored
 from controllers.flags.parse import Outcome, option_classes, parse, table
 from controllers.node.registration import CloudNodeOptions
 from controllers.options.declare import flags_of
@@ -237,13 +236,6 @@ def test_a_name_that_no_lease_can_have_is_a_problem_of_the_flag(name: str) -> No
     assert read(*GOOD, "--leader-elect=false", f"--leader-elect-resource-name={name}").problems == ()
 
 
-@pytest.mark.row("M4")
-def test_a_leader_migration_needs_an_election() -> None:
-    assert read(*GOOD, "--leader-elect", "--enable-leader-migration").leader_migration_config == ""
-    assert read(*GOOD, "--leader-elect=false", "--enable-leader-migration").leader_migration_config is None
-    assert read(*GOOD).leader_migration_config is None
-
-
 @pytest.mark.row("O24")
 @pytest.mark.parametrize(
     ("argv", "warning"),
@@ -318,7 +310,7 @@ def test_the_provider_must_be_named_unless_the_program_has_a_default() -> None:
     assert own.options is not None
     assert own.options.manager.cloud_provider == "acme"
     other = parse([*GOOD], CATALOG, default_provider="acme")
-    assert other.cloud_provider == "fake"
+    assert other.values["cloud-provider"] == "fake"
 
 
 @pytest.mark.row("M4")

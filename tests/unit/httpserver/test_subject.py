@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudprovider.testing.waiting import eventually
-from controllers.endpoints.authentication import user_of_certificate
+from controllers.endpoints.access import user_of_certificate
 from controllers.httpserver.messages import Request, Response, subject_of
 from controllers.httpserver.server import Server
 from controllers.httpserver.tls import trust

@@ -10,7 +10,7 @@ from cloudprovider import ClientBuilder as HostClientBuilder
 from cloudprovider import CloudConfig, CloudProviderError, Interface, Listers, LookAgain, StopSignal
 from controllers.app import Manager, ManagerError, ManagerOptions, Options, PlanRun, hosting
 from controllers.cloudcalls import CallsClosed, CloudCallOptions
-from controllers.plan.clients import NotSent
+from controllers.plan.clients import DryRunError
 from controllers.registration.options import PlanOptions
 from controllers.runtime.api import ClientBuilder, ClientConfigError
 
@@ -108,5 +108,5 @@ def test_a_manager_of_ones_own_does_not_write_what_was_to_be_planned(kubeconfig:
             Manager(given, Tiny(), clients)
         PlanRun(given, Tiny(), clients)
         assert clients.guard is not None
-        with pytest.raises(NotSent):
+        with pytest.raises(DryRunError):
             clients.guard("PATCH", "/api/v1/nodes/n1")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kubernetes.client import CoreV1Api
 
-from controllers.plan.clients import NotSent, PlannedClients
-from controllers.plan.cluster import ClusterStandIn
+from controllers.plan.clients import DryRunError, PlannedClients
+from controllers.plan.cluster import DryRunInterceptor
 from controllers.plan.requests import Changes, Place, Request, place_of
 from controllers.plan.rows import Kind, Plan
 from controllers.runtime.api import MERGE_PATCH, STRATEGIC_PATCH, ClientBuilder, ClientSettings, Forbidden, NotFound
@@ -47,11 +47,15 @@ def plan() -> Plan:
 
 
 @pytest.fixture
-def stand_in(server: Server, plan: Plan) -> ClusterStandIn:
-    return ClusterStandIn(plan, {"node-controller": ("nodes",)}, server.read, evidence=lambda name: f"{name} is gone")
+def stand_in(server: Server, plan: Plan) -> DryRunInterceptor:
+    return DryRunInterceptor(
+        plan, {"node-controller": ("nodes",)}, server.read, evidence=lambda name: f"{name} is gone"
+    )
 
 
-def ask(stand_in: ClusterStandIn, method: str, path: str, body: Any = None, kind: str = MERGE_PATCH) -> tuple[int, Any]:
+def ask(
+    stand_in: DryRunInterceptor, method: str, path: str, body: Any = None, kind: str = MERGE_PATCH
+) -> tuple[int, Any]:
     request = Request(client="node-controller", method=method, path=path, content_type=kind, body=body)
     answer = stand_in.answer(request)
     assert answer is not None
@@ -67,7 +71,7 @@ def label(value: str | None, **metadata: str) -> dict[str, Any]:
 
 
 def test_a_patch_is_answered_with_the_next_version_and_shows_in_reads(
-    stand_in: ClusterStandIn, server: Server, plan: Plan
+    stand_in: DryRunInterceptor, server: Server, plan: Plan
 ) -> None:
     status, written = ask(stand_in, "PATCH", f"{NODES}/n1", label("gold", uid="u1", resourceVersion="7"))
     assert (status, written["metadata"]["resourceVersion"], written["metadata"]["labels"]) == (
@@ -84,12 +88,12 @@ def test_a_patch_is_answered_with_the_next_version_and_shows_in_reads(
     assert stand_in.original("/api/v1", "nodes", "n1") == N1
 
 
-def test_a_patch_that_changes_nothing_is_no_row(stand_in: ClusterStandIn, plan: Plan) -> None:
+def test_a_patch_that_changes_nothing_is_no_row(stand_in: DryRunInterceptor, plan: Plan) -> None:
     assert ask(stand_in, "PATCH", f"{NODES}/n1", {"metadata": {"uid": "u1"}})[1]["metadata"]["resourceVersion"] == "7"
     assert plan.rows() == []
 
 
-def test_preconditions_hold_as_on_the_server(stand_in: ClusterStandIn, plan: Plan) -> None:
+def test_preconditions_hold_as_on_the_server(stand_in: DryRunInterceptor, plan: Plan) -> None:
     status, answer = ask(stand_in, "PATCH", f"{NODES}/n1", label("x", resourceVersion="6"))
     assert (status, answer["reason"]) == (409, "Conflict")
     status, answer = ask(stand_in, "PATCH", f"{NODES}/n1", label("x", uid="other"))
@@ -100,7 +104,7 @@ def test_preconditions_hold_as_on_the_server(stand_in: ClusterStandIn, plan: Pla
     assert plan.rows() == []
 
 
-def test_a_deleted_object_is_gone_with_its_evidence(stand_in: ClusterStandIn, plan: Plan) -> None:
+def test_a_deleted_object_is_gone_with_its_evidence(stand_in: DryRunInterceptor, plan: Plan) -> None:
     assert ask(stand_in, "DELETE", f"{NODES}/n1", {"preconditions": {"uid": "u1"}})[0] == 200
     assert ask(stand_in, "GET", f"{NODES}/n1")[0] == 404
     assert ask(stand_in, "PATCH", f"{NODES}/n1", label("x"))[0] == 404
@@ -109,7 +113,7 @@ def test_a_deleted_object_is_gone_with_its_evidence(stand_in: ClusterStandIn, pl
 
 
 def test_a_deletion_waits_for_finalizers_and_ends_with_the_last(
-    stand_in: ClusterStandIn, server: Server, plan: Plan
+    stand_in: DryRunInterceptor, server: Server, plan: Plan
 ) -> None:
     path = "/api/v1/namespaces/default/services/web"
     metadata = {"name": "web", "namespace": "default", "resourceVersion": "1", "finalizers": ["ours"]}
@@ -122,7 +126,7 @@ def test_a_deletion_waits_for_finalizers_and_ends_with_the_last(
     assert rows(plan) == [("service/default/web", "delete"), ("service/default/web", "remove finalizer")]
 
 
-def test_the_status_and_the_rest_are_written_apart(stand_in: ClusterStandIn) -> None:
+def test_the_status_and_the_rest_are_written_apart(stand_in: DryRunInterceptor) -> None:
     both = {"spec": {"unschedulable": True}, "status": {"phase": "x"}}
     assert "status" not in ask(stand_in, "PATCH", f"{NODES}/n1", both)[1]
     other = {"spec": {"unschedulable": None}, "status": {"phase": "y"}}
@@ -132,7 +136,7 @@ def test_the_status_and_the_rest_are_written_apart(stand_in: ClusterStandIn) -> 
     assert (written["spec"], written["status"]) == ({"unschedulable": True}, {"phase": "z"})
 
 
-def test_creations(stand_in: ClusterStandIn, plan: Plan) -> None:
+def test_creations(stand_in: DryRunInterceptor, plan: Plan) -> None:
     maps = "/api/v1/namespaces/kube-system/configmaps"
     status, made = ask(stand_in, "POST", maps, {"kind": "ConfigMap", "metadata": {"name": "acme"}, "data": {"a": "b"}})
     assert (status, made["metadata"]["namespace"]) == (201, "kube-system")
@@ -141,7 +145,7 @@ def test_creations(stand_in: ClusterStandIn, plan: Plan) -> None:
     assert rows(plan) == [("configmap/kube-system/acme", "create")]
 
 
-def test_events_are_answered_and_the_warnings_shown(stand_in: ClusterStandIn, plan: Plan) -> None:
+def test_events_are_answered_and_the_warnings_shown(stand_in: DryRunInterceptor, plan: Plan) -> None:
     about = {"kind": "Node", "name": "n1"}
     for kind, reason in (("Normal", "Synced"), ("Warning", "Oops")):
         body = {"involvedObject": about, "type": kind, "reason": reason, "message": "m"}
@@ -150,7 +154,7 @@ def test_events_are_answered_and_the_warnings_shown(stand_in: ClusterStandIn, pl
     assert rows(plan) == []
 
 
-def test_what_cannot_be_answered_is_refused_and_unknown(stand_in: ClusterStandIn, plan: Plan) -> None:
+def test_what_cannot_be_answered_is_refused_and_unknown(stand_in: DryRunInterceptor, plan: Plan) -> None:
     token = "/api/v1/namespaces/kube-system/serviceaccounts/acme/token"
     assert ask(stand_in, "POST", token, {})[0] == 403
     assert ask(stand_in, "DELETE", NODES)[0] == 403
@@ -161,7 +165,7 @@ def test_what_cannot_be_answered_is_refused_and_unknown(stand_in: ClusterStandIn
     def forbidden(path: str) -> Any:
         raise Forbidden("no right", status=403)
 
-    refused = ClusterStandIn(plan, {}, forbidden)
+    refused = DryRunInterceptor(plan, {}, forbidden)
     assert ask(refused, "PATCH", f"{NODES}/n1", label("x"))[0] == 403
 
 
@@ -169,12 +173,12 @@ def test_a_provider_s_write_below_a_base_path_is_answered_and_in_the_plan(plan: 
     with Loopback(lambda peer: peer.answer(200, json.dumps(N1).encode()) if peer.request() else None) as there:
         access = Access(Endpoint.parse(f"{there.url}/k8s/clusters/c1"), Fixed())
         with ClientBuilder(access) as clients:
-            cluster = ClusterStandIn(plan, {}, clients.rest("x", guarded=False).get)
+            cluster = DryRunInterceptor(plan, {}, clients.rest("x", guarded=False).get)
             planned = PlannedClients(clients, cluster)
             client = planned.client("acme")
             assert planned.client("acme") is client
             CoreV1Api(client).patch_node("n1", label("web"))
-            with pytest.raises(NotSent, match=r"acme: .* Fix in the provider: use ClientBuilder.client\(\)"):
+            with pytest.raises(DryRunError, match=r"acme: .* Fix in the provider: use ClientBuilder.client\(\)"):
                 planned.config("acme")
         assert [one.method for one in there.requests] == ["GET"]
     assert rows(plan) == [("node/n1", "label")]
@@ -185,7 +189,7 @@ def test_no_client_asks_for_the_token_of_an_account(plan: Plan) -> None:
     with Loopback(lambda peer: peer.answer(200, json.dumps(N1).encode()) if peer.request() else None) as there:
         settings = ClientSettings(service_accounts="kube-system")
         with ClientBuilder(Access(Endpoint.parse(there.url), Fixed("own")), settings) as clients:
-            planned = PlannedClients(clients, ClusterStandIn(plan, {}, clients.rest("x", guarded=False).get))
+            planned = PlannedClients(clients, DryRunInterceptor(plan, {}, clients.rest("x", guarded=False).get))
             planned.rest("node-controller").get(f"{NODES}/n1")
             CoreV1Api(planned.client("node-controller")).read_node("n1")
         assert [one.method for one in there.requests] == ["GET", "GET"]
@@ -193,7 +197,7 @@ def test_no_client_asks_for_the_token_of_an_account(plan: Plan) -> None:
 
 
 def test_a_watch_shows_what_would_be_written_and_then_stays_alive_by_bookmarks(
-    stand_in: ClusterStandIn, server: Server
+    stand_in: DryRunInterceptor, server: Server
 ) -> None:
     watch = Changes("100", bookmarks=0.001)
     stand_in.tell(Place("/api/v1", "nodes", "", "", ""), watch)
@@ -226,7 +230,7 @@ def test_a_watch_shows_what_would_be_written_and_then_stays_alive_by_bookmarks(
         ("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", False),
     ],
 )
-def test_only_questions_leave(stand_in: ClusterStandIn, path: str, passes: bool) -> None:
+def test_only_questions_leave(stand_in: DryRunInterceptor, path: str, passes: bool) -> None:
     bodies: tuple[object, ...] = ({}, b"{}", b"no JSON", "", None)
     for body in bodies:
         request = Request(client="x", method="POST", path=path, content_type="", body=body)

@@ -10,7 +10,7 @@ from cloudprovider import CloudProviderError, LoadBalancerKept, NotImplementedBy
 from cloudprovider.threads import NoThreadLeft, ThreadPool
 from controllers.teardown.deleting import Deletion
 from controllers.teardown.items import THEN, Inventory, Item
-from controllers.teardown.output import after, before
+from controllers.teardown.run import after, before
 from tests.support.clock import FakeClock
 
 

@@ -1,10 +1,12 @@
-"""Who asks: a client certificate, a bearer token, or anonymous; and the cluster's CA of client
-certificates.
+"""Who asks (a client certificate, a bearer token, or anonymous), whether they may, and the
+cluster's CA of client certificates.
 
 Certificate before token, no credentials is anonymous, and wrong ones are refused, on open paths
 too, as in k8s.io/apiserver. A TokenReview checks a token; answers are remembered under a keyed
 hash, and tokens are neither kept nor logged. About tokens that were never good the API server is
-asked only so often: anybody may invent them."""
+asked only so often: anybody may invent them. What a user may read is asked by a
+SubjectAccessReview about the path (a nonResourceURL of RBAC), in the order of k8s.io/apiserver:
+always allowed group, always allowed paths, review."""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import logging
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -28,6 +30,7 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 log = logging.getLogger(__name__)
 
 AUTHENTICATED: Final = "system:authenticated"
+MASTERS: Final = "system:masters"
 CONFIG_MAP: Final = LOOKUP_RULE.names[0]
 PATH: Final = f"/api/v1/namespaces/kube-system/configmaps/{CONFIG_MAP}"
 REFRESH_SECONDS: Final = 60.0
@@ -102,6 +105,7 @@ class Authentication:
         knows and not `ask`.
 
         Raises TooManyTokens where it would be asked about too many unknown ones."""
+        # As in k8s.io/apiserver: a certificate counts before a token.
         if request.certificate is not None:
             user = user_of_certificate(request.certificate)
             if user is not None:
@@ -110,6 +114,7 @@ class Authentication:
         return ANONYMOUS if token is None else self._owner(token, ask, group_of(request.peer))
 
     def _owner(self, token: str, ask: bool, peer: bytes) -> User:
+        # The token itself is kept nowhere, and without the key nobody can try tokens on the digest.
         key = hmac.digest(self._secret, token.encode("latin-1"), hashlib.sha256)
         found = self._known.get(key)
         if found is None:
@@ -117,6 +122,7 @@ class Authentication:
                 raise Unauthenticated("tokens are not accepted")
             if not ask:
                 raise NeedsLookup
+            # Guesses of strangers must not use up the questions for tokens that were good.
             if not self._good.get(key) and not self._pace.allows(peer):
                 raise TooManyTokens
             try:
@@ -124,6 +130,7 @@ class Authentication:
             except ApiError as error:  # no answer, so nothing to remember
                 log.debug("a token could not be checked, so the request is refused: %s", text_of(error))
                 raise Unauthenticated("the token could not be checked") from None
+            # A no is remembered as well: the same wrong token would be a question each time.
             found = _user_of(status) or Unauthenticated("the token is not valid")
             self._known.put(key, found, self._ttl)
             if isinstance(found, User):
@@ -166,6 +173,68 @@ def _user_of(status: Mapping[str, Any]) -> User | None:
         tuple(dict.fromkeys([*groups, AUTHENTICATED])),
         tuple((str(key), tuple(str(value) for value in values or ())) for key, values in sorted(extra.items())),
     )
+
+
+class Undecided(Exception):
+    """The API server did not say."""
+
+
+class Authorization:
+    """Thread-safe. Without a `reviewer` only what is open or asked by system:masters is allowed."""
+
+    def __init__(
+        self,
+        reviewer: Reviewer | None,
+        open_paths: Sequence[str],
+        allowed_ttl: float,
+        denied_ttl: float,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`open_paths` may end with *. A yes and a no are kept for their `ttl` seconds."""
+        self._reviewer = reviewer
+        trimmed = [path.removeprefix("/") for path in open_paths]
+        self._open = frozenset(path for path in trimmed if not path.endswith("*"))
+        self._prefixes = tuple(path[:-1] for path in trimmed if path.endswith("*"))
+        self._ttls = {True: allowed_ttl, False: denied_ttl}
+        self._known: Remembered[tuple[User, str, str], bool] = Remembered(clock)
+
+    def is_open(self, path: str) -> bool:
+        """Whether everybody may read this path."""
+        path = path.removeprefix("/")
+        return path in self._open or any(path.startswith(prefix) for prefix in self._prefixes)
+
+    def may(self, user: User, verb: str, path: str, *, ask: bool) -> bool:
+        """Whether this user may, whatever is open.
+
+        Raises Undecided, and NeedsLookup when only the API server knows and not `ask`.
+        """
+        # As in k8s.io/apiserver: about administrators of the cluster nobody is asked.
+        if MASTERS in user.groups:
+            return True
+        if self._reviewer is None:
+            return False
+        key = (user, verb, path)
+        known = self._known.get(key)
+        if known is None:
+            if not ask:
+                raise NeedsLookup
+            spec: dict[str, Any] = {
+                "user": user.name,
+                "groups": list(user.groups),
+                "nonResourceAttributes": {"verb": verb, "path": path},
+            }
+            if user.uid:
+                spec["uid"] = user.uid
+            if user.extra:
+                spec["extra"] = {name: list(values) for name, values in user.extra}
+            try:
+                known = self._reviewer.ask(spec).get("allowed") is True
+            except ApiError as error:
+                reason = text_of(error)
+                log.debug("it is not known whether %s may %s %s: %s", text_of(user.name), verb, path, reason)
+                raise Undecided(reason) from None
+            self._known.put(key, known, self._ttls[known])
+        return known
 
 
 class ClusterCA:
