@@ -3,6 +3,8 @@ is touched, and what they give us to read is not taken for ours."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
@@ -150,3 +152,24 @@ def test_a_node_port_that_another_service_had_stays_open_when_that_one_goes(benc
     [group] = [one for one in bench.neutron("security-groups") if one["name"].startswith("kubernetes")]
     ports = [one["port_range_min"] for one in group["security_group_rules"] if one["direction"] == "ingress"]
     assert ports == [present.spec.ports[0].node_port]  # type: ignore[union-attr,index]
+
+
+def test_a_node_that_comes_while_another_leaves_keeps_the_group(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another Service's call gave it to the new node while this one waited for its turn."""
+    manager, nodes = bench.manager("manage-security-groups=true"), bench.nodes[:3]
+    service = bench.service(manager)
+    bench.ensure(manager, service, nodes)
+    cache, alone = Nodes(nodes[0]), manager._groups._alone
+
+    @contextmanager
+    def late() -> Iterator[None]:
+        cache.known = nodes[:2]
+        with alone():
+            yield
+
+    monkeypatch.setattr(manager._groups, "_alone", late)
+    manager.use(cast("Listers", cache))
+    bench.settled(bench.balancer(service)["id"])
+    bench.update(manager, service, nodes[:1])
+    [group] = [one["id"] for one in bench.neutron("security-groups") if one["name"].startswith("kubernetes")]
+    assert len(bench.neutron(f"ports?security_groups={group}")) == 2
