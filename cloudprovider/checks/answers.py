@@ -130,7 +130,7 @@ def addresses(answer: object, *, strict: bool = False) -> tuple[V1NodeAddress, .
 def label_text(answer: object) -> str:
     """Text that will become a label value; may be empty."""
     _raise_for(_label_value(answer, "the answer"))
-    return _of_type(answer, str, "text")  # not str(answer): of an enum's member that is its name
+    return _of_type(answer, str, "text")  # as it is: `str` of an Enum's member would be its name
 
 
 def any_zone(answer: object) -> Zone:

@@ -221,6 +221,7 @@ def _check_place(path: Path) -> None:
     """A kubeconfig of somebody's own is not written over. Raises `Failure`."""
     if not path.absolute().parent.is_dir():
         raise Failure(Problem(f"there is no folder {path.absolute().parent}", "create it, or give another file"))
+    # A link that leads nowhere would be written through, to wherever it points.
     if not path.exists() and not path.is_symlink():
         return
     if not _is_ours(path):

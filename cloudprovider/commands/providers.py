@@ -81,6 +81,7 @@ def _listed(plugin: Plugin, registry: Registry) -> Listed:
         metadata=plugin.metadata_file,
     )
     try:
+        # It says so where two distributions offer the name.
         registry.locate(plugin.name)
         factory = load_factory(plugin)
         listed = evolve(listed, factory=code_place(factory) or plugin.value)

@@ -58,6 +58,7 @@ def _services(document: Any, path: str) -> list[V1Service]:
     if document.get("kind") != "Service":
         return []
     try:
+        # Fields of a later Kubernetes are no mistake of the file.
         return [V1Service.model_validate(document, extra="ignore")]
     except ValueError as error:
         raise Unreadable(f"{path} has a Service that is malformed: {' '.join(str(error).split())}") from error

@@ -109,6 +109,7 @@ class ProviderConfig(BaseModel):
         return ConfigWatcher(self, files, partial(self._again, source, environ), changed, period=period)
 
     def _again(self, source: CloudConfig | None, environ: Mapping[str, str] | None) -> Self:
+        # The file's own text, as it is now: a Secret's mount turns to another folder.
         again = source.read_again() if source is not None and source.path else source
         return type(self).load(again, environ=environ)
 

@@ -230,6 +230,7 @@ def _value(one: Annotation[Any], given: Mapping[str, str], default: object, prob
             problems.append(f"{one.name}: is required; allowed: {one.kind.allowed}")
         return one.default if default is _MISSING else default
     try:
+        # Quotes and folds of YAML leave blanks that nobody meant.
         value: object = one.kind.parse(text.strip())
     except ValueError:
         shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

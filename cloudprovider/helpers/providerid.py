@@ -153,6 +153,7 @@ def same_provider_id(one: str, other: str) -> bool:
 def _split(provider_id: str) -> tuple[str, str | None, str] | None:
     """(provider, authority, rest) in lower case, the authority None in "x://u-1"; None for what is
     no provider ID."""
+    # Some clouds answer an ID in another letter case than they took it.
     provider, separator, instance = provider_id.casefold().partition("://")
     if not separator or not instance.strip("/"):
         return None

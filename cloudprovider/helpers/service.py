@@ -112,11 +112,13 @@ def load_balancer_source_ranges(service: V1Service) -> tuple[IPNetwork, ...]:
     opening a load balancer to everyone over a typo would be worse.
     """
     field = service.spec.load_balancer_source_ranges if service.spec is not None else None
+    # As Go: the field counts, and only without it the older annotation.
     if field:
         place, texts = "spec.loadBalancerSourceRanges", list(field)
     else:
         place = f"the annotation {ANNOTATION_LOAD_BALANCER_SOURCE_RANGES}"
         value = annotations_of(service).get(ANNOTATION_LOAD_BALANCER_SOURCE_RANGES, "")
+        # As Go: a blank annotation is none. Taken for an empty list, it would shut everybody out.
         texts = value.split(",") if value.strip() else _everyone(service)
     try:
         return tuple(dict.fromkeys(parse_network(text.strip()) for text in texts))

@@ -74,6 +74,7 @@ def parse_ssh_public_key(data: bytes | str) -> SSHPublicKey:
     key that is damaged.
     """
     raw = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else bytes(data)
+    # First of all: whatever else is wrong with it, its owner is to hear of this.
     if _PRIVATE.search(raw):
         raise ValueError(
             "it is a private key, which must stay with its owner. Give the public key, as in id_ed25519.pub"

@@ -65,6 +65,7 @@ def wanted_load_balancer(
     for port in ports:
         if port.protocol not in protocols:
             problems.append(f"port {port.port}: the protocol {port.protocol} is not supported")
+        # Without one there is no port of the machines to send the traffic to.
         if not port.node_port:
             problems.append(f"port {port.port} has no node port: set spec.allocateLoadBalancerNodePorts to true")
     ranges: tuple[str, ...] = ()

@@ -108,6 +108,7 @@ class Registry:
         check_provider_name(name)
         with self._lock:
             factory = self._factories.get(name)
+        # The program's author chose it; what else is installed does not matter.
         if factory is not None:
             return factory
         found = self._find()

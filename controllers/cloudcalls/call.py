@@ -96,7 +96,7 @@ class CloudCall(Generic[R]):
     timeout: float = field(init=False, default=math.inf)
     cancelled: ClockEvent = field(init=False)
     kind: str = field(init=False)
-    """Nodes, load balancers ...: for whose turn it is; see `call.py`."""
+    """Nodes, load balancers ...: for whose turn it is; see `CallQueue`."""
     added: float = field(init=False, default=0.0)
     """Its place in the order of those who wait."""
     started: float = field(init=False, default=math.nan)

@@ -56,7 +56,7 @@ class CloudCallOptions:
         "for calls about nodes, and an eighth of the rest for namespaces that have no call at the moment.",
         check=between(1, 1000),
     )
-    """See `call.py`. Overdue calls no longer count: see max_abandoned."""
+    """See `CallQueue`. Overdue calls no longer count: see max_abandoned."""
     qps: float = option(
         0.0,
         FLOAT,

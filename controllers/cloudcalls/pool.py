@@ -1,10 +1,10 @@
 """Which calls run, and until when (stage 5, cloud call). Every call of vendor code passes here.
 
-Calls wait for their turn (`call.py`) and run in daemon threads (`call.py`). One more thread,
-the timer, watches all deadlines: a call past its own is given up, and its slot is free, while its
-thread stays with the vendor's code until that returns. So a hung call costs one thread, and there
-are never more than `concurrency + max_abandoned` of them. Whoever submits a call waits for its
-Future, without a clock."""
+Calls wait for their turn and run in daemon threads (`call.py`). One more thread, the timer, watches
+all deadlines: a call past its own is given up, and its slot is free, while its thread stays with
+the vendor's code until that returns. So a hung call costs one thread, and there are never more than
+`concurrency + max_abandoned` of them. Whoever submits a call waits for its Future, without a
+clock."""
 
 from __future__ import annotations
 

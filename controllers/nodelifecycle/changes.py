@@ -70,7 +70,7 @@ def attention(
 
     Nodes of other clouds need nothing, nor do those that an administrator keeps us from, that are
     being deleted already, or that have waited for their initialisation for less than `grace`
-    seconds. `age`: see `Ages`.
+    seconds. `age`: see `Shared.age`.
     """
     if hands_off(node) or not is_owned(provider_id_of(node), prefixes):
         return Attention.NONE

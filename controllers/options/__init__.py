@@ -1,8 +1,8 @@
 """How options are declared: once, beside the field that they set. No I/O.
 
-Declarations in `options.py` of each controller, and a vendor's, become flags, --help, checks and
-the reference page (`declare.py`). Light on purpose: the command line reads every class of options,
-and imports no controller for it."""
+Declarations in each controller's `registration.py`, and a vendor's, become flags, --help, checks
+and the reference page (`declare.py`). Light on purpose: the command line reads every class of
+options, and imports no controller for it."""
 
 from cloudprovider.kinds import BOOL, Kind
 from controllers.options.declare import (

@@ -67,6 +67,7 @@ def option(
     """
 
     def validate(_instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+        # A check is asked about values of the right type alone.
         mistyped = kind.problem(value)
         wrong = mistyped or (check(value) if check else None)
         if wrong:

@@ -156,6 +156,7 @@ class PodNetworkOptions:
         sizes = {version: given for version, given in by_family if given}
         if self.node_cidr_mask_size:
             families = {net.version for net in self.cluster_cidrs}
+            # As Go: without a family in its name it is for clusters of one family.
             if sizes or len(families) != 1:
                 problems.append(
                     "--node-cidr-mask-size: is for a --cluster-cidr of one IP family, and not together with "

@@ -109,6 +109,7 @@ class PlannedCalls(CloudCalls):
         self, method: str, fn: Callable[..., R], *args: Any, key: str, mutating: bool = False, **options: Any
     ) -> R:
         """Call vendor code that has no wrapper; one that changes the cloud is a row by its name."""
+        # A read is the truth that the plan is made from; of a change only its name is known.
         if not mutating:
             return super().call(method, fn, *args, key=key, **options)
         kind, _, name = key.partition("/")

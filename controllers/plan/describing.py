@@ -31,6 +31,7 @@ def written(controller: str, subject: Subject, before: JSON | None, after: JSON 
         return [Row(controller, subject, "delete")]
     old, new = dict(facets(before, subject.kind)), dict(facets(after, subject.kind))
     groups: dict[str, list[Change]] = {}
+    # That it changes is a row; what it holds is shown nowhere.
     if subject.kind == "Secret" and any(before.get(part) != after.get(part) for part in ("data", "stringData")):
         groups["patch"] = [Change("data", None, "(hidden)")]
     for facet in sorted({*old, *new}):
@@ -40,6 +41,7 @@ def written(controller: str, subject: Subject, before: JSON | None, after: JSON 
         action, field = facet
         named = _ADDED.get(action, action) if now is not None else _REMOVED.get(action, action)
         groups.setdefault(named, []).append(Change(field, was, now))
+    # To initialise a node writes many fields: to its reader that is one thing.
     if subject.kind == "Node" and any(
         change.field.startswith(f"{TAINT_EXTERNAL_CLOUD_PROVIDER}:") for change in groups.get("untaint", ())
     ):

@@ -181,6 +181,7 @@ class PlanRun:
         held = [self._with_evidence(row) for row in settling.undecided()]
         self._plan.record(*held, *settling.unknown(), *settling.left_alone(), *settling.missing())
         rows = self._plan.rows()
+        # A warning about what is held back, or not known, says no more than that row.
         open_subjects = {row.subject for row in rows if row.kind in (Kind.HELD_BACK, Kind.UNKNOWN)}
         return Outcome(
             provider=self._given.cloud_provider,

@@ -1,7 +1,7 @@
 """The manager's own options, and all options of one run. No I/O; never changed.
 
 Names and sections are those of the Go cloud-controller-manager; defaults that differ say so in
-their text. Each controller's options are classes of the same make, in its `options.py`."""
+their text. Each controller's options are classes of the same make, in its `registration.py`."""
 
 from __future__ import annotations
 

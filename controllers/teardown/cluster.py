@@ -60,6 +60,7 @@ def leader(clients: ClientBuilder, namespace: str, name: str, clock: Clock, stop
     until = clock.monotonic() + _seconds(first)
     while clock.monotonic() < until and not stop.wait(_LOOK):
         found = _lease(clients, namespace, name)
+        # Somebody renews it. The clocks of two machines are never compared.
         if _spec(found) != _spec(first):
             now = _spec(found).get("holderIdentity")
             return now if isinstance(now, str) else ""

@@ -23,7 +23,6 @@ from controllers.teardown.items import Inventory, Item
 
 log = logging.getLogger(__name__)
 
-"""What a call to the cloud may raise."""
 AT_ONCE: Final = 8
 """Deletions at the same time. The gateway slows them down where the cloud throttles."""
 SHORTEST: Final = 1.0

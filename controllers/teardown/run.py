@@ -79,6 +79,7 @@ class Teardown:
             if self._clients is not None:
                 ends.callback(self._clients.close)
             identity = self._identity()
+            # Before the cloud is asked: a manager at work would build again what is deleted.
             held = self._leader(stop)
             cloud = CloudCalls(
                 self._provider,

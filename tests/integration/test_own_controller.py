@@ -28,7 +28,7 @@ from tests.support.nodes import small_node
 
 @attrs.frozen(kw_only=True)
 class ToyOptions:
-    """What would be the `options.py` of its folder."""
+    """What would be in the `registration.py` of its folder."""
 
     greeting: str = option("hello", STRING, "toy-greeting", "toy-controller", "What nodes are told.", check=not_empty)
     concurrent_syncs: int = option(

@@ -10,8 +10,8 @@ Nodes, Services, Events of the core group and Leases are served with the rules o
 ConfigMaps and Secrets are stored as they come. What is not served is answered with 501, never with
 a guess.
 
-A request goes from `http` (sockets) to `rest` (routes, reads, writes, watches,
-reviews), which asks `kinds` for the rules of its resource and keeps objects in `storage`.
+A request goes from `http` (sockets) to `rest` (routes, reads, writes, watches, reviews), which asks
+`kinds` for the rules of its resource and keeps objects in `storage`.
 """
 
 from __future__ import annotations

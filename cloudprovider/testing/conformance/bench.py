@@ -96,24 +96,30 @@ class Bench:
         """As it was before the provider was made."""
         self._socket_timeout = socket.getdefaulttimeout()
         self._make_provider = make_provider
-        self._stop = threading.Event()
+        self._stop, self._others = threading.Event(), threading.Event()
         self._made: list[V1Node] = []
         self._running: list[V1Node] = []
         self._states: dict[str, V1Node] = {}
         self._token = token_hex(3)
         self._numbers = itertools.count(1)
         self._destinations: Iterator[Any] | None = None
-        self.provider = self.another_provider()
+        self.provider = self.another_provider(self._stop)
         self._refused, self.metadata_checked = "", False  # whether it is known to be of the right type
         self._standing: tuple[V1Service, list[V1Node]] | None = None
         self._ends: list[Callable[[], None]] = []
 
     def another_provider(self, stop: threading.Event | None = None, identity: str = "") -> Interface:
         """A new provider over the same cloud, initialised: as after a restart of the program, or in
-        the cluster with that identity."""
+        the cluster with that identity. Without a stop signal it ends with the scenario."""
         provider = self.started_provider()
-        provider.initialize(NoCluster(identity) if identity else NoCluster(), stop or self._stop)
+        provider.initialize(NoCluster(identity) if identity else NoCluster(), stop or self._others)
         return provider
+
+    def end_others(self) -> None:
+        """A scenario is over: end the providers that it made, so that their threads do not gather
+        until the bench is closed."""
+        self._others.set()
+        self._others = threading.Event()
 
     def started_provider(self) -> Interface:
         """The same from its factory alone: as on a machine that boots."""
@@ -186,6 +192,7 @@ class Bench:
             deleted = attempt(partial(self.lab.delete_machine, node))
             if deleted.error is not None:
                 self.left_behind.append(f"machine {name_of(node)}: {shown(deleted.error)}")
+        self.end_others()
         self._stop.set()
         self.outlived = outliving(self._threads, self.lab.grace)
         socket.setdefaulttimeout(self._socket_timeout)  # for whatever is tested next

@@ -286,6 +286,7 @@ class Trial:
 
     def __exit__(self, *_: object) -> None:
         self.remove_made()
+        self.bench.end_others()
 
     def remove_made(self) -> None:
         """Remove the load balancers, routes and disks of this scenario."""

@@ -93,7 +93,6 @@ class FakeCloud(Interface):
         self._clusters = FakeClusters(machines, gate) if config.has("clusters") else None
         self._resources = FakeOwnedResources(machines, gate) if config.has("owned_resources") else None
         self._local = FakeLocalInstance(machines, gate) if config.has("local_instance") else None
-        self._parts = [getattr(self, accessor)() for accessor in ACCESSORS]
 
     def share(self, path: Path, **fields: Any) -> Path:
         """Write a configuration file with which other processes work on this cloud: `--cloud-config`
@@ -192,8 +191,12 @@ class FakeCloud(Interface):
     def _answer(self, method: str, arguments: Sequence[Any], caller: Caller) -> Any:
         """Carry out a call of another process."""
         with self.calls.calling_for(caller):
-            part = next((part for part in self._parts if hasattr(part, method)), None)
-            return self._gate.carry(method) if part is None else getattr(part, method)(*arguments)
+            if method == "initialize":
+                return self._gate.carry(method)
+            # Asked here, not at construction: a subclass may answer them with what it makes later.
+            parts = (getattr(self, accessor)() for accessor in ACCESSORS)
+            part = next((part for part in parts if hasattr(part, method)), None)
+            return getattr(part, method)(*arguments)
 
 
 def _world(config: FakeConfig) -> World:

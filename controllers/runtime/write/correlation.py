@@ -17,6 +17,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from attrs import define, field, frozen
@@ -41,20 +42,20 @@ _LOG_SECONDS: Final = 60.0
 
 _MODEL_PREFIX: Final = re.compile(r"^(?:Core|Events)?V\d+(?:(?:alpha|beta)\d+)?(?=[A-Z])")
 _API_VERSIONS: Final[Mapping[str, str]] = {"Lease": "coordination.k8s.io/v1"}
+_identity: Final = attrgetter("kind", "namespace", "name", "uid", "api_version", "field_path")  # any version
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-@frozen(cache_hash=True)
+@frozen
 class Reference:
-    """The object that an Event is about. `kubectl describe` finds Events by these. Two versions of
-    an object are equal."""
+    """The object that an Event is about. `kubectl describe` finds Events by these."""
 
     kind: str
     name: str
     namespace: str = ""
     uid: str = ""
     api_version: str = "v1"
-    resource_version: str = field(default="", eq=False)
+    resource_version: str = ""
     field_path: str = ""
 
     def to_json(self) -> dict[str, str]:
@@ -120,7 +121,7 @@ class Happening:
     key: tuple[Hashable, ...] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.key = (self.ref, self.type, self.reason, self.message)
+        self.key = (_identity(self.ref), self.type, self.reason, self.message)
 
 
 @define(eq=False)

@@ -107,7 +107,7 @@ class Octavia:
             wanted = members(Spot(subnet, number, None), seen, chosen)
             if wanted is None:
                 continue
-            by_http = pool.get("health_monitor", {}).get("type") == "HTTP"
+            by_http = (pool.get("health_monitor") or {}).get("type") == "HTTP"
             checked = check[1] if check is not None and by_http else None
             if (joining := join_step(pool["id"], seen, wanted, checked)) is not None:
                 todo.append(joining)

@@ -204,7 +204,7 @@ class Octavia:
             for pool in (one for key, one in self.things["pools"].items() if key == listener["default_pool_id"]):
                 members = [told(one, "address", "protocol_port") for one in self._children("members", pool["id"])]
                 monitors = [told(one, "type") for one in self._children("healthmonitors", pool["id"])]
-                watched = {"health_monitor": monitors[0]} if monitors else {}
+                watched = {"health_monitor": monitors[0] if monitors else None}  # as the services do
                 pools.append({**told(pool), **watched, "members": members})
             listeners.append({**told(listener), "pools": pools})
         return {"statuses": {"loadbalancer": {**told(lb), "listeners": listeners}}}

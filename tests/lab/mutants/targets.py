@@ -16,14 +16,12 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
         "controllers/nodelifecycle",
         "tests/unit/nodelifecycle",
         {
-            "changes": "changes reconcile",
-            "deletion_gate": "deletion_gate reconcile",
-            "deletion_policy": "deletion_policy deletion_gate",
-            "deletion_votes": "reconcile",
-            "reconcile": "reconcile two_writers",
-            "triggers": "reconcile",
-            "witnesses": "witnesses deletion_gate",
-            "writeback": "two_writers reconcile",
+            "changes": "changes reconcile hands_off",
+            "deletion": "deletion reconcile sample",
+            "memory": "ages reconcile replaced sample",
+            "reconcile": "ages reconcile replaced sample two_writers",
+            "triggers": "ages reconcile replaced",
+            "writes": "two_writers reconcile hands_off replaced",
         },
     ),
     "route": ("controllers/route", "tests/unit/route", {"changes": "", "planning": "", "reconcile": ""}),
@@ -43,7 +41,7 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "cloudcalls": (
         "controllers/cloudcalls",
         "tests/unit/cloudcalls",
-        {"call": "callqueue limits", "nodes": "batching fetch"},
+        {"call": "callqueue limits", "nodes": "batching fetch", "pool": "gateway fetch"},
     ),
     "queue": (
         "controllers/runtime/queue",
@@ -64,7 +62,7 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "httpserver": (
         "controllers/httpserver",
         "tests/unit/httpserver",
-        {"connections": "server bodies", "peers": "server bodies", "stream": "server"},
+        {"connections": "server bodies", "messages": "server bodies subject", "stream": "server"},
     ),
     "internal": (
         "cloudprovider/internal",

@@ -23,10 +23,12 @@ from cloudprovider import (
     InstanceNotFound,
     InstanceState,
     InstancesV2,
+    Route,
     Throttled,
 )
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs, new_provider, raises
 from cloudprovider.testing.fake.config import CAPABILITIES
+from cloudprovider.testing.fake.instances import FakeInstancesV2
 from cloudprovider.testing.waiting import eventually
 from tests.support.there import there
 from tests.unit.fake.objects import in_thread, node, nodes, service
@@ -57,6 +59,29 @@ def test_a_client_has_the_configuration_and_none_of_the_world(tmp_path: Path) ->
         assert v2(client).instance_metadata(node("a")) == v2(cloud).instance_metadata(node("a"))
         assert batch.instances_state(nodes("a"))["a"] is InstanceState.RUNNING
         assert cloud.calls.count("initialize", "instances_state") == 2
+
+
+def test_what_the_cloud_lacks_is_no_success_for_a_client(tmp_path: Path) -> None:
+    wanted = ["instances_v2", "routes"]
+    with FakeCloud(FakeConfig(capabilities=("instances_v2",))) as cloud:
+        routes = there(client_of(cloud, tmp_path, capabilities=wanted).routes())
+        with pytest.raises(AttributeError, match="create_route"):
+            routes.create_route("c", "hint", Route("", "a", "10.0.0.0/24"))
+
+
+def test_a_subclass_answers_clients_with_what_it_makes_after_the_cloud(tmp_path: Path) -> None:
+    class Cloud(FakeCloud):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked: list[str] = []
+
+        def instances_v2(self) -> FakeInstancesV2 | None:
+            self.asked.append("instances_v2")
+            return super().instances_v2()
+
+    with Cloud() as cloud, client_of(cloud, tmp_path) as client:
+        assert not v2(client).instance_exists(node("a"))
+        assert cloud.asked == ["instances_v2"]
 
 
 def test_errors_and_faults_travel(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_every_method_is_asked_about_a_node_only_once_it_is_no_longer_young() ->
     _see(bench, version="8")
     _ticks(bench, GRACE - 2 * PERIOD)
     assert "n0" not in bench.cloud.confirmed, "that may be one call for each node, in each period"
+    assert {*bench.cloud.asked} == {"n0"}, "nor is a sample, as nothing is decided yet"
     _ticks(bench, 4 * PERIOD)
     assert "n0" in bench.cloud.confirmed
 

@@ -49,6 +49,19 @@ def test_without_the_label_it_is_as_every_node() -> None:
     assert bench.controller.left_alone() == []
 
 
+def test_a_label_that_comes_and_goes_ends_the_row_of_answers() -> None:
+    bench = Bench(breaker=False)
+    bench.cloud.says["n1"] = InstanceState.GONE
+    for labels in ({}, LABEL, {}):  # between two sweeps
+        bench.put(labels=labels)
+        bench.clock.advance(PERIOD)
+        bench.run("n1")
+    assert bench.server.deleted == [], "the next answer is the first one again"
+    bench.clock.advance(PERIOD)
+    bench.run("n1")
+    assert bench.server.deleted == ["n1"]
+
+
 @pytest.mark.parametrize("says", [InstanceState.GONE, InstanceState.SHUTDOWN])
 def test_a_label_that_comes_while_the_cloud_answers_counts(says: InstanceState) -> None:
     bench = Bench(breaker=False)

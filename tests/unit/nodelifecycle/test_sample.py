@@ -260,7 +260,8 @@ def test_a_node_that_gets_another_zone_is_judged_by_the_nodes_of_that_one(lied: 
 @pytest.mark.row("N21")
 @pytest.mark.parametrize("ready", [0, 3])
 def test_a_node_that_the_autoscaler_has_marked_needs_neither(ready: int) -> None:
-    sim = _sim(ready, lied=ready, gone=0, young_grace=600)
+    sim = _sim(ready, lied=ready, gone=0, young_grace=60)
+    sim.run_for(60)  # so that the Ready ones could be asked about
     for number in range(50):
         sim.put(f"n{number}", provider_id=f"fake://n{number}", taints=[ANNOUNCED])
         sim.cloud.says[f"n{number}"] = GONE

@@ -2,8 +2,8 @@
 
 Nodes, Services, Events and Leases keep the real server's rules. Of CertificateSigningRequests the
 server says who sent one, and which path changes what; what a kubelet or an approver writes there is
-not checked. PersistentVolumes, Namespaces, ServiceAccounts, ConfigMaps, Secrets and EndpointSlices are stored as
-they come: of them only the metadata is checked. Built by `server` at construction.
+not checked. PersistentVolumes, Namespaces, ServiceAccounts, ConfigMaps, Secrets and EndpointSlices
+are stored as they come: of them only the metadata is checked. Built by `server` at construction.
 """
 
 from __future__ import annotations
