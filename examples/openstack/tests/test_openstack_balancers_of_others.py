@@ -25,7 +25,9 @@ def test_teardown_leaves_what_another_cluster_built_that_could_not_read_its_uid(
     blind, seeing = bench.manager(uid=""), bench.manager(uid="cluster-2")
     service = bench.service(blind)
     bench.ensure(blind, service)
-    [owned] = [one for one in seeing.owned_load_balancers(CLUSTER) if one.service.endswith(service.metadata.name)]  # type: ignore[union-attr]
+    assert service.metadata is not None
+    key = f"default/{service.metadata.name}"
+    [owned] = [one for one in seeing.owned_load_balancers(CLUSTER) if one.service == key]
     assert owned.service_uid == ""
     with pytest.raises(CloudProviderError, match="look whose it is"):
         seeing.delete_owned_load_balancer(CLUSTER, owned)
