@@ -28,7 +28,7 @@ from cloudprovider import (
     Pending,
     RetryError,
 )
-from cloudprovider.helpers import labels_of, load_balancer_status_equal, provider_id_of
+from cloudprovider.helpers import labels_of, load_balancer_status_equal
 from openstack_provider.addresses import ADDRESS_SECONDS, FloatingIPs, VIPs, address_of, addresses, status
 from openstack_provider.annotations import lenient, was_internal
 from openstack_provider.cloud import Cloud
@@ -50,7 +50,6 @@ from openstack_provider.ownership import (
 from openstack_provider.plan import IPV4, Networks, Plan, Target, families_of, networks, plan, targets
 from openstack_provider.rest import BALANCERS, JSON, answered
 from openstack_provider.securitygroups import NodeGroups, ports_of, rules_of
-from openstack_provider.servers import servers_of
 from openstack_provider.steps import created, leaving, steps
 
 AGAIN_SECONDS: Final = (10.0, 600.0)
@@ -330,11 +329,8 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     def _open_no_more(self, who: Identity, left: Set[str]) -> None:
         """Close the node ports of servers that had these addresses and have left the cluster. One
         whose Node is there keeps them: other Services may use it, and its connections end first."""
-        if not left or self._listers is None or not self._listers.has_synced():
-            return
-        nodes = self._listers.nodes.list()
-        if all(provider_id_of(node) for node in nodes):  # else any server may be that one's
-            self._groups.leave(who, left, servers_of(nodes))
+        if left and self._listers is not None and self._listers.has_synced():
+            self._groups.leave(who, left, self._listers.nodes.list)
 
     def _close(self, who: Identity, balancer: JSON) -> None:
         """Take its rules off the nodes, where there may be some."""

@@ -20,7 +20,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from typing_extensions import override
 
 from cloudprovider import CloudProviderError, InstanceMetadata, LocalInstance
-from cloudprovider.helpers import label_value, time_limits
+from cloudprovider.helpers import label_value, time_limit, time_limits
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_INTERNAL_IP
 from openstack_provider.config import Config
 
@@ -75,7 +75,7 @@ class OpenStackMachine(LocalInstance):
                 if self._drive.exists():
                     return self._read_drive()
                 problems.append(f"there is no config drive at {self._drive}")
-            except (OSError, ValueError, subprocess.CalledProcessError, requests.RequestException) as error:
+            except (OSError, ValueError, subprocess.SubprocessError, requests.RequestException) as error:
                 problems.append(f"{source}: {error}")
         raise CloudProviderError(f"nothing says which server this is: {'; '.join(problems)}")
 
@@ -95,11 +95,13 @@ class OpenStackMachine(LocalInstance):
         if self._drive.is_dir():
             return _of_folder(self._drive)
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run(["mount", "-o", "ro", str(self._drive), folder], check=True, capture_output=True)
+            within = time_limit(most=_MOST, margin=0.05, least=0.05)
+            mount = ["mount", "-o", "ro", str(self._drive), folder]
+            subprocess.run(mount, check=True, capture_output=True, timeout=within)
             try:
                 return _of_folder(Path(folder))
             finally:
-                subprocess.run(["umount", folder], check=True, capture_output=True)
+                subprocess.run(["umount", folder], check=True, capture_output=True, timeout=_MOST)
 
 
 def _of_folder(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, str]]:

@@ -107,8 +107,8 @@ class Octavia:
             wanted = members(Spot(subnet, number, None), seen, chosen)
             if wanted is None:
                 continue
-            by_http = (pool.get("health_monitor") or {}).get("type") == "HTTP"
-            checked = check[1] if check is not None and by_http else None
+            monitor: JSON = pool.get("health_monitor") or {}
+            checked = check[1] if check is not None and monitor.get("type") == "HTTP" else None
             if (joining := join_step(pool["id"], seen, wanted, checked)) is not None:
                 todo.append(joining)
                 continue

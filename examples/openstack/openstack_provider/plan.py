@@ -103,8 +103,14 @@ class Plan:
     """Whether listeners limit that: else only the nodes' security group does."""
 
     def sources(self, families: Sequence[str]) -> list[str]:
-        """The ranges of these families of addresses: Octavia refuses others."""
-        return [one for one in self.ranges if (IPV6 if ":" in one else IPV4) in families]
+        """The ranges of these families of addresses: Octavia refuses others. Raises
+        `InvalidService` where there are none: without any, everyone may connect."""
+        found = [one for one in self.ranges if (IPV6 if ":" in one else IPV4) in families]
+        if not found and not any(one.endswith("/0") for one in self.ranges):
+            raise InvalidService(
+                f"none of the source ranges is of {' or '.join(families)}, as the load balancer's address is"
+            )
+        return found
 
 
 def plan(who: Identity, service: V1Service, config: LoadBalancerConfig, classes: Mapping[str, ClassConfig]) -> Plan:

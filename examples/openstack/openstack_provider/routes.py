@@ -32,10 +32,11 @@ logger = logging.getLogger(__name__)
 _PORT = [
     ("fields", name)
     for name in (
-        "id", "device_id", "device_owner", "project_id", "fixed_ips", "allowed_address_pairs",
+        "id", "device_id", "device_owner", "project_id", "tenant_id", "fixed_ips", "allowed_address_pairs",
         "port_security_enabled", "revision_number",
     )
 ]  # fmt: skip
+"""The project under both its names: an older Neutron makes the new one of the old."""
 
 Pair = tuple[str, str]
 """Destination and next hop: a router has each such pair once."""

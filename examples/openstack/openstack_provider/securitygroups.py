@@ -9,17 +9,21 @@ is changed only as it was read: by its revision.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Sequence, Set
 from contextlib import contextmanager, suppress
 
 from attrs import evolve
+from kubernetes.client.models.v1_node import V1Node
 from openstack.exceptions import ConflictException, NotFoundException
 
 from cloudprovider import CallDeadlineExceeded, CloudProviderError, RetryError, current_call
+from cloudprovider.helpers import provider_id_of
 from openstack_provider.cloud import Cloud
+from openstack_provider.config import ID
 from openstack_provider.ownership import Identity
 from openstack_provider.plan import Plan, Target
 from openstack_provider.rest import JSON
+from openstack_provider.servers import servers_of
 
 Rule = tuple[str, str, str, int]
 """Of a rule: IPv4 or IPv6, the protocol, the range that may come in, the port."""
@@ -63,6 +67,10 @@ class NodeGroups:
                 told = {"name": who.node_group, "description": f"Node ports of Kubernetes cluster {who.cluster}"[:255]}
                 group = self._cloud.neutron.post("/security-groups", security_group=told)["security_group"]
             there = {_rule(one): one for one in group["security_group_rules"] if one["direction"] == "ingress"}
+            # A Service that had such a port before may be at work, and takes its rules along.
+            former = [one for rule, one in there.items() if rule in rules and _is_of_another(one, who)]
+            self.close(former)
+            there = {rule: one for rule, one in there.items() if one not in former}
             if missing := sorted(rules - there.keys()):
                 made = [_described(rule, group, who) for rule in missing]
                 try:
@@ -82,17 +90,19 @@ class NodeGroups:
             if group is not None:
                 self._attach(group, ports_of(self._cloud, joining))
 
-    def leave(self, who: Identity, addresses: Set[str], nodes: Set[str]) -> None:
+    def leave(self, who: Identity, addresses: Set[str], nodes: Callable[[], Sequence[V1Node]]) -> None:
         """Take the group off the ports with these addresses, and those of servers that left
-        unseen. A server among `nodes` keeps it: an address may have a new one."""
+        unseen. The server of one of `nodes` keeps it: an address may have a new one."""
         with self._alone():
             group = self._group(who)
-            if group is None:
-                return
+            known = nodes()  # in this turn: all that were given the group are among them
+            if group is None or not all(provider_id_of(node) for node in known):
+                return  # any server may be that of the node without an ID
+            servers = servers_of(known)
             for port in self._ports_with(group):
                 # Without the UID, another cluster's nodes may have a group of this name.
                 left = who.cluster_uid or any(ip["ip_address"] in addresses for ip in port["fixed_ips"])
-                if left and port["device_id"] not in nodes:
+                if left and port["device_id"] not in servers:
                     self._detach(group, port)
 
     def _ports_with(self, group: JSON) -> list[JSON]:
@@ -165,6 +175,12 @@ def _family(cidr: str) -> str:
 def _rule(one: JSON) -> Rule:
     low = one["port_range_min"] if one["port_range_min"] == one["port_range_max"] else -1
     return (one["ethertype"], one["protocol"] or "", one["remote_ip_prefix"] or "", low or 0)
+
+
+def _is_of_another(rule: JSON, who: Identity) -> bool:
+    """Whether it is another Service's, of this cluster: only one of them has a node port."""
+    uid = rule.get("description") or ""
+    return bool(who.cluster_uid) and uid != who.uid and ID.problem(uid) is None
 
 
 def _described(rule: Rule, group: JSON, who: Identity) -> JSON:

@@ -458,3 +458,14 @@ def test_the_page_has_every_annotation() -> None:
     told = set(re.findall(r"`([^`]+)`", "\n".join(line.split("|")[1] for line in rows.strip().splitlines())))
     names = {one.name.removeprefix(PREFIX) for one in (*Annotations.declared.values(), *Internal.declared.values())}
     assert told - {"annotation"} == names
+
+
+def test_source_ranges_of_another_family_than_the_load_balancer_open_it_to_nobody() -> None:
+    """On a shared one, or a given port, of IPv4: an empty list of ranges would let everyone in."""
+    service = a_service()
+    assert service.spec is not None
+    service.spec.ip_families, service.spec.load_balancer_source_ranges = ["IPv6"], ["2001:db8::/32"]
+    wanted = planned(service)
+    assert planned(new_service("web", UID)).sources(["IPv6"]) == []
+    with pytest.raises(InvalidService, match="none of the source ranges is of IPv4"):
+        steps(wanted, as_built(planned(a_service()), TWO), TWO, ["IPv4"])

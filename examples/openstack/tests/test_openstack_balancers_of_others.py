@@ -3,6 +3,8 @@ is touched, and what they give us to read is not taken for ours."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
@@ -23,7 +25,9 @@ def test_teardown_leaves_what_another_cluster_built_that_could_not_read_its_uid(
     blind, seeing = bench.manager(uid=""), bench.manager(uid="cluster-2")
     service = bench.service(blind)
     bench.ensure(blind, service)
-    [owned] = [one for one in seeing.owned_load_balancers(CLUSTER) if one.service.endswith(service.metadata.name)]  # type: ignore[union-attr,arg-type]
+    assert service.metadata is not None
+    key = f"default/{service.metadata.name}"
+    [owned] = [one for one in seeing.owned_load_balancers(CLUSTER) if one.service == key]
     assert owned.service_uid == ""
     with pytest.raises(CloudProviderError, match="look whose it is"):
         seeing.delete_owned_load_balancer(CLUSTER, owned)
@@ -138,3 +142,36 @@ def test_a_node_that_was_left_out_first_and_deleted_later_is_closed_with_the_nex
         bench.settled(bench.balancer(service)["id"])
         bench.update(manager, service, left)
     assert len(bench.neutron(f"ports?security_groups={group}")) == 1
+
+
+def test_a_node_port_that_another_service_had_stays_open_when_that_one_goes(bench: Bench) -> None:
+    """A Service that is no load balancer any more gives its node port free before its rules go."""
+    manager = bench.manager("manage-security-groups=true")
+    former, present = bench.service(manager), bench.service(manager)
+    bench.ensure(manager, former)
+    bench.ensure(manager, present)
+    bench.delete(manager, former)
+    [group] = [one for one in bench.neutron("security-groups") if one["name"].startswith("kubernetes")]
+    ports = [one["port_range_min"] for one in group["security_group_rules"] if one["direction"] == "ingress"]
+    assert ports == [present.spec.ports[0].node_port]  # type: ignore[union-attr,index]
+
+
+def test_a_node_that_comes_while_another_leaves_keeps_the_group(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another Service's call gave it to the new node while this one waited for its turn."""
+    manager, nodes = bench.manager("manage-security-groups=true"), bench.nodes[:3]
+    service = bench.service(manager)
+    bench.ensure(manager, service, nodes)
+    cache, alone = Nodes(nodes[0]), manager._groups._alone
+
+    @contextmanager
+    def late() -> Iterator[None]:
+        cache.known = nodes[:2]
+        with alone():
+            yield
+
+    monkeypatch.setattr(manager._groups, "_alone", late)
+    manager.use(cast("Listers", cache))
+    bench.settled(bench.balancer(service)["id"])
+    bench.update(manager, service, nodes[:1])
+    [group] = [one["id"] for one in bench.neutron("security-groups") if one["name"].startswith("kubernetes")]
+    assert len(bench.neutron(f"ports?security_groups={group}")) == 2

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from metadataservice import MetadataService, config_drive, metadata_service
 from openstack_provider.config import Config, MetadataConfig
 from openstack_provider.machine import OpenStackMachine
 
-from cloudprovider import CloudProviderError
+from cloudprovider import Call, CloudProviderError, call_scope
 
 SERVER = "5b2f7e1c-3f5e-4c39-9d3a-1c8f0d2f9f10"
 
@@ -76,3 +77,14 @@ def test_what_names_no_server_is_an_error_and_not_gone(service: MetadataService,
     service.pages.clear()
     with pytest.raises(CloudProviderError, match="answered 404"):
         machine(service, tmp_path / "none").local_metadata()
+
+
+def test_a_mount_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive, mount = tmp_path / "config-2", tmp_path / "mount"
+    drive.write_bytes(b"a device")
+    mount.write_text("#!/bin/sh\nexec sleep 20\n", encoding="utf-8")
+    mount.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    config = Config(metadata=MetadataConfig.model_validate({"search_order": ("configDrive",)}))
+    with call_scope(Call(deadline=monotonic() + 0.5)), pytest.raises(CloudProviderError, match="timed out"):
+        OpenStackMachine(config, "", drive=drive).local_metadata()
