@@ -57,7 +57,7 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "serving": (
         "controllers/endpoints",
         "tests/unit/endpoints",
-        {"authentication": "authentication clientca secure", "authorization": "authorization secure"},
+        {"access": "authentication authorization clientca secure"},
     ),
     "httpserver": (
         "controllers/httpserver",

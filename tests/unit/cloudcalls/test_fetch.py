@@ -420,22 +420,25 @@ def test_errors_are_not_remembered() -> None:
 # ---- order, faults of the host, end
 
 
-def test_new_nodes_overtake_a_sweep() -> None:
-    gate = Hang(good)
-    order: list[str] = []
+@pytest.mark.parametrize("together", [False, True])
+def test_new_nodes_overtake_a_sweep(together: bool) -> None:
+    first, order = Hang(), list[str]()
 
-    def answer(n: V1Node) -> InstanceMetadata:
-        order.append(name_of(n))
-        return gate(n) if name_of(n) == "n0" else good(n)
+    def answer(asked: Any) -> Any:
+        seq = asked if together else [asked]
+        order.extend(names_of(seq))
+        if order == ["n0"]:
+            first()
+        return all_good(seq) if together else good(asked)
 
-    provider, _ = one_by_one(answer)
+    provider, _ = batching(answer, max_batch=1) if together else one_by_one(answer)
     with world(provider, concurrency=1) as w:
         sweep = Task(lambda: w.fetch(nodes(20), priority=PRIORITY_SWEEP))
-        gate.wait_entered()
+        first.wait_entered()
         w.wait_queued(19)
         new = Task(lambda: w.fetch([node("new")], priority=PRIORITY_NEW))
         w.wait_queued(20)
-        gate.release()
+        first.release()
         assert len(new.result().good()) == 1
         assert len(sweep.result().good()) == 20
         assert order[:2] == ["n0", "new"]

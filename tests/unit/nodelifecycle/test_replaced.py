@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cloudprovider import InstanceMetadata, InstanceState
+from cloudprovider.wellknown import LABEL_HANDS_OFF
 from controllers.nodelifecycle.memory import SETTLED
 from controllers.nodelifecycle.registration import ENTRY
 from tests.unit.nodelifecycle.support import PERIOD, Bench
@@ -54,12 +55,27 @@ def test_a_node_whose_kubelet_reports_another_machine_is_told_about_and_not_dele
 
 
 @pytest.mark.row("N41")
-def test_such_a_node_says_nothing_against_the_cloud() -> None:
+def test_such_a_node_says_nothing_for_or_against_the_cloud() -> None:
     bench = _bench()
+    sampled = bench.controller._shared.sampled
+    assert (sampled("", "n0"), sampled("", "r0")) == (None, bench.lister.objects["r0"])
+    assert sampled("the zone that it had", "r0") is None
     bench.put("n1", provider_id="fake://n1")
     bench.cloud.says["n1"] = GONE
     _pass(bench, 5 * PERIOD)
     assert bench.server.deleted == ["n1"]
+
+
+def test_nothing_of_a_deleted_node_is_kept() -> None:
+    bench = _bench()
+    bench.tick()
+    shared = bench.controller._shared
+    assert "n0" in shared.moves
+    assert "n0" in shared.stages
+    assert shared.candidates.get("n0")
+    bench.drop("n0")
+    assert "n0" not in {*shared.moves, *shared.stages}
+    assert shared.candidates.get("n0") is None
 
 
 @pytest.mark.row("N41")
@@ -97,6 +113,21 @@ def test_what_the_cloud_calls_existing_for_long_is_the_same_instance_reinstalled
     bench.triggers.on_update(before, bench.put("n0", provider_id=OLD, ready="False", machine="second", version="9"))
     _pass(bench, 3 * PERIOD)
     assert bench.server.deleted == ["n0"]
+
+
+@pytest.mark.row("N41")
+@pytest.mark.parametrize(
+    "fields", [{"provider_id": "other://n0"}, {"labels": {LABEL_HANDS_OFF: ""}}, {"deleted": True}], ids=str
+)
+def test_a_node_that_is_not_to_be_judged_is_not_asked_about_on_any_machine(fields: dict[str, Any]) -> None:
+    bench = Bench()
+    bench.cloud.says["n0"] = GONE
+    before = bench.put("n0", **{"provider_id": OLD, "ready": "True", "machine": "first", **fields})
+    after = bench.put("n0", **{"provider_id": OLD, "ready": "True", "machine": "second", "version": "8", **fields})
+    bench.triggers.on_update(before, after)
+    assert not len(bench.queue)
+    bench.run("n0")
+    assert not bench.cloud.asked
 
 
 def test_a_kubelet_that_does_not_say_where_it_runs_has_not_moved() -> None:

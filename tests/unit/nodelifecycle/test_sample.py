@@ -151,7 +151,7 @@ def test_an_alarm_ends_once_and_a_second_lie_is_another_alarm(caplog: pytest.Log
 
 
 @pytest.mark.row("N26")
-@pytest.mark.parametrize("end", ["not ready", "deleted", "recreated", "called existing"])
+@pytest.mark.parametrize("end", ["not ready", "deleted", "recreated", "on another machine", "called existing"])
 def test_one_of_the_list_counts_until_its_own_fate_shows(end: str) -> None:
     sim = _sim(3, lied=1)
     sim.run_for(3 * PERIOD)
@@ -162,6 +162,10 @@ def test_one_of_the_list_counts_until_its_own_fate_shows(end: str) -> None:
         sim.drop("r0")
     elif end == "recreated":
         sim.put("r0", provider_id="fake://r0", ready="True", uid="another")
+    elif end == "on another machine":
+        for machine in ("first", "second"):
+            before = sim.lister.objects["r0"]
+            sim.triggers.on_update(before, sim.put("r0", provider_id="fake://r0", ready="True", machine=machine))
     else:
         del sim.cloud.says["r0"]
     sim.run_for(2 * PERIOD)

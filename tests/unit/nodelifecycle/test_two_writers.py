@@ -133,3 +133,6 @@ def test_a_taint_removed_long_after_it_was_written_is_restored_at_once() -> None
     bench.put("n0", version="9")
     bench.run("n0")
     assert len(bench.server.applied) == 2
+    bench.clock.advance(600)
+    bench.survey()
+    assert not bench.controller._writer._writeback._written, "what has held is forgotten"

@@ -66,8 +66,15 @@ class _Controller(ControllerBase):
         self._workers, self._recorder = workers, cast(Any, part)
         self._to_begin = begin
 
+        self._did, self._working = part.did, False
+
     def _begin(self) -> None:
+        assert not self._working
         self._to_begin()
+
+    def _finish(self) -> None:
+        assert self._working
+        self._did.append("finish")
 
 
 def _run(part: _Part, stop: Any, *, begin: Callable[[], object] = bool, periodic: Sequence[Periodic] = ()) -> None:
@@ -80,7 +87,7 @@ def test_it_begins_when_the_caches_are_filled_and_ends_in_order() -> None:
     did: list[str] = []
     part = _Part(did)
     _run(part, _Stop(1), begin=lambda: did.append("begin"))
-    assert did == ["begin", "start", "remove", "ask", "stop", "stop"]
+    assert did == ["begin", "start", "finish", "remove", "ask", "stop", "stop"]
     assert part.timeouts == [7.0, 7.0]
 
 
@@ -92,9 +99,11 @@ def test_told_to_stop_before_the_caches_are_filled_it_starts_nothing() -> None:
 
 def test_a_beginning_that_fails_leaves_nothing_running() -> None:
     did: list[str] = []
+    part = _Part(did)
     with pytest.raises(ZeroDivisionError):
-        _run(_Part(did), _Stop(1), begin=lambda: 1 // 0)
+        _run(part, _Stop(1), begin=lambda: 1 // 0)
     assert did == ["remove", "ask", "stop", "stop"]
+    assert part.timeouts == [0.0, 1.0], "nobody waits for work; what was told still gets out"
 
 
 def test_work_that_does_not_end_is_said(caplog: pytest.LogCaptureFixture) -> None:
