@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from cloudprovider.checks import answers
 from cloudprovider.checks.olderinstances import OlderInstances
@@ -28,6 +28,7 @@ from cloudprovider.interface import Interface
 from cloudprovider.internal.problem import Problem
 from cloudprovider.localinstance import LocalInstance
 from cloudprovider.threads import TooLate
+from cloudprovider.zones import Zone, Zones
 
 T = TypeVar("T")
 _LONGEST_CALL = 10.0  # seconds for one call of the provider
@@ -188,14 +189,28 @@ def _by_name(provider: Interface, name: str) -> tuple[str, object]:
             raise answer
         return "instances_batch", answer
     if (older := provider.instances()) is not None:
-        adapted = OlderInstances(provider.provider_name(), older, provider.zones())
-        return "instances", adapted.instance_metadata(new_node(name))
+        zones = provider.zones()
+        here = _zone_here(zones)
+        adapted = OlderInstances(provider.provider_name(), older, zones if here is None else None)
+        said = adapted.instance_metadata(new_node(name))
+        return "instances", said if here is None else evolve(said, zone=here.failure_domain, region=here.region)
     raise Failure(
         Problem(
             f"provider {provider.provider_name()!r} has no instances: it cannot tell what this machine is",
             "implement LocalInstance, InstancesV2 or InstancesBatch, and return it from its accessor",
         )
     )
+
+
+def _zone_here(zones: Zones | None) -> Zone | None:
+    """What the older `Zones` says of the machine that it runs on, as Go's kubelet asked it; None
+    where it has no answer: then it is asked by name."""
+    try:
+        return None if zones is None else answers.zone(zones.get_zone())
+    except NotImplementedByProvider:
+        return None
+    except answers.WrongAnswer as wrong:
+        raise UnusableAnswer(f"get_zone gave a wrong answer: {wrong}") from None
 
 
 def _name(answer: object) -> str:

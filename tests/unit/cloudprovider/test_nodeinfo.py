@@ -21,7 +21,14 @@ import yaml
 from attrs import evolve
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-from cloudprovider import CloudProviderError, InstanceMetadata, InstanceNotFound, RetryError, Throttled
+from cloudprovider import (
+    CloudProviderError,
+    InstanceMetadata,
+    InstanceNotFound,
+    NotImplementedByProvider,
+    RetryError,
+    Throttled,
+)
 from cloudprovider.checks import answers
 from cloudprovider.commands.asking import Failure
 from cloudprovider.commands.cli import main
@@ -127,6 +134,14 @@ def test_else_from_the_instances_by_the_hosts_name(boot: Boot, capabilities: lis
     assert (told["nodeName"], told["providerID"]) == (NAME, "fake://i-boot-1")
     assert (told["instanceType"], told["zone"], told["region"]) == ("m-2", "north-1", "north")
     assert told["addresses"][0] == {"type": "InternalIP", "address": "192.0.2.7"}
+
+
+def test_the_older_zones_of_a_program_that_runs_there_need_not_know_it_by_name(boot: Boot) -> None:
+    unknown = ("get_zone_by_*", raises(NotImplementedByProvider))
+    settings = {"capabilities": ["instances", "zones"], "machine": "", "zone": "north-1", "region": "north"}
+    code, out, err = boot("--hostname", NAME, "-o", "json", **settings, fault=unknown)
+    assert code == 0, err
+    assert (json.loads(out)["zone"], json.loads(out)["region"]) == ("north-1", "north")
 
 
 def test_the_older_zones_of_a_program_that_runs_elsewhere_are_asked_by_name(boot: Boot) -> None:
@@ -247,6 +262,7 @@ def test_junk_never_reaches_a_kubelet(boot: Boot, junk: Any) -> None:
     ("method", "junk", "told"),
     [
         ("instance_id", None, "instance_id gave an unusable answer: it is None, not text"),
+        ("get_zone", None, "get_zone gave a wrong answer: it is None, not Zone (is a return statement missing?)"),
         ("instances_metadata", [], "instances_metadata gave a wrong answer: it is of type list, not a mapping"),
         ("instances_metadata", {}, "instances_metadata says nothing about boot-1"),
     ],

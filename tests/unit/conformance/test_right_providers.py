@@ -80,6 +80,8 @@ def test_an_end_to_end_outage_ends_also_where_the_scenario_fails() -> None:
             self.broken = False
 
     class NoCluster:
+        identity = ""
+
         def join(self, name: str, **_: object) -> None:
             raise AssertionError("no API server")
 
