@@ -140,7 +140,7 @@ class Interface(ABC):
 
 
 class Clusters(ABC):
-    """The clusters in this cloud account. Asked by `python -m cloudprovider check`, never by the
+    """The clusters in this cloud account. Asked by `python -m cloudprovider clusters`, never by the
     manager.
 
     Read-only, repeatable, from many threads at once. An exception means unknown: an account without

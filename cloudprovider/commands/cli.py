@@ -21,7 +21,9 @@ from cloudprovider.commands.boot import add_node_info, seconds
 from cloudprovider.commands.chart import add_chart
 from cloudprovider.commands.check import check
 from cloudprovider.commands.cluster import add_cluster
-from cloudprovider.commands.new import Names, naming_problem, write
+from cloudprovider.commands.clusters import add_clusters
+from cloudprovider.commands.new import Names, naming_problem, render, write
+from cloudprovider.commands.newdiff import NOTE, changes, read_note
 from cloudprovider.commands.providers import Listed, list_providers
 from cloudprovider.commands.report import Report, Step
 from cloudprovider.internal.output import aligned, counted, results_only
@@ -127,7 +129,12 @@ def parser() -> argparse.ArgumentParser:
         "simulated in memory; with --http, over an HTTP API.",
         epilog=_CODES,
     )
-    new.add_argument("name", metavar="NAME", help="the provider's name, as in --cloud-provider and in provider IDs")
+    new.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="the provider's name, as in --cloud-provider and in provider IDs; with --diff as the package says",
+    )
     new.add_argument("--directory", default="", metavar="D", help="the folder to create (default: NAME-provider)")
     new.add_argument(
         "--http",
@@ -135,12 +142,19 @@ def parser() -> argparse.ArgumentParser:
         help="for a cloud with an HTTP API: also an HTTP client with time limits and error mapping, instances in "
         "batches, routes, and a test server that speaks the API. You edit its paths and fields",
     )
+    new.add_argument(
+        "--diff",
+        nargs="?",
+        type=Path,
+        const=Path(),
+        metavar="PATH",
+        help="write nothing, and show as a unified diff what the template of this version would change in the package "
+        "in this folder (default: the present one), which an earlier version wrote. Exit code 1: there is something",
+    )
     new.set_defaults(run=_new)
-    add_chart(commands)
 
-    add_cluster(commands)
-    add_node_info(commands)
-
+    for add in (add_chart, add_cluster, add_node_info, add_clusters):
+        add(commands)
     return program
 
 
@@ -206,6 +220,11 @@ def _check(given: argparse.Namespace) -> int:
 
 
 def _new(given: argparse.Namespace) -> int:
+    if given.diff is not None:
+        return _diff(given)
+    if given.name is None:
+        print("new needs a NAME", file=sys.stderr)
+        return WRONG_USAGE
     names = Names(given.name, http=given.http)
     folder = Path(given.directory or names.placeholders["distribution"])
     if (problem := naming_problem(given.name, folder)) is not None:
@@ -224,6 +243,29 @@ def _new(given: argparse.Namespace) -> int:
         f"{names.seam}; the SDK's wheel goes into wheels/, where no index has it."
     )
     return FINE
+
+
+def _diff(given: argparse.Namespace) -> int:
+    if not given.diff.is_dir():
+        print(f"there is no folder {given.diff}", file=sys.stderr)
+        return WRONG_USAGE
+    try:
+        note = read_note(given.diff)
+        if note is None and not given.name:
+            print(f"{given.diff / NOTE} is missing. Fix: new NAME --diff PATH, with --http as then.", file=sys.stderr)
+            return WRONG_USAGE
+        if note is not None and given.name not in (None, note.name):
+            print(f"the package in {given.diff} is of {note.name!r}, not of {given.name!r}", file=sys.stderr)
+            return WRONG_USAGE
+        names = Names(given.name or note.name, http=note.http) if note is not None else Names(given.name, given.http)
+        found = list(changes(given.diff, note, render(names)))
+    except (OSError, ValueError) as error:
+        print(f"the package in {given.diff} cannot be compared: {error}", file=sys.stderr)
+        return WRONG_USAGE
+    for why, diff in found:
+        print(f"# {why}\n{diff}")
+    print(f"{len(found)} files would change" if found else "the template would change nothing", file=sys.stderr)
+    return PROBLEMS if found else FINE
 
 
 def _print_json(value: object) -> None:

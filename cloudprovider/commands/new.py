@@ -20,6 +20,7 @@ from typing import Final
 
 from attrs import frozen
 
+from cloudprovider.commands.newdiff import NOTE, Note
 from cloudprovider.errors import InvalidProviderName
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.registry import Registry, check_provider_name
@@ -89,7 +90,8 @@ def naming_problem(name: str, folder: Path) -> Problem | None:
 
 
 def render(names: Names) -> dict[str, str]:
-    """Every file of the package by its path. Raises KeyError for a placeholder without a value."""
+    """Every file of the package by its path, but for the note. Raises KeyError for a placeholder
+    that has no value."""
     values = names.placeholders
     rendered = {}
     for kind in ("common", "http" if names.http else "memory"):
@@ -104,6 +106,7 @@ def write(names: Names, folder: Path) -> list[str]:
     """Write the package into `folder`, which must not exist; returns the files' paths in it. Raises
     OSError."""
     rendered = render(names)
+    rendered[NOTE] = Note.of(names.name, names.http, rendered).text()
     folder.mkdir()
     for path, text in rendered.items():
         target = folder / path

@@ -348,7 +348,7 @@ def test_wrong_usage_ends_with_2(run: Run, argv: list[str]) -> None:
 
 
 def test_help_ends_with_0_and_names_the_exit_codes(run: Run) -> None:
-    for argv in (["--help"], ["check", "--help"], ["providers", "--help"]):
+    for argv in (["--help"], ["check", "--help"], ["providers", "--help"], ["clusters", "--help"]):
         code, out, _ = run(*argv)
         assert code == 0
         assert "0 all is well, 1 problems were found, 2 wrong usage" in " ".join(out.split())
