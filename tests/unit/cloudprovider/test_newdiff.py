@@ -49,12 +49,13 @@ def test_what_a_newer_template_changes_is_a_diff_that_can_be_applied(
     package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (package / "Dockerfile").write_text("FROM mine\n")
+    (package / "acme_provider" / "routes.py").unlink()  # by its owner: it does not come back, however it changes
     newer(
         monkeypatch,
         Dockerfile="FROM theirs\n",
         acme_provider__main="",
         tests__new_one="one = 1\n",
-        **{"README.md": None, "acme_provider__config.py": "settings = 2\n"},
+        **{"README.md": None, "acme_provider__config.py": "settings = 2\n", "acme_provider__routes.py": ""},
     )
     before = all_of(package)
     capsys.readouterr()
