@@ -54,8 +54,11 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker for all of these tests, so that it starts the services once; and the mark by which
-    `make openstack` chooses them."""
+    `make openstack` chooses them. A test that runs over the double, too, has the fixture's name as
+    the value of a parameter."""
     for item in items:
-        if "openstack" in getattr(item, "fixturenames", ()):
+        callspec = getattr(item, "callspec", None)
+        values = callspec.params.values() if callspec is not None else ()
+        if "openstack" in (*getattr(item, "fixturenames", ()), *(one for one in values if isinstance(one, str))):
             item.add_marker(pytest.mark.xdist_group("openstack"))
             item.add_marker(pytest.mark.openstack)
