@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -36,7 +37,12 @@ _CODES = "Exit codes: 0 all is well, 1 problems were found, 2 wrong usage."
 
 def run() -> None:
     """Run with this process's arguments, and end it with the exit code."""
-    code = main()
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads the results has enough, as `| head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        code = 128 + signal.SIGPIPE  # as the shell says of any other program
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         sys.stdout.flush()
         sys.stderr.flush()

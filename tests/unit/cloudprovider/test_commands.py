@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -386,3 +388,14 @@ def test_importing_the_contract_does_not_import_the_commands() -> None:
         assert "argparse" not in sys.modules
     """)
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_whoever_reads_the_results_may_have_enough() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = [sys.executable, "-m", "cloudprovider", "providers"]
+    try:
+        done = subprocess.run(program, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
