@@ -42,7 +42,7 @@ def _events(api: Cluster, name: str) -> list[tuple[str, str, int]]:
 
 
 def _unavailable(api: Cluster, name: str) -> str:
-    conditions = api.get(f"{NODES}/{name}")["status"]["conditions"]
+    conditions = api.get(f"{NODES}/{name}")["status"].get("conditions", ())  # until one is written there are none
     return next((one["status"] for one in conditions if one["type"] == "NetworkUnavailable"), "")
 
 
