@@ -195,15 +195,16 @@ def _login(config: Config, region: str, http: requests.Session) -> CloudRegion:
 
 
 def _no_entry(config: Config, file: str | None, there: Sequence[str]) -> str:
-    """Why there is no such entry. Quotes nothing of cloud.conf, which the host would mask."""
+    """Why there is no such entry. Quotes nothing of cloud.conf but the names of settings: the host
+    masks every other word of it."""
     if file:
-        setting = "[Global] cloud" if config.cloud else "OS_CLOUD"
-        return f"{setting}: clouds.yaml has no entry of this name; it has: {', '.join(there) or 'none'}"
+        setting = "cloud" if config.cloud else "OS_CLOUD"
+        return f"{setting}: the file of logins has no entry of this name; it has: {', '.join(there) or 'none'}"
     if config.clouds_file:
-        return "[Global] clouds-file: there is no such file; a relative path begins where the program was started"
+        return "clouds-file: there is no such file; a relative path begins where the program was started"
     return (
         "there is no clouds.yaml in the folder where the program was started, in ~/.config/openstack or in "
-        "/etc/openstack: say in [Global] clouds-file where it is"
+        "/etc/openstack: say by clouds-file where it is"
     )
 
 

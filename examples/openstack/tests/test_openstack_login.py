@@ -91,8 +91,8 @@ def test_clouds_yaml_and_the_environment(cloud: Double, tmp_path: Path, monkeypa
         assert "s3cret" not in str(caught.value)
 
     for text, why in (
-        (f"clouds-file={file}\ncloud=blue", "[Global] cloud: clouds.yaml has no entry of this name; it has: lab"),
-        (f"clouds-file={tmp_path / 'cloud.yaml'}\ncloud=lab", "[Global] clouds-file: there is no such file"),
+        (f"clouds-file={file}\ncloud=blue", "cloud: the file of logins has no entry of this name; it has: lab"),
+        (f"clouds-file={tmp_path / 'cloud.yaml'}\ncloud=lab", "clouds-file: there is no such file"),
     ):
         with pytest.raises(InvalidConfig, match=re.escape(why)):
             asks(f"[Global]\n{text}\n")
@@ -101,7 +101,7 @@ def test_clouds_yaml_and_the_environment(cloud: Double, tmp_path: Path, monkeypa
     monkeypatch.setenv("OS_CLOUD", "lab")
     asks("")
     monkeypatch.setenv("OS_CLOUD", "blue")
-    with pytest.raises(InvalidConfig, match=r"OS_CLOUD: clouds\.yaml has no entry of this name; it has: "):
+    with pytest.raises(InvalidConfig, match="OS_CLOUD: the file of logins has no entry of this name; it has: "):
         asks("")
     monkeypatch.delenv("OS_CLOUD")
     with pytest.raises(InvalidConfig, match="there is no login for OpenStack: give auth-url in"):
