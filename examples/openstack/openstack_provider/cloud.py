@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
@@ -189,7 +189,23 @@ def _login(config: Config, region: str, http: requests.Session) -> CloudRegion:
     if config.tls_insecure:
         options["verify"] = False
     entry = config.cloud or os.environ.get("OS_CLOUD") if by_file or by_environment else None
+    if entry and entry not in (there := loader.get_cloud_names()):
+        raise InvalidConfig(_no_entry(config, loader.config_filename, there))
     return loader.get_one(cloud=entry, **options)  # what [Global] gives counts more than the entry
+
+
+def _no_entry(config: Config, file: str | None, there: Sequence[str]) -> str:
+    """Why there is no such entry. Quotes nothing of cloud.conf but the names of settings: the host
+    masks every other word of it."""
+    if file:
+        setting = "cloud" if config.cloud else "OS_CLOUD"
+        return f"{setting}: the file of logins has no entry of this name; it has: {', '.join(there) or 'none'}"
+    if config.clouds_file:
+        return "clouds-file: there is no such file; a relative path begins where the program was started"
+    return (
+        "there is no clouds.yaml in the folder where the program was started, in ~/.config/openstack or in "
+        "/etc/openstack: say by clouds-file where it is"
+    )
 
 
 def _auth_type(config: Config) -> str:

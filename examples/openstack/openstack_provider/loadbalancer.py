@@ -88,7 +88,10 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         """Say which cluster this is, by the UID of kube-system: before any other call."""
         self._cluster_uid = cluster_uid or ""
         if not cluster_uid:
-            logger.warning("the cluster's UID cannot be read: load balancers are marked with their Services' UIDs only")
+            logger.warning(
+                "there is no cluster (as in a check), or its namespace kube-system may not be read: load balancers "
+                "would be marked with their Services' UIDs only"
+            )
 
     def use(self, listers: Listers) -> None:
         """Tell by these from now on which servers have left the cluster."""

@@ -3,6 +3,7 @@ OpenStack's refusals read."""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -89,9 +90,19 @@ def test_clouds_yaml_and_the_environment(cloud: Double, tmp_path: Path, monkeypa
             asks(f"[Global]\nuse-clouds=true\nclouds-file={odd}\ncloud=lab\n")
         assert "s3cret" not in str(caught.value)
 
+    for text, why in (
+        (f"clouds-file={file}\ncloud=blue", "cloud: the file of logins has no entry of this name; it has: lab"),
+        (f"clouds-file={tmp_path / 'cloud.yaml'}\ncloud=lab", "clouds-file: there is no such file"),
+    ):
+        with pytest.raises(InvalidConfig, match=re.escape(why)):
+            asks(f"[Global]\n{text}\n")
+
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
     monkeypatch.setenv("OS_CLOUD", "lab")
     asks("")
+    monkeypatch.setenv("OS_CLOUD", "blue")
+    with pytest.raises(InvalidConfig, match="OS_CLOUD: the file of logins has no entry of this name; it has: "):
+        asks("")
     monkeypatch.delenv("OS_CLOUD")
     with pytest.raises(InvalidConfig, match="there is no login for OpenStack: give auth-url in"):
         asks("")
