@@ -42,6 +42,7 @@ from openstack_provider.ownership import (
     has_status,
     identity,
     is_marked,
+    is_of,
     is_owner,
     may_be_deleted,
     own,
@@ -186,6 +187,12 @@ class OpenStackLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if not may_be_deleted(balancer, who) and (is_marked(balancer) or sharers(balancer, who)):
             self._leave(who, balancer)
             return
+        if not is_of(balancer, who) and balancer["provisioning_status"] != "ERROR":
+            # Only the Service's address proves it, and that goes before it: by its tags the calls
+            # that wait for its end know it, too.
+            marks = (who.balancer, who.uid_tag, who.cluster_tag, ADOPTED_TAG)
+            tags = [*(balancer.get("tags") or ()), *(tag for tag in marks if tag)]
+            self._octavia.do(balancer, [tag_step(balancer, list(dict.fromkeys(tags)))], more=True)
         # In ERROR it takes no other change than its deletion.
         cascade = config.cascade_delete or balancer["provisioning_status"] == "ERROR"
         if not cascade:
