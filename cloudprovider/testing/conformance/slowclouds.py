@@ -23,7 +23,7 @@ from cloudprovider.testing.conformance.trial import Trial, declared
 
 R = TypeVar("R")
 _LB, _ROUTES = Feature.LOAD_BALANCER, Feature.ROUTES
-_SECONDS = 2.0
+_SECONDS = 4.0
 _EVERYONE = frozenset({"0.0.0.0/0"})
 
 
