@@ -8,30 +8,15 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from cloudprovider import (
-    ImplementedElsewhere,
-    NotImplementedByProvider,
-    RetryError,
-    Throttled,
-)
+from cloudprovider import ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CLOUD_ERRORS, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
-from controllers.runtime.api import ApiError, ObjectNotFound, RestClient, ServerError
-from controllers.runtime.cache import (
-    NODES,
-    SERVICES,
-    DecodeError,
-    MalformedObject,
-    Resource,
-    key_of,
-    list_meta,
-    split_key,
-    uid_of,
-)
+from controllers.runtime.api import ApiError, ObjectNotFound, RestClient
+from controllers.runtime.cache import NODES, SERVICES, MalformedObject, key_of, quorum_list, uid_of
 from controllers.runtime.clock import Clock, wait_for
 from controllers.runtime.queue import Parked, pending, retry_after_of
 from controllers.runtime.write import ObjectReplaced, Patch, patch
@@ -42,7 +27,6 @@ from controllers.service.targets import Targets, targets
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
-    from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.cloudcalls.capabilities import LoadBalancerCalls
@@ -90,6 +74,8 @@ class ServiceCloud:
         clock: Clock,
     ) -> None:
         self.balancers = balancers
+        self.has_depends_on = balancers.has_hook("depends_on")
+        """Whether the provider has a word for what else a load balancer depends on."""
         self.cluster = cluster_name
         self.records = records
         self.recorder = recorder
@@ -245,14 +231,14 @@ class ServiceAPI:
 
     def newest(self, key: str, service: V1Service) -> V1Service:
         """The Service as the API server has it now. Raises ServiceGone, and MalformedObject."""
-        for raw in self._named(key):
+        for raw in quorum_list(self._rest, SERVICES, dict, key):
             if raw.get("metadata", {}).get("uid") == uid_of(service):
                 return SERVICES.parse(raw)
         raise ServiceGone(f"Service {key} with UID {uid_of(service)} is not there any more")
 
     def prove_gone(self, key: str, uid: str) -> None:
         """Return when the API server has no Service of this key with this UID; else CacheBehind."""
-        for raw in self._named(key):
+        for raw in quorum_list(self._rest, SERVICES, dict, key):
             if raw.get("metadata", {}).get("uid") == uid:
                 raise CacheBehind(f"Service {key} is not in our cache, but the API server has it, with UID {uid}")
 
@@ -277,34 +263,15 @@ class ServiceAPI:
         """
         if present.nodes or may_be_empty or self._clock.monotonic() - self._proved_empty < _PROOF_LASTS:
             return present
-        nodes: list[V1Node] = []
-        for raw in self._list(NODES, NODES.path(), {}):
-            try:
-                nodes.append(NODES.parse(raw))
-            except MalformedObject as error:
-                raise CacheBehind(
-                    f"our cache has no target, and a node of the API server is unreadable: {error}"
-                ) from error
-        found = targets(nodes, self._ready_only).nodes
+        try:
+            found = targets(quorum_list(self._rest, NODES, NODES.parse), self._ready_only).nodes
+        except MalformedObject as error:
+            message = f"our cache has no target, and a node of the API server is unreadable: {error}"
+            raise CacheBehind(message) from error
         if found:
             raise CacheBehind(f"our cache has no target for load balancers, but the API server has {len(found)}")
         self._proved_empty = self._clock.monotonic()
         return present
-
-    def _named(self, key: str) -> list[dict[str, Any]]:
-        namespace, name = split_key(key)
-        return self._list(SERVICES, SERVICES.path(namespace), {"fieldSelector": f"metadata.name={name}"})
-
-    def _list(self, resource: Resource[Any], path: str, query: dict[str, str]) -> list[dict[str, Any]]:
-        # Without a resourceVersion: etcd's quorum answers, and no other permissions are needed than
-        # for the watch. A proxy's page must not pass for an empty list.
-        answer = self._rest.get(path, query=query)
-        try:
-            list_meta(resource.kind, answer.get("kind"), answer["metadata"].get("resourceVersion"), "")
-            items: list[dict[str, Any]] = answer["items"] or []
-        except (DecodeError, AttributeError, KeyError, TypeError) as error:
-            raise ServerError(f"the answer is no {resource.kind}List", status=200, method="GET", path=path) from error
-        return items
 
 
 class KubeSystemUID:

@@ -233,8 +233,10 @@ class ServiceTriggers:
     def on_add(self, service: V1Service, initial: bool) -> None:
         key = key_of(service)
         ownership = self._classes.ownership(service)
-        if ownership is not Ownership.NONE or key in self._records:
-            self._queue.add(key, urgency(service, ownership))
+        if ownership is Ownership.KEEP:
+            self._queue.add(key, CHANGED if ingress(status_of(service)) else NEW)
+        elif ownership is not Ownership.NONE or key in self._records:
+            self._queue.add(key, DELETED)
 
     def on_update(self, old: V1Service, new: V1Service) -> None:
         key = key_of(new)
@@ -248,9 +250,7 @@ class ServiceTriggers:
         # with its type, and its load balancer stays in the cloud.
         if not self._classes.wants(new) or uid_of(new) != uid_of(old):
             self._leaves(old)
-        ownership = self._classes.ownership(new)
-        if ownership is not Ownership.NONE or key in self._records:
-            self._queue.add(key, urgency(new, ownership))
+        self.on_add(new, False)
 
     def on_delete(self, service: V1Service) -> None:
         # Without our finalizer nothing held the Service, and nobody else knows what to delete.
@@ -300,13 +300,6 @@ class SliceTriggers:
         # Only a Service that has been worked on was asked about. The others are still to be.
         if key in self._records:
             self._queue.add(key, REFRESH)
-
-
-def urgency(service: V1Service, ownership: Ownership) -> int:
-    """The priority of an event about this Service, which asks that of us."""
-    if ownership is not Ownership.KEEP:
-        return DELETED
-    return CHANGED if ingress(status_of(service)) else NEW
 
 
 class AddressWatch:
