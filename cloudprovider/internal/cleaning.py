@@ -12,7 +12,7 @@ import re
 import threading
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -194,3 +194,8 @@ def _one(error: BaseException, depth: int = 0) -> Iterator[str]:
 def _frames(trace: TracebackType | None) -> list[str]:
     formatted = traceback.format_list(traceback.extract_tb(trace, limit=-_FRAMES))
     return [line for entry in formatted for line in entry.rstrip("\n").split("\n")]
+
+
+def few(names: Sequence[str], most: int) -> str:
+    """The first `most` of these names, and how many more there are: for a line that people read."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -21,6 +21,7 @@ from attrs import evolve, frozen
 from cloudprovider.helpers.providerid import is_owned, provider_id_of
 from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
+from cloudprovider.internal.cleaning import few
 from cloudprovider.wellknown import CONDITION_NETWORK_UNAVAILABLE, REASON_NO_ROUTE_CREATED, REASON_ROUTE_CREATED
 from controllers.runtime.api import STRATEGIC_PATCH, ObjectNotFound, RestClient
 from controllers.runtime.base import ControllerBase
@@ -197,7 +198,6 @@ class RoutesOff(ControllerBase):
         stale = sorted(key_of(node) for node in self._lister.list() if self._is_ours(node))
         if not stale:
             return
-        more = f" and {len(stale) - _MOST_NAMED} more" if len(stale) > _MOST_NAMED else ""
         what = (
             "Removing the condition: no routes are wanted"
             if self._removes
@@ -206,8 +206,8 @@ class RoutesOff(ControllerBase):
         )
         log.warning(
             "%d nodes have the condition %s=True with our reason %s from a former run, and the route controller is "
-            "off: %s. %s: %s%s",
-            len(stale), CONDITION, MISSING[1], self._why, what, ", ".join(stale[:_MOST_NAMED]), more,
+            "off: %s. %s: %s",
+            len(stale), CONDITION, MISSING[1], self._why, what, few(stale, _MOST_NAMED),
         )  # fmt: skip
         if self._removes:
             for name in stale:
