@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import attrs
 
 from cloudprovider.internal.cleaning import one_line
-from controllers.endpoints.checks import SLI_SAMPLES, Check, Checks, report
+from controllers.endpoints.health import SLI_SAMPLES, Check, Checks, report
 from controllers.httpserver.messages import Request, Response
 from controllers.process import logs
 from controllers.program import version

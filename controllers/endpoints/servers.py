@@ -21,7 +21,7 @@ from controllers.endpoints.access import (
     Undecided,
     User,
 )
-from controllers.endpoints.checks import Checks
+from controllers.endpoints.health import Checks
 from controllers.endpoints.pages import METHODS, Asked, Endpoints, Page, metrics_page
 from controllers.endpoints.reviews import NeedsLookup
 from controllers.httpserver.messages import Later, Limits, Request, Response

@@ -15,8 +15,7 @@ from cloudprovider.host import StopSignal
 from cloudprovider.internal.cleaning import text_of
 from controllers.endpoints import pages
 from controllers.endpoints.access import Authentication, Authorization, ClusterCA
-from controllers.endpoints.checks import ENDPOINTS
-from controllers.endpoints.health import Health
+from controllers.endpoints.health import ENDPOINTS, Health
 from controllers.endpoints.options import ServingOptions
 from controllers.endpoints.pages import Endpoints, Page
 from controllers.endpoints.reviews import ACCESS_RULE, TOKEN_RULE, Reviewer
