@@ -28,8 +28,7 @@ from cloudprovider.helpers.addresses import (
     preferred_addresses,
     provided_node_ip,
 )
-from cloudprovider.helpers.objects import addresses_of, key_of
-from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.helpers.objects import addresses_of, key_of, needs_initialization
 from cloudprovider.ips import parse_ip
 from cloudprovider.wellknown import (
     NODE_ADDRESS_EXTERNAL_IP,

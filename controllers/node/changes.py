@@ -20,9 +20,15 @@ from attrs import evolve, field, frozen
 from cloudprovider.checks.nodelabels import refused, wanted_taints
 from cloudprovider.helpers.addresses import ALL_ADDRESSES, AddressChoice, describe_addresses, provided_node_ip
 from cloudprovider.helpers.labels import missing_twins
-from cloudprovider.helpers.objects import addresses_of, labels_of, pod_cidrs_of
+from cloudprovider.helpers.objects import (
+    addresses_of,
+    find_taint,
+    get_node_condition,
+    labels_of,
+    node_taints,
+    pod_cidrs_of,
+)
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import find_taint, get_node_condition, node_taints
 from cloudprovider.ips import is_inside, parse_ip, parse_network
 from cloudprovider.wellknown import (
     CONDITION_NETWORK_UNAVAILABLE,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from cloudprovider import InstanceNotFound, RetryError
 from cloudprovider.helpers.addresses import AddressChoice, NodeIPError
+from cloudprovider.helpers.objects import is_ready, needs_initialization
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import is_ready, needs_initialization
 from controllers.cloudcalls import CloudCallError, InvalidAnswer
 from controllers.node.addresses import AddressesExcluded, NoIPAddress
 from controllers.node.changes import InstanceReplaced, ProviderIDTaken

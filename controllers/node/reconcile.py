@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cloudprovider import InstanceMetadata, InstanceNotFound
 from cloudprovider.helpers.addresses import ALL_ADDRESSES, AddressChoice, provided_node_ip
+from cloudprovider.helpers.objects import get_node_condition, needs_initialization
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
-from cloudprovider.helpers.taints import get_node_condition, needs_initialization
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, Answer, InvalidAnswer
 from controllers.node import addresses, changes

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.addresses import provided_node_ip
 from cloudprovider.helpers.labels import missing_twins
-from cloudprovider.helpers.objects import addresses_of, labels_of
+from cloudprovider.helpers.objects import addresses_of, labels_of, needs_initialization
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
-from cloudprovider.helpers.taints import needs_initialization
 from controllers.node.addresses import has_ip
 from controllers.node.kept import PAIRED
 from controllers.runtime.cache import Lister, key_of

@@ -18,7 +18,7 @@ from kubernetes.client.models.v1_node_condition import V1NodeCondition
 from cloudprovider import InstanceMetadata, wellknown
 from cloudprovider.helpers.addresses import NodeIPError
 from cloudprovider.helpers.labels import LABEL_PAIRS
-from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.helpers.objects import needs_initialization
 from cloudprovider.ips import IPNetwork
 from controllers.node import changes
 from controllers.node.changes import InstanceReplaced, NodeChanges
