@@ -151,7 +151,7 @@ def find_taint(taints: Iterable[V1Taint], key: str, effect: str | None = None) -
 
 def needs_initialization(node: V1Node) -> bool:
     """Whether a cloud controller has yet to initialise the node."""
-    return find_taint(node_taints(node), TAINT_EXTERNAL_CLOUD_PROVIDER) is not None
+    return any(taint.key == TAINT_EXTERNAL_CLOUD_PROVIDER for taint in node_taints(node))
 
 
 def get_node_condition(node: V1Node, condition_type: str) -> V1NodeCondition | None:
