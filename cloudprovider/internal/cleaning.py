@@ -39,11 +39,12 @@ _ELSEWHERE: Final = re.compile(r"[^ -~]")  # what is not plain ASCII, and has to
 
 
 class Cleaner:
-    """Cleans texts, hiding one set of values. Immutable; for any thread."""
+    """Cleans texts, hiding one set of values, but for what stands within a text of `keep`.
+    Immutable; for any thread."""
 
-    def __init__(self, values: Iterable[str] = (), *, window: int = WINDOW) -> None:
+    def __init__(self, values: Iterable[str] = (), *, window: int = WINDOW, keep: Iterable[str] = ()) -> None:
         self.values = frozenset(values)
-        self._mask = Mask((form for value in self.values for form in forms(value)), window=window)
+        self._mask = Mask((form for value in self.values for form in forms(value)), window=window, keep=keep)
 
     def line(self, value: object, limit: int = LONGEST, *, fold: bool = False) -> str:
         """Any object's text on one line of at most `limit` characters, even if its ``str`` raises.

@@ -58,6 +58,8 @@ _READABLE = re.compile(
     r"|version|cidrs?|networks|subnets?|vpc|project|tenant|domain|prefix|suffix|labels?|tags?|image|flavor|size|class"
     r"|interval|period|address|addresses|ips?|count|limit|level|format|nodes?|instances?|provider|methods?|outcome|routes?"
 )
+_FILE = re.compile(r"(?i)files?|path|dir")
+_PLACES = ("/", "./", "../", "~/")  # how the names of files begin
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
@@ -67,12 +69,13 @@ class MaskedCause(Exception):
 
 
 class Mask:
-    """Hides a set of values, and pieces of `window` or more characters of them. Immutable; for any
-    thread."""
+    """Hides a set of values, and pieces of `window` or more characters of them, but for what stands
+    within a text of `keep`. Immutable; for any thread."""
 
-    def __init__(self, values: Iterable[str], *, window: int = _WINDOW) -> None:
+    def __init__(self, values: Iterable[str], *, window: int = _WINDOW, keep: Iterable[str] = ()) -> None:
         self.values = frozenset(value for value in values if len(value) >= _SHORTEST)
         self._window = window
+        self._keep = frozenset(keep)
         self._pieces: set[str] = set()  # of the window's length
         self._short: dict[int, set[str]] = {}  # whole values shorter than that, by length
         self._alone: dict[int, set[str]] = {}  # plain short words ("true", "main"): only where they stand alone
@@ -103,7 +106,8 @@ class Mask:
         for size, known in self._alone.items():
             words = ((at, at + size) for at in _found(text, size, known))
             spans += [(at, end) for at, end in words if not _is_word(text[at - 1 : at] + text[end : end + 1])]
-        return sorted(spans)
+        kept = [(at, at + len(one)) for one in self._keep for at in _found(text, len(one), {one})]
+        return sorted(span for span in spans if not any(at <= span[0] and span[1] <= end for at, end in kept))
 
     def _sizes(self) -> Iterator[tuple[int, set[str]]]:
         if self._pieces:
@@ -133,7 +137,7 @@ def secret_values(data: bytes) -> frozenset[str]:
     """The values of a config file that are secret by their setting's name or by their looks. Pure.
 
     A password in a URL is one, whatever the setting. Settings' names are left."""
-    text = _SECTION.sub("", _COMMENT.sub("", data.decode("utf-8-sig", errors="replace")))
+    text = _body(data)
     found: set[str] = {password for _, password in _USERINFO.findall(text)}
     names: set[str] = set()
     for name, value in _settings(text):
@@ -150,6 +154,32 @@ def secret_values(data: bytes) -> frozenset[str]:
     )
 
 
+def file_names(data: bytes) -> frozenset[str]:
+    """The names of files in a config file: who reads that one cannot be opened has to know which.
+    Values of settings that are secret by their name are none. Pure."""
+    found = {
+        value.strip() for name, value in _settings(_body(data)) if not _says_secret(name) and _names_file(name, value)
+    }
+    return frozenset(one for one in found if len(one) >= _SHORTEST and "\n" not in one)
+
+
+def _names_file(setting: str, value: str) -> bool:
+    return _FILE.fullmatch(_last_word(setting)) is not None or value.strip().startswith(_PLACES)
+
+
+def quoted_line(data: bytes, text: str) -> int:
+    """The line of a config file, from 1, whose value a text quotes: the longest one that it does.
+    0 where there is none, or several. Pure."""
+    found: dict[int, list[int]] = {}
+    for number, line in enumerate(data.decode("utf-8-sig", errors="replace").split("\n"), 1):
+        # Whole words alone: "main" of one setting is in "domain" of any sentence.
+        words = [word for word in config_values(line.encode()) if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text)]
+        if words:
+            found.setdefault(max(map(len, words)), []).append(number)
+    lines = found[max(found)] if found else []
+    return lines[0] if len(lines) == 1 else 0
+
+
 def values_of_secret(secret: str) -> frozenset[str]:
     """What of a secret must not be shown: all of it, or of a document its secret values. Pure."""
     whole = secret.strip()
@@ -160,6 +190,11 @@ def values_of_secret(secret: str) -> frozenset[str]:
 
 def _is_count(value: str) -> bool:
     return len(value) < 6 and value.isdigit()
+
+
+def _body(data: bytes) -> str:
+    """A config file's text without comments and section headers."""
+    return _SECTION.sub("", _COMMENT.sub("", data.decode("utf-8-sig", errors="replace")))
 
 
 def _settings(text: str) -> Iterator[tuple[str, str]]:
@@ -233,15 +268,19 @@ def forms(value: str) -> frozenset[str]:
 
 
 def safe_cause(
-    error: BaseException, data: bytes | None, values: Callable[[bytes], frozenset[str]] = config_values
+    error: BaseException,
+    data: bytes | None,
+    values: Callable[[bytes], frozenset[str]] = config_values,
+    keep: Iterable[str] = (),
 ) -> tuple[str, BaseException]:
     """What may be shown of `error`: a one-line text, and an exception that may be chained and
-    logged with its traceback. `values` says what of the config `data` is hidden.
+    logged with its traceback. `values` says what of the config `data` is hidden, and `keep` which
+    texts are shown all the same.
 
     The exception is `error` itself unless its text, or that of an exception it is chained to,
     quotes `data`, or shows what looks like a credential.
     """
-    hidden = Mask(values(data) if data else ())
+    hidden = Mask(values(data) if data else (), keep=keep)
     text = redact(hidden.apply(f"{type(error).__name__}: {error}"))
     chain = traceback.TracebackException.from_exception(error)
     whole = "".join(chain.format())
