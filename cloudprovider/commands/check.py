@@ -353,7 +353,7 @@ class _Checked:
         problem = Problem(
             f"{what} raised {text} ({where})",
             f"check {source}, and that the cloud can be reached from here; for a slow one give a longer --timeout; "
-            "if they are right, correct that line",
+            f"if all that is right, {where.partition(', in ')[0] or 'the code'} of {self.plugin.distribution} is wrong",
             details,
         )
         secrets = self.config.data if self.config else None
