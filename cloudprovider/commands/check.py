@@ -24,7 +24,7 @@ from cloudprovider.commands.report import Report
 from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
 from cloudprovider.internal.cleaning import conceal
-from cloudprovider.internal.masking import safe_cause, secret_values
+from cloudprovider.internal.configsecrets import safe_cause, secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import code_place, error_text, home_of, raised_at, signature_problem
 from cloudprovider.loading.loader import Factory, described_type, load_factory, start_provider
@@ -353,7 +353,7 @@ class _Checked:
         problem = Problem(
             f"{what} raised {text} ({where})",
             f"check {source}, and that the cloud can be reached from here; for a slow one give a longer --timeout; "
-            "if they are right, correct that line",
+            f"if all that is right, {where.partition(', in ')[0] or 'the code'} of {self.plugin.distribution} is wrong",
             details,
         )
         secrets = self.config.data if self.config else None

@@ -43,8 +43,8 @@ class EmbeddedAPIServer:
     401. `bookmark_interval` is in seconds.
 
     `start` and `stop` may be called in turn any number of times, or use it as a context manager.
-    The helpers (`create`, `get`, `list`, `patch`, `delete`, `put_raw`) work on the store without
-    HTTP, started or not, and from any thread.
+    The helpers (`create`, `get`, `list`, `patch`, `delete`) work on the store without HTTP, started or
+    not, and from any thread.
     """
 
     def __init__(
@@ -205,17 +205,6 @@ class EmbeddedAPIServer:
         """Delete an object as a DELETE would: finalizers hold it. Raises StatusError."""
         kind = self._plural_of(plural)
         self._operations.delete(kind, namespace if kind.namespaced else "", name)
-
-    def put_raw(self, plural: str, obj: JSON) -> JSON:
-        """Store an object as it is, without validation or defaults: how a malformed object gets
-        into a test.
-
-        Only `metadata.resourceVersion` is set; replaces an object of the same name.
-        """
-        kind = self._plural_of(plural)
-        meta = dict(obj.get("metadata") or {})
-        key = kind.key(str(meta.get("namespace", "default")), str(meta.get("name", "")))
-        return self.store.put(plural, key, {**obj, "metadata": meta}, raw=True).object
 
     def _creatable(self, name: object) -> Kind:
         """The resource of this `kind`."""

@@ -32,16 +32,15 @@ class Stored:
     """One revision of one object.
 
     `key` is "name" or "namespace/name", `object` carries its resourceVersion, `version` is that as
-    a number; `raw` if it was put in unchecked.
+    a number.
     """
 
-    __slots__ = ("_data", "_is_current", "key", "object", "raw", "version")
+    __slots__ = ("_data", "_is_current", "key", "object", "version")
 
-    def __init__(self, key: str, obj: JSON, version: int, raw: bool = False) -> None:
+    def __init__(self, key: str, obj: JSON, version: int) -> None:
         self.key = key
         self.object = obj
         self.version = version
-        self.raw = raw
         self._data: bytes | None = None
         self._is_current = True
 
@@ -73,7 +72,7 @@ class Stored:
 
     @property
     def uid(self) -> str:
-        """The object's UID, "" for one put in raw without any."""
+        """The object's UID."""
         return str(self.object.get("metadata", {}).get("uid", ""))
 
 
@@ -187,8 +186,8 @@ class Store:
                 raise Compacted(at, self._oldest)
             return self.collection(resource).at(at), at
 
-    def put(self, resource: str, key: str, obj: JSON, *, raw: bool = False) -> Stored:
-        """Store a new object or the next revision of one; `raw` says that it was never checked.
+    def put(self, resource: str, key: str, obj: JSON) -> Stored:
+        """Store a new object or the next revision of one.
 
         `obj` and its `metadata` are fresh dictionaries: the resourceVersion is written there."""
         with self.lock:
@@ -196,7 +195,7 @@ class Store:
             previous = held.objects.get(key)
             self._version += 1
             obj["metadata"]["resourceVersion"] = str(self._version)
-            stored = Stored(key, obj, self._version, raw)
+            stored = Stored(key, obj, self._version)
             held.objects[key] = stored
             self._record(resource, held, Change(MODIFIED if previous else ADDED, stored, previous))
             return stored

@@ -32,7 +32,7 @@ from cloudprovider.testing.conformance.lab import THROTTLED, BadAnswer
 from cloudprovider.testing.conformance.ownedloadbalancers import owned
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.routes import only
-from cloudprovider.testing.conformance.trial import Trial, declared
+from cloudprovider.testing.conformance.trial import Trial
 from cloudprovider.testing.conformance.whole import known, questions
 from cloudprovider.threads import Task
 
@@ -133,7 +133,7 @@ class BadAnswerScenarios(ConformanceBase):
     def test_i14_a_bad_answer_is_unknown(self, trial: Trial) -> None:
         """What the cloud says without knowing (401, 403, a proxy's 404, 5xx, no JSON) is unknown,
         never gone."""
-        instances, node = declared(trial.provider.instances_v2(), "instances_v2"), trial.machine()
+        instances, node = trial.instances(), trial.machine()
         attempt(lambda: instances.instance_exists(node))  # logs in, where the answers before have logged out
         for answer in _about_one(trial):
             with trial.bad_answers(answer):
@@ -145,7 +145,7 @@ class BadAnswerScenarios(ConformanceBase):
         """The same for a batch: it raises, or has errors as values, and none says that an instance
         is gone."""
         node = trial.machine()
-        methods = both(declared(trial.provider.instances_batch(), "instances_batch"))
+        methods = both(trial.batch())
         for method in methods:
             attempt(partial(method, [node]))
         for answer in _about_one(trial):
@@ -166,7 +166,7 @@ class BadAnswerScenarios(ConformanceBase):
         """What the cloud says without knowing is no load balancer's absence: `get_load_balancer`
         raises."""
         service, _ = trial.standing()
-        ask = partial(trial.balancers().get_load_balancer, trial.cluster_name, service)
+        ask = partial(trial.found, service)
         attempt(ask)
         for answer in READS:
             with trial.bad_answers(answer):
@@ -200,7 +200,7 @@ class BadAnswerScenarios(ConformanceBase):
     @scenario("R20", Feature.ROUTES, hooks=("bad_answers",))
     def test_r20_a_bad_answer_is_no_empty_table(self, trial: Trial) -> None:
         """What the cloud says without knowing is no empty table: `list_routes` raises."""
-        ask = partial(declared(trial.provider.routes(), "routes").list_routes, trial.cluster_name)
+        ask = partial(trial.routes().list_routes, trial.cluster_name)
         attempt(ask)
         for answer in READS:
             with trial.bad_answers(answer):
@@ -209,7 +209,7 @@ class BadAnswerScenarios(ConformanceBase):
     @scenario("R21", Feature.ROUTES, hooks=("bad_answers",))
     def test_r21_a_refusal_is_no_success(self, trial: Trial) -> None:
         """Refused by 401, 403, a proxy's 404, 429 or 5xx, creating and deleting raise."""
-        routes, cluster = declared(trial.provider.routes(), "routes"), trial.cluster_name
+        routes, cluster = trial.routes(), trial.cluster_name
         present, wanted = trial.route(trial.machine()), trial.route(trial.machine())
         routes.create_route(cluster, "hint", present)
         listed = trial.eventually(partial(only, trial, present))

@@ -21,7 +21,7 @@ from cloudprovider.testing.conformance.calls import Outcome, attempt
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared
+from cloudprovider.testing.conformance.trial import Trial
 
 _V2, _BATCH = Feature.INSTANCES_V2, Feature.INSTANCES_BATCH
 Ask = Callable[[V1Node], Outcome[Any]]
@@ -29,13 +29,13 @@ Ask = Callable[[V1Node], Outcome[Any]]
 
 def _of_one(trial: Trial) -> Ask:
     """What `InstancesV2` says of a node's machine: its metadata."""
-    instances = declared(trial.provider.instances_v2(), "instances_v2")
+    instances = trial.instances()
     return lambda node: attempt(partial(instances.instance_metadata, node))
 
 
 def _of_a_batch(trial: Trial) -> Ask:
     """The same of a batch."""
-    batch = declared(trial.provider.instances_batch(), "instances_batch")
+    batch = trial.batch()
 
     def ask(node: V1Node) -> Outcome[Any]:
         outcome = attempt(partial(batch.instances_metadata, [node]))
@@ -111,7 +111,7 @@ class LikeMachineScenarios(ConformanceBase):
     @scenario("I15", _V2, hooks=("create_machine", "states", "set_state"))
     def test_i15_in_every_state_it_exists(self, trial: Trial) -> None:
         """A machine that is being built or deleted, or has failed, still exists."""
-        instances = declared(trial.provider.instances_v2(), "instances_v2")
+        instances = trial.instances()
         for state in trial.lab.states:
             node = trial.new_machine()
             trial.lab.set_state(node, state)
@@ -140,7 +140,7 @@ class LikeMachineScenarios(ConformanceBase):
     @scenario("B14", _BATCH, hooks=("create_machine", "page"))
     def test_b14_more_machines_than_a_page(self, trial: Trial) -> None:
         """A batch of more machines than a page of a listing has finds every one."""
-        batch, nodes = declared(trial.provider.instances_batch(), "instances_batch"), trial.machines(trial.lab.page + 1)
+        batch, nodes = trial.batch(), trial.machines(trial.lab.page + 1)
         found: dict[str, Any] = {}
         for at in range(0, len(nodes), batch.max_batch):
             found |= batch.instances_metadata(nodes[at : at + batch.max_batch])
@@ -149,7 +149,7 @@ class LikeMachineScenarios(ConformanceBase):
     @scenario("B16", _BATCH, hooks=("create_machine", "states", "set_state"))
     def test_b16_in_every_state_it_exists(self, trial: Trial) -> None:
         """A machine that is being built or deleted, or has failed, is not GONE."""
-        batch = declared(trial.provider.instances_batch(), "instances_batch")
+        batch = trial.batch()
         for state in trial.lab.states:
             node = trial.new_machine()
             trial.lab.set_state(node, state)

@@ -61,7 +61,7 @@ class LocalInstanceScenarios(ConformanceBase):
     def test_m4_it_agrees_with_the_cloud(self, trial: Trial) -> None:
         """What the machine says of itself is what the cloud says of its node: provider ID, type,
         zone and region."""
-        node, instances = trial.lab.local_machine(), declared(trial.provider.instances_v2(), "instances_v2")
+        node, instances = trial.lab.local_machine(), trial.instances()
         local = _local(trial.provider).local_metadata()
         cloud = trial.eventually(partial(instances.instance_metadata, node))
         problems = [

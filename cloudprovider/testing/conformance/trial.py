@@ -25,10 +25,10 @@ from kubernetes.client.models.v1_service import V1Service
 from cloudprovider.checks.answers import kind_of
 from cloudprovider.errors import InstanceNotFound, RetryError
 from cloudprovider.helpers.providerid import get_instance_provider_id, provider_id_of
-from cloudprovider.instances import InstanceMetadata
+from cloudprovider.instances import InstanceMetadata, InstancesBatch, InstancesV2
 from cloudprovider.interface import Interface
 from cloudprovider.loadbalancer import LoadBalancer
-from cloudprovider.routes import Route
+from cloudprovider.routes import Route, Routes
 from cloudprovider.testing.conformance.bench import Bench, name_of
 from cloudprovider.testing.conformance.calls import Outcome, attempt, limited, mended, shown
 from cloudprovider.testing.conformance.features import Feature
@@ -137,11 +137,35 @@ class Trial:
             pytest.skip("the provider says no addresses of nodes")
         return said
 
+    def instances(self) -> InstancesV2:
+        """The provider's instances, asked one by one."""
+        return declared(self.provider.instances_v2(), "instances_v2")
+
+    def batch(self) -> InstancesBatch:
+        """The provider's instances, asked in batches."""
+        return declared(self.provider.instances_batch(), "instances_batch")
+
     # ---- Services and load balancers
 
     def balancers(self) -> LoadBalancer:
         """The provider's load balancers."""
         return declared(self.provider.load_balancer(), "load_balancer")
+
+    def balancer_name(self, service: V1Service) -> str:
+        """What the Service's load balancer is called."""
+        return self.balancers().get_load_balancer_name(self.cluster_name, service)
+
+    def found(self, service: V1Service) -> V1LoadBalancerStatus | None:
+        """What `get_load_balancer` answers about the Service."""
+        return self.balancers().get_load_balancer(self.cluster_name, service)
+
+    def building(self, service: V1Service, nodes: Sequence[V1Node]) -> Callable[[], V1LoadBalancerStatus]:
+        """One call of `ensure_load_balancer`, still to be made."""
+        return partial(self.balancers().ensure_load_balancer, self.cluster_name, service, nodes)
+
+    def updating(self, service: V1Service, nodes: Sequence[V1Node]) -> Callable[[], None]:
+        """One call of `update_load_balancer`, still to be made."""
+        return partial(self.balancers().update_load_balancer, self.cluster_name, service, nodes)
 
     def service(self, *, cluster_name: str | None = None, **fields: Any) -> V1Service:
         """A new Service with its own UID; `fields` as in `new_service`. Its load balancer is
@@ -218,6 +242,10 @@ class Trial:
         return frozenset(self.lab.resources()) if can(self.lab, "resources") else frozenset()
 
     # ---- routes
+
+    def routes(self) -> Routes:
+        """The provider's routes."""
+        return declared(self.provider.routes(), "routes")
 
     def route(self, node: V1Node, *, cluster_name: str | None = None) -> Route:
         """A route to the node for a CIDR that has none; it is removed in the end."""
@@ -306,10 +334,9 @@ class Trial:
                 self.bench.left_behind.append(f"disk of the volume {name}: {shown(deleted.error)}")
 
     def _clear(self, cluster_name: str, destination: str) -> None:
-        routes = declared(self.provider.routes(), "routes")
-        for route in routes.list_routes(cluster_name):
+        for route in self.routes().list_routes(cluster_name):
             if route.destination_cidr == destination:
-                routes.delete_route(cluster_name, route)
+                self.routes().delete_route(cluster_name, route)
 
     def _new_service(self, **fields: Any) -> V1Service:
         name = fields.pop("name", None) or self.bench.name("svc")

@@ -67,7 +67,7 @@ def decode_patch(kind: Kind, body: Any, content_type: str, old: Stored, options:
     patched = _apply(kind, old, body, content_type)
     unknown: list[str] = []
     try:
-        obj = kind.struct.clean(patched, None if old.raw else old.object, "", unknown)
+        obj = kind.struct.clean(patched, old.object, "", unknown)
     except DecodeError as error:
         raise _unfit(patched, body, content_type, str(error)) from error
     problems = _problems(sorted(unknown, key=_place))

@@ -19,7 +19,7 @@ from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.kinds import metadata
 from cloudprovider.testing.apiserver.kinds.kind import Kind
-from cloudprovider.testing.apiserver.kinds.schema import DecodeError, format_time
+from cloudprovider.testing.apiserver.kinds.schema import format_time
 from cloudprovider.testing.apiserver.rest.decoding import (
     DEFAULTS,
     Options,
@@ -98,7 +98,7 @@ class Operations:
         """Replace an object (PUT), or create it where the kind allows that. Raises StatusError."""
         with self._store.lock:
             old = self._store.get(kind.plural, kind.key(namespace, name))
-            obj, warnings = decode(kind, body, None if old is not None and old.raw else old, options)
+            obj, warnings = decode(kind, body, old, options)
             check_namespace(kind, namespace, obj)
             check_name(obj, name)
             meta = obj["metadata"]
@@ -141,8 +141,6 @@ class Operations:
 
     def _replace(self, kind: Kind, obj: JSON, old: Stored, options: Options) -> Stored:
         strategy, meta = kind.strategy, obj["metadata"]
-        if old.raw:
-            old = _presentable(kind, old, obj)
         name = old.object["metadata"].get("name", "")
         version = meta.get("resourceVersion", "")
         if not version or version == "0":
@@ -198,8 +196,7 @@ class Operations:
 
     def _remove(self, kind: Kind, old: Stored, last: JSON | None = None) -> Stored:
         removed = self._store.remove(kind.plural, old.key, last)
-        if not old.raw:  # one put in raw was given nothing, and may lack any part
-            kind.strategy.deleted(removed.object)
+        kind.strategy.deleted(removed.object)
         return removed
 
     def _mark_deleted(self, kind: Kind, old: Stored, added: list[str]) -> Stored:
@@ -231,15 +228,3 @@ class Operations:
                 f"({old.version}). The object might have been modified"
             )
             raise errors.conflict(kind.group, kind.kind, name, why)
-
-
-def _presentable(kind: Kind, old: Stored, obj: JSON) -> Stored:
-    """An object put in raw as the rules can read it; malformed, as the write leaves it."""
-    try:
-        cleaned = kind.struct.clean(old.object, None, "", [])
-    except DecodeError:
-        cleaned = {**obj, "metadata": {**obj["metadata"], "uid": old.uid}}
-    head = {"kind": kind.kind, "apiVersion": kind.api_version}
-    found = {**head, **cleaned, **head}
-    kind.strategy.default(found)
-    return Stored(old.key, found, old.version)
