@@ -154,12 +154,15 @@ def user_of_certificate(certificate: Certificate) -> User | None:
     names = [value for kind, value in parts if kind == "commonName"]
     if not names or not names[-1]:
         return None
+    # kube-apiserver reads the groups of a user from the organizations, too.
     groups = [value for kind, value in parts if kind == "organizationName"]
+    # Of several common names the last one counts, as in crypto/x509.
     return User(names[-1], groups=tuple(dict.fromkeys([*groups, AUTHENTICATED])))
 
 
 def _user_of(status: Mapping[str, Any]) -> User | None:
     described = status.get("user")
+    # A wrong token is answered with 201 as well: this field alone is a yes.
     if status.get("authenticated") is not True or not isinstance(described, dict):
         return None
     name = described.get("username")
@@ -261,11 +264,13 @@ class ClusterCA:
         now = self._clock.monotonic()
         if now < self._next:
             return self._known
+        # Set before the request: while it fails, not every handshake asks again.
         self._next = now + RETRY_SECONDS
         try:
             found = self._rest.get(PATH, timeout=_TIMEOUT)
             self._known = str((found.get("data") or {}).get("client-ca-file", "")).encode()
         except NotFound:
+            # An answer, not an outage: what was trusted before is trusted no longer.
             self._known, self._refusals = b"", 0
             self._tell("there is none, so this cluster has no CA of client certificates")
         except Forbidden:

@@ -202,6 +202,7 @@ class Health:
         checks = [Check("ping", True), *self._caches(), *self._workers()]
         if self.cloud is not None:
             health = self.cloud.health()
+            # Not in livez: a restart does not bring a cloud back.
             checks.append(Check("cloud-calls", health.ok, health.message))
         return [*checks, *self._controllers_notes(), *(check for ask in self.notes for check in ask())]
 
@@ -218,6 +219,7 @@ class Health:
         for one in self.informers.health() if self.informers else ():
             silent = one.silent_for or 0.0
             detail = "" if one.synced else one.error or "waiting for the first list"
+            # Bookmarks come each minute: silence means that the connection is half open.
             if one.synced and silent > SILENT_SECONDS:
                 detail = f"nothing received from the API server for {silent:.0f} s: {one.error or 'no error known'}"
             if one.quarantined:
@@ -302,5 +304,6 @@ class HealthMetrics:
             self._last.labels(name=check.name, type=endpoint).set(1 if check.ok else 0)
             self._total.labels(name=check.name, type=endpoint, status="success" if check.ok else "error").inc()
         for gone in self._shown.get(endpoint, set()) - names:
+            # Else a permission that was granted meanwhile would read as failed until the restart.
             self._last.remove(gone, endpoint)
         self._shown[endpoint] = names

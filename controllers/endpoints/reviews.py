@@ -91,6 +91,7 @@ class Reviewer:
         now = self._clock.monotonic()
         with self._lock:
             self._failed += 1
+            # Anybody may cause it, so the number of lines must not be theirs to choose.
             if now < self._complain_at:
                 return
             self._complain_at = now + _COMPLAIN_SECONDS
@@ -127,6 +128,7 @@ class Remembered(Generic[K, V]):
             if found is None:
                 return None
             if self._clock.monotonic() >= found[0]:
+                # A permission that was taken away must end here within the time that the flag says.
                 del self._known[key]
                 return None
             return found[1]

@@ -115,6 +115,7 @@ class SecureServer(Server):
         asked = self._endpoints.find(request)
         try:
             return self._admitted(request, asked, ask=False)
+        # In another pool: a probe that needs no answer must not wait behind one that does.
         except NeedsLookup:
             return lambda: self._admitted(request, asked, ask=True)
 

@@ -118,6 +118,7 @@ class Serving:
             try:
                 server.start()
             except OSError as error:
+                # The other one must not go on serving for a manager that does not start.
                 self.stop(_STOP)
                 flags = "--bind-address={}, --secure-port={}".format(*server.address)
                 asked = flags if server is self._secure else f"--health-bind-address={server.place}"
@@ -178,6 +179,7 @@ class Serving:
         options = self._options
         if options.client_ca_file:
             return client_ca("--client-ca-file", options.client_ca_file)
+        # Asked for by a cluster where the ConfigMap may not be read: then tokens are the only way.
         if options.authentication_skip_lookup:
             return NoCA()
         rest = self._rest(options.authentication_kubeconfig, "authentication")
@@ -209,6 +211,7 @@ class Serving:
         clients = self._own.get(kubeconfig) if kubeconfig else self._clients
         if clients is None:
             try:
+                # It is for reviews alone, with connections and credentials of its own.
                 settings = ClientSettings(over_http=self._clients.settings.over_http)
                 clients = ClientBuilder.from_options(
                     kubeconfig, settings=settings, metrics=self._metrics, clock=self._clock

@@ -65,6 +65,7 @@ class Evidence:
             if state is InstanceState.GONE:
                 self._gone.setdefault(name, []).append(self._clock.time())
             else:
+                # Deletion takes answers in a row: one that differs ends it.
                 self._gone.pop(name, None)
 
     def of(self, name: str) -> str:
@@ -180,6 +181,7 @@ class PlannedLoadBalancers(LoadBalancerCalls):
         """Every load balancer that the cluster would own."""
         there = super().owned(cluster_name)
         with self._lock:
+            # Only a planned deletion (None) takes one off the list.
             return tuple(one for one in there if self._balancers.get(one.service, _KEPT))
 
     def ensure(
@@ -210,6 +212,7 @@ class PlannedLoadBalancers(LoadBalancerCalls):
             elif service.status is not None and service.status.load_balancer is not None:
                 answer = service.status.load_balancer
         with self._lock:
+            # The first call names the row: what follows in this run is a part of it.
             action = self._actions.setdefault(key, action)
             self._balancers[key] = answer
         self._retarget(action, service, nodes, note, None if present is None else self._recorded(service))
@@ -227,6 +230,7 @@ class PlannedLoadBalancers(LoadBalancerCalls):
         self, cluster_name: str, service: V1Service, *, began: float | None = None, former: V1Service | None = None
     ) -> None:
         """Plan to delete it."""
+        # The call is made either way, as a real run does: a list in the cloud may lag behind.
         note = "the cloud shows none" if self._present(cluster_name, service) is None else ""
         with self._lock:
             self._balancers[key_of(service)] = None
@@ -258,6 +262,7 @@ class PlannedLoadBalancers(LoadBalancerCalls):
     def _note(self, service: V1Service) -> Note | None:
         """Our annotation, as it was before this run; None where another program built it."""
         raw = self._original(key_of(service))
+        # The run has put a note of its own over it: what counts is the one before.
         return note_of(service if raw is None else V1Service.model_validate(raw, extra="ignore"))
 
     def _recorded(self, service: V1Service) -> Targets:
@@ -335,6 +340,7 @@ class PlannedKeys(SSHKeyCalls):
         try:
             fingerprint = parse_ssh_public_key(key_data).fingerprint
         except ValueError:
+            # The cloud would refuse it; what stands in the file is not printed.
             fingerprint = "(none: it is no public key)"
         change = Change("user", None, user)
         self._plan.record(Row(_KEYS, Subject("SSHKey", fingerprint), "add SSH key", (change,), _MAYBE, certain=False))

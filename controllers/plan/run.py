@@ -161,6 +161,7 @@ class PlanRun:
             return None
         # All caches are complete, and show what there was before any controller began.
         self._cluster.informers = informers
+        # Before the first controller runs: it may delete, or taint, what a digest was made of.
         found = informers.find(NODES.prefix, NODES.plural)
         self._nodes = tuple(found.lister.list()) if found is not None else ()
         settling = self._settling = Settling(self._cluster, context.cloud, access, parts.metrics, parts.clock)
@@ -175,6 +176,7 @@ class PlanRun:
         quiet = 0
         while True:
             left = settling.left()
+            # A key on its way from one queue to another is in none for a moment.
             quiet = 0 if left else quiet + 1
             now = clock.monotonic()
             if quiet >= _QUIET or now >= until:
@@ -208,6 +210,7 @@ class PlanRun:
 def _with_routes_sooner(options: Options) -> Options:
     """What only a second comparison of all routes would delete is a row of the plan, too."""
     routes = options.of(RouteOptions)
+    # The second one only confirms: in a plan nothing is gained by waiting for it.
     period = min(routes.route_reconciliation_period, _ROUTES)
     own = {**options.own, RouteOptions: evolve(routes, route_reconciliation_period=period)}
     return evolve(options, own=own)
@@ -303,6 +306,7 @@ class Settling:
                 if not _failed(one) and one.failures:
                     continue
                 why = one.problem or "not finished in time"
+                # Its call has not come back: which one says more than "in a queue".
                 if one.parked:
                     calls = [call for key, call in parked.items() if key.endswith(f"/{one.key}")]
                     why = ", ".join(f"{call.method}: no answer for {call.seconds:.0f} s" for call in calls) or why

@@ -86,6 +86,7 @@ class NetworkCondition:
                 return  # the slow comparison of all nodes comes back to it
             before = last.attempts
         repeated = last is not None and last.failed and last.created == created
+        # The same write once more is no fight: only what another program undid counts.
         attempts = evolve(before, last=now) if repeated else RESTORING.next(before, now)
         with suppress(ObjectNotFound, ObjectReplaced):  # its own event brings the new one
             # With another status than we last wrote the cache is behind, or another program wrote.
@@ -185,6 +186,7 @@ class RoutesOff(ControllerBase):
 
     def on_add(self, node: V1Node, initial: bool) -> None:
         """The informer's event. `_begin` looks at the nodes of the first listing."""
+        # Where another manager may make the routes, the condition may be its own.
         if self._removes and not initial and self._is_ours(node):
             self._stale.add(key_of(node))
 

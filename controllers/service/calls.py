@@ -91,6 +91,7 @@ class ServiceCloud:
         """Raise TooEarly while the cloud's word holds when to ask for the same again, and for as
         long as it backs off: an event is no reason to ask sooner."""
         last = record.asked.get(way)
+        # Another question (another spec, other targets) need not wait for the end of this one.
         if last is not None and last.what == what:
             left = max(resting, last.not_before - self._clock.monotonic())
             if left > 0:
@@ -116,6 +117,7 @@ class ServiceCloud:
         """What the cloud has. When the look fails, tells the Service's owner and raises."""
         try:
             found = self.balancers.get(self.cluster, service, priority=PRIORITY_SWEEP if sweep else PRIORITY_NORMAL)
+        # Another controller builds it: there is nothing of ours to repair or to delete.
         except ImplementedElsewhere:
             return ObservedLoadBalancer.ELSEWHERE
         except NotImplementedByProvider:
@@ -167,6 +169,7 @@ class ServiceCloud:
         for noted in note.annotations or ({},):  # none noted: no name depended on them then
             former = changes.annotated(service, noted)
             found[self.name(former)] = changes.with_status(former, None)
+        # A name that the provider failed to say proves nothing; the present one is no former one.
         for name in ("", self.name(service)):
             found.pop(name, None)
         return list(found.values())
@@ -225,6 +228,7 @@ class ServiceAPI:
             written = patch(
                 self._rest, path, change.body, change.content_type, metadata_only=False, uid=uid_of(service)
             )
+        # Deleted, or created again under its name: what was worked out for it is void.
         except (ObjectNotFound, ObjectReplaced) as error:
             raise ServiceGone(str(error)) from error
         return service if written is None else SERVICES.parse(written)
@@ -246,6 +250,7 @@ class ServiceAPI:
         """Return when the Service is being deleted, or the API server too shows that no load
         balancer of ours is wanted, nor another manager's built; else CacheBehind. Raises
         ServiceGone, and MalformedObject."""
+        # A deletion is never taken back: a cache that shows one is proof enough.
         if service.metadata is not None and service.metadata.deletion_timestamp is not None:
             return
         newest = self.newest(key, service)
@@ -270,6 +275,7 @@ class ServiceAPI:
             raise CacheBehind(message) from error
         if found:
             raise CacheBehind(f"our cache has no target for load balancers, but the API server has {len(found)}")
+        # One list of all nodes serves the whole burst: at a start hundreds of Services ask for it.
         self._proved_empty = self._clock.monotonic()
         return present
 
@@ -304,10 +310,12 @@ class KubeSystemUID:
             if self._known is not None:
                 return self._known
             left = self._next - self._clock.monotonic()
+            # Not in the worker: deletions need no identity, and must not wait behind what does.
             if self._asking or left > 0:
                 raise TooEarly(max(left, _UID_RETRY.base))
             self._asking = True
         try:
+            # Where it may not be read it stays unknown: no retry changes that.
             known = self._ask() or ""
             with self._lock:
                 self._known, self.missing = known, ""

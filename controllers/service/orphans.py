@@ -109,6 +109,7 @@ class Orphans:
             return
         with self._lock:
             self._deleted[uid_of(service)] = service
+        # By UID: a new Service of that name has a key, and a load balancer, of its own.
         self._queue.add_after(uid_of(service), AFTER, routine=True)  # a plan has no call that comes late
 
     def delete_again(self, uid: str) -> Result:
@@ -302,6 +303,7 @@ class ServicesOff(ControllerBase):
                 "controller, which is off, are not reported. Fix: apply the RBAC manifest again (%s)",
                 error,
             )
+            # Nobody grants a permission by the minute: one line an hour is enough.
             return _FORBIDDEN
         except ApiError as error:
             log.debug("%s: Services could not be listed: %s", self.NAME, error)
@@ -309,6 +311,7 @@ class ServicesOff(ControllerBase):
         now = self._clock.monotonic()
         held = [key_of(one) for one in services if self._has_ours(one)]
         self._gauges.services.set(len(held))
+        # More than at the last look: the same line each minute would bury the rest of the log.
         if len(held) > self._counted:
             log.warning(
                 "%d Services have a load balancer and our finalizer %s, and the service controller is off: %s. If no "

@@ -22,6 +22,7 @@ from attrs import evolve
 
 from controllers.cloudcalls import CLOUD_ERRORS, CallsClosed
 from controllers.runtime.api import ApiError
+from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import DONE, Parked, Result, WorkQueue, retry_after_of
 from controllers.service.calls import CacheBehind, ServiceGone, TooEarly
 from controllers.service.changes import WITHOUT_CLASS, Classes
@@ -151,6 +152,7 @@ class ServiceReconciler:
             except (Parked, CallsClosed):
                 raise
             except CLOUD_ERRORS as error:
+                # Targets must follow the nodes even so: the Service counts as unchanged.
                 failures[None] = error
                 view = evolve(view, depends_on=None)
         while True:
@@ -202,10 +204,12 @@ class ServiceReconciler:
         record = self._records.get(key)
         if record is None or service is None or record.written is None:
             return service, record
-        newest = record.newest(service)
-        if newest is service and service is not record.written:
+        # What is built of an older one would undo what its owner changed since.
+        if not record.shows_our_write(service) and uid_of(service) == record.uid:
+            return record.written, record
+        if service is not record.written:
             record = self._records.put(key, evolve(record, written=None))
-        return newest, record
+        return service, record
 
 
 def _blamed(failures: Mapping[Action | None, Exception]) -> Exception | None:
@@ -313,13 +317,16 @@ class NodeSync:
         now = self._clock.monotonic()
         with self._lock:
             first = now if self._first is None else self._first
+            # One more window while nodes come, but the first of them is served after `longest`.
             left = max(min(self._last + self._quiet, first + self._longest), self._earliest(now)) - now
             if left > 0:
                 return Result(requeue_after=left)
+            # What changes from here on begins a gathering of its own.
             self._first = self._given = None
         if self.targets.owed:
             self.targets.ask_again()
         present = self.current()
+        # The lag counts from the first change, not from when /metrics is read next.
         self._records.lagging(present, first)
         behind = self._records.outdated(present, self.services.resting)
         with self._lock:

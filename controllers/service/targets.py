@@ -113,6 +113,7 @@ class TargetSet:
     def leaving(self) -> None:
         """The autoscaler has tainted a node: load balancers keep it until the next change."""
         with self._lock:
+            # For the taint alone no load balancer that has the present targets needs others.
             if self.latest is not None and self._shown == self._changes:
                 self._former = self.latest.good_enough | {self.latest.digest}
                 self._changes += 1
@@ -148,6 +149,7 @@ def _targets(judged: Iterable[_Judged], ready_only: bool, traits: Mapping[str, s
     why_none = "" if found else _why_none(judged)
     if len(found) == len(eligible):
         return Targets(nodes, digest, why_none=why_none)
+    # With a node that is leaving, or without it: either is right until another node changes.
     good_enough = frozenset({_digest(_chosen(eligible, ready_only), traits)} - {digest})
     return Targets(nodes, digest, good_enough, why_none)
 
@@ -233,6 +235,7 @@ class NodeTraits:
         for node, answer in zip(asked, answers, strict=False):
             name = key_of(node)
             if isinstance(answer, Exception):
+                # Its last word holds until it is asked again: what is read of a node is never None.
                 found[name] = None, found.get(name, (None, ""))[1]
                 what = "What load balancers depend on of this node is not known"
                 self._recorder.event(node, "Warning", "TargetTraitsFailed", f"{what}: {answer}")

@@ -76,6 +76,7 @@ class Deletion:
             stage = min((one.stage for one in open_), default=0)
             # Nothing of a later stage while what uses it may be there.
             open_ = [one for one in open_ if one.stage == stage]
+            # Between two rounds nothing is under way: here it can end without a half-done call.
             if not open_ or self._stop.is_set():
                 return inventory
             now = self._clock.monotonic()
@@ -117,6 +118,7 @@ class Deletion:
         for item in items:
             try:
                 pool.run(lambda item=item: work(item))  # type: ignore[misc]  # bound now
+            # The system has no thread left now; the others of this round go on.
             except NoThreadLeft as error:
                 trial = self._trial(item)
                 trial.times += 1
@@ -134,11 +136,13 @@ class Deletion:
         try:
             item.delete()
         except (LoadBalancerKept, NotImplementedByProvider, CallsClosed) as error:
+            # The provider has said its last word: asking again would end the same.
             trial.over, trial.said = True, one_line(str(error))
             log.warning("%s stays: %s", called, trial.said)
         except CLOUD_ERRORS as error:
             self._later(item, trial, error)
         else:
+            # A failure before it is over: what is left then is left by the cloud's list alone.
             trial.said = ""
             # Listed still: the cloud's lists lag behind, or it was made again.
             trial.due = self._clock.monotonic() + self._delay(None, trial.times)

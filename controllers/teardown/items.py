@@ -81,6 +81,7 @@ class Lister:
         return Inventory(tuple(items), tuple(unknown))
 
     def _balancer(self, balancers: LoadBalancerCalls, owned: OwnedLoadBalancer) -> Item:
+        # Its Service was deleted with the wish to keep it: that wish outlives the cluster.
         kept = owned.kept and not self.also_kept
         return Item(
             "load balancer",
@@ -97,6 +98,7 @@ class Lister:
             route.name or route.destination_cidr,
             f"{route.destination_cidr} to {route.target_node or route.target_provider_id or 'nowhere'}",
             stays=(doubt := self._doubt(route)),
+            # With --cluster-cidr the operator has said what is the cluster's: the rest is to stay.
             wanted=bool(doubt and self.cidrs),
             delete=lambda: routes.delete(self.cluster, route),
         )

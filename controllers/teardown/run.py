@@ -99,6 +99,7 @@ class Teardown:
             host = ProviderHost(self._provider, cloud, self._config, allow_untagged_cloud=allow, clock=self._clock)
             for part in (host.close, host.cancel, host.ask_to_stop):  # in reverse
                 ends.callback(part)
+            # A signal came while the provider started: nothing was listed, nothing is known.
             if not host.initialize(ClusterWords(self._cluster, identity), None, stop):
                 return FAILED
             lister = Lister(cloud, self._cluster, self._cidrs, self._given.also_kept)
@@ -270,6 +271,7 @@ def leader(clients: ClientBuilder, namespace: str, name: str, clock: Clock, stop
     is renewed is seen by watching, not by the clocks of two machines. Raises ApiError."""
     first = _lease(clients, namespace, name)
     holder = _spec(first).get("holderIdentity")
+    # A manager that ended has given the Lease back: then there is nothing to wait for.
     if not isinstance(holder, str) or not holder:
         return ""
     until = clock.monotonic() + _seconds(first)
@@ -297,5 +299,6 @@ def _spec(lease: dict[str, Any]) -> dict[str, Any]:
 
 def _seconds(lease: dict[str, Any]) -> float:
     said = _spec(lease).get("leaseDurationSeconds")
+    # Anybody with the right may have written anything there.
     usable = isinstance(said, int | float) and math.isfinite(said) and said > 0
     return min(float(said), _MOST) + _LOOK if usable and said is not None else _MOST
