@@ -118,6 +118,9 @@ class Stage:
         self.manager = manager
         self._trial = trial
         self._limit = time_limit
+        # What the manager makes is marked as of this cluster: a provider of another one would not
+        # see it. Here, as none can be made in an outage.
+        trial.in_cluster(cluster.identity)
 
     def wait(
         self,
@@ -157,7 +160,6 @@ class Stage:
     def joined(self, machine: V1Node) -> NodeUnderTest:
         """The machine's node; initialised, if the provider has instances to initialise it from."""
         __tracebackhide__ = True
-        self._trial.in_cluster(self.cluster.identity)
         node = self.join(machine)
         if self._trial.features & INSTANCES:
             self.wait(lambda: node.is_initialized, "the node is initialised", about=node)
@@ -167,7 +169,6 @@ class Stage:
         """A Service that the controller has begun to build a load balancer for, which is removed in
         the end."""
         __tracebackhide__ = True
-        self._trial.in_cluster(self.cluster.identity)
         name, annotations = self._trial.bench.name("svc"), self._trial.lab.service_annotations
         service = self.cluster.expose(name, annotations=annotations)
         self._trial.adopt(service.object)
