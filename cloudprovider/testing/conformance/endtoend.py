@@ -250,6 +250,7 @@ class EndToEndConformance(ConformanceBase):
         machine = trial.bench.new_machine()
         goes = stage.joined(machine)
         trial.delete(goes.object)
+        # Only of silent nodes the cloud is asked whether their machines exist.
         stays.mark_not_ready()
         goes.mark_not_ready()
         stage.wait(lambda: not goes.exists, "the node of the deleted machine is gone")
@@ -340,6 +341,7 @@ class EndToEndConformance(ConformanceBase):
 
         def leads_there() -> bool:
             machine, name = provider_id_of(node.object), name_of(node.object)
+            # Listed by name or by provider ID: the contract leaves that to the provider.
             return len(found := targets()) == 1 and (found[0][1] == name or found[0][0] == machine != "")
 
         stage.wait(leads_there, f"there is a route for {wanted} to the node")
