@@ -332,11 +332,14 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_the_table(row: Row) -> None:
-    step = _decide(row.view)
-    assert step.action is row.action
-    assert {name: getattr(step, name) for name in row.expected} == row.expected
+def test_the_table() -> None:
+    wrong = []
+    for row in ROWS:
+        step = _decide(row.view)
+        got = {"action": step.action, **{name: getattr(step, name) for name in row.expected}}
+        if got != (wanted := {"action": row.action, **row.expected}):
+            wrong.append(f"{row.name}: {got}, not {wanted}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_every_step_is_in_the_table() -> None:
