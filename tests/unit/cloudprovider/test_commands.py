@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -366,17 +365,6 @@ def test_as_a_program(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "cloud provider fake: kubernetes-cloud-provider" in done.stdout
-
-
-def test_the_contract_imports_no_commands_and_those_not_the_clients_models() -> None:
-    code = textwrap.dedent("""
-        import sys, cloudprovider
-        assert not [name for name in sys.modules if name.startswith("cloudprovider.commands")]
-        assert "argparse" not in sys.modules
-        import cloudprovider.commands.cli
-        assert "kubernetes.client" not in sys.modules
-    """)
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_whoever_reads_the_results_may_have_enough() -> None:

@@ -442,11 +442,3 @@ def test_the_modules_functions(install: Install, monkeypatch: pytest.MonkeyPatch
     assert cloudprovider.get_cloud_provider("good").provider_name() == "good"
     assert isinstance(cloudprovider.init_cloud_provider("plain"), Plain)
     assert all(issubclass(error, RegistryError) for error in (ConfigMissing, UnknownProvider, DuplicateProvider))
-
-
-def test_importing_the_package_registers_nothing() -> None:
-    import subprocess
-
-    code = "from cloudprovider.loading.registry import _REGISTRY; print(_REGISTRY._factories)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "{}"
