@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 
 _MIN_INTERVAL = 1.0
 _BATCH_FETCHERS = 4
-_AGAIN = 1.0  # seconds at least from the provider's wish to look at a node again until that look
 
 
 class CloudNodeController(ControllerBase):
@@ -80,10 +79,7 @@ class CloudNodeController(ControllerBase):
         reconciler = NodeReconciler(
             self._rest, lister, cloud, self._recorder, own_metrics, clock, memory, options.routed, choice
         )
-        again_after = max(_AGAIN, cloud.options.cache_ttl)
-        self._triggers = NodeTriggers(
-            nodes, refreshes, lister, cloud, memory, clock, self._foreign, self._shared, again_after
-        )
+        self._triggers = NodeTriggers(nodes, refreshes, lister, cloud, memory, clock, self._foreign, self._shared)
         cloud.again.serve("Node", self._triggers.look_again)
         self._watch(informer, self._triggers)
         self._every(options.node_status_update_frequency, "refresh", self._sweep)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, evolve, field, frozen
 
 from cloudprovider import InstanceState
-from cloudprovider.helpers import is_owned, is_ready, provider_id_of
+from cloudprovider.helpers import is_ready
 from cloudprovider.helpers.taints import needs_initialization
 from controllers.nodelifecycle.changes import Attention, attention, can_be_sampled, hands_off, identity_of, zone_of
 from controllers.nodelifecycle.deletion import SAMPLE, Candidate, Identity, Sample, StateAnswer, counted
@@ -51,7 +51,9 @@ class Candidates:
     def add(self, name: str, answer: StateAnswer, period: float) -> Candidate:
         """Add one more answer about the node; returns the candidate."""
         with self._lock:
-            return self._put(name, counted(self._all.get(name), answer, period))
+            one = counted(self._all.get(name), answer, period)
+            self._put(name, one)
+            return one
 
     def replace(self, name: str, old: Candidate, new: Candidate) -> None:
         """Replace the candidate, unless it is not `old` any more."""
@@ -62,13 +64,13 @@ class Candidates:
     def forget(self, name: str) -> None:
         """The node is ready, deleted, or another one."""
         with self._lock:
-            self._pop(name)
+            self._put(name, None)
 
     def keep(self, names: Collection[str]) -> None:
         """Forget all but these."""
         with self._lock:
             for name in self._all.keys() - names:
-                self._pop(name)
+                self._put(name, None)
 
     def release_held(self) -> int:
         """Release the nodes that are held back at this moment; returns how many. Another answer of
@@ -105,22 +107,17 @@ class Candidates:
             if one.gone_since is not None and now - one.gone_since >= after and not one.told
         ]
 
-    def _put(self, name: str, one: Candidate) -> Candidate:
-        self._pop(name)
-        self._all[name] = one
-        self._held += one.held
-        return one
-
-    def _pop(self, name: str) -> None:
+    def _put(self, name: str, one: Candidate | None) -> None:
         old = self._all.pop(name, None)
-        self._held -= old is not None and old.held
+        self._held += (one is not None and one.held) - (old is not None and old.held)
+        if one is not None:
+            self._all[name] = one
 
 
 @define(eq=False)
 class _Said:
     """The cloud's last word about a node of a list."""
 
-    zone: str
     asked_at: float
     gone: bool = True
 
@@ -175,11 +172,11 @@ class Samples:
             found.drawn_at = now
             # Those that other candidates of the zone wait for come with it: once one of them has
             # met a lie, a lucky draw helps no later one.
-            listed = [identity[0] for identity, said in self._said.items() if said.zone == zone and said.gone]
+            listed = [identity[0] for identity, said in self._said.items() if said.gone]
             names = list(found.ready)
         self._rng.shuffle(names)
-        drawn = _usable(names, usable)
-        return list({key_of(node): node for node in [*drawn, *_usable(listed, usable)]}.values())
+        drawn = (itertools.islice(filter(None, map(usable, those)), SAMPLE) for those in (names, listed))
+        return list({key_of(node): node for node in itertools.chain(*drawn)}.values())
 
     def close(self, zone: str, sample: Sample | None) -> None:
         """These are the answers about those that were drawn; None: the question failed."""
@@ -189,14 +186,14 @@ class Samples:
             if sample is not None:
                 found.last = sample
                 for identity in sample.gone:
-                    self._said[identity] = _Said(zone, sample.asked_at)
+                    self._said[identity] = _Said(sample.asked_at)
 
-    def ask_again(self, zone: str, sample: Sample, now: float) -> list[Identity]:
+    def ask_again(self, sample: Sample, now: float) -> list[Identity]:
         """Those of this list whom to ask about now: each once in a period, by one thread."""
         with self._lock:
             due = []
             for identity in sample.gone:
-                said = self._said.setdefault(identity, _Said(zone, sample.asked_at))
+                said = self._said.setdefault(identity, _Said(sample.asked_at))
                 if now - said.asked_at >= self._period:
                     said.asked_at = now
                     due.append(identity)
@@ -212,11 +209,6 @@ class Samples:
         """Those of this list that the cloud still calls gone."""
         with self._lock:
             return [one for one in sample.gone if (said := self._said.get(one)) is None or said.gone]
-
-
-def _usable(names: Iterable[str], usable: Callable[[str], V1Node | None]) -> list[V1Node]:
-    found = (node for name in names if (node := usable(name)) is not None)
-    return list(itertools.islice(found, SAMPLE))
 
 
 SETTLED: Final = 600.0
@@ -279,26 +271,15 @@ class Shared:
 
     def attention(self, node: V1Node) -> Attention:
         """What this node needs now."""
-        # A Ready node on another machine: its kubelet says nothing about the instance of its ID.
-        stays = node.metadata is not None and node.metadata.deletion_timestamp is None
-        if stays and is_ready(node) and self.moved(node) and self.owns(node) and not hands_off(node):
-            return Attention.ASK
-        return self.attention_unmoved(node)
-
-    def attention_unmoved(self, node: V1Node) -> Attention:
-        """The same by what stands in it alone, for a kubelet that has not changed its machine."""
         options = self.options
         return attention(
             node,
             self.prefixes,
             self.age(node),
             options.uninitialized_grace_period,
+            moved=self.moved(node),
             out_of_service=options.out_of_service_taint,
         )
-
-    def owns(self, node: V1Node) -> bool:
-        """Whether the node is certainly this provider's."""
-        return is_owned(provider_id_of(node), self.prefixes)
 
     def node(self, name: str, one: Candidate | None) -> V1Node | None:
         """The node of the cache that this candidate is; None if it is gone, or another one."""

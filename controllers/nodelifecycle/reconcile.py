@@ -160,7 +160,7 @@ class NodeLifecycleReconciler:
                     if found is not None:
                         drawn[zone] = found
                 continue
-            for identity in self._samples.ask_again(zone, one.sample, asked_at):
+            for identity in self._samples.ask_again(one.sample, asked_at):
                 node = self._shared.ready_node(identity)
                 if node is not None and identity[0] not in nodes:
                     waited_for[identity[0]] = node
@@ -254,7 +254,8 @@ class NodeLifecycleReconciler:
             return self._look_again(key, self._note(key, one, why=why), _MOVED)
         if is_ready(node):
             return None  # a Ready node is never deleted
-        if self._shared.is_young(node) and not (one.released or is_announced(node)):
+        excused = one.released or is_announced(node)
+        if self._shared.is_young(node) and not excused:
             why = (
                 f"it was initialised, or first seen, less than {self._options.young_grace:g} s ago "
                 "(--node-deletion-young-grace), and the cloud may not list it yet"
@@ -262,8 +263,8 @@ class NodeLifecycleReconciler:
             return self._ask_again(key, self._note(key, one, why=why))
         if not one.confirmed:  # "gone" of one method alone: the next answer is of all
             return self._ask_again(key, one)
-        if one.released or is_announced(node) or not self._options.breaker:
-            self._delete(key, node)
+        if excused or not self._options.breaker:
+            self._writer.delete(key, node)
             return None
         sample = one.sample or self._latest(one, answer.asked_at)
         if sample is None:  # another thread is asking
@@ -276,7 +277,7 @@ class NodeLifecycleReconciler:
         if verdict is Verdict.LIMIT:
             self._within_limit(key, node, self._note(key, one, sample=None))
         else:
-            self._delete(key, node)
+            self._writer.delete(key, node)
         return None
 
     def _wait(self, key: str, one: Candidate, sample: Sample, still: list[str]) -> Result:
@@ -300,7 +301,16 @@ class NodeLifecycleReconciler:
             admission = limit.admit(now, held)
             number, deletions = limit.number(now), limit.deletions(now)
         if admission is Admission.ALLOWED:
-            self._delete(key, node, counted_at=now)
+            unused = True
+            try:
+                unused = not self._writer.delete(key, node)
+            except (Unreachable, ServerError):
+                unused = False  # it may have been applied
+                raise
+            finally:
+                if unused:
+                    with self._limit_lock:
+                        limit.refund(now)
             return
         why = (
             f"its zone has no Ready node that shows whether the cloud is right, so at most {number} such nodes are "
@@ -312,18 +322,6 @@ class NodeLifecycleReconciler:
         one = self._note(key, one, held=True, why=why, told=one.told or alarm)
         if alarm:
             self._reports.limit_reached(node, one, number, deletions)
-
-    def _delete(self, key: str, node: V1Node, *, counted_at: float | None = None) -> None:
-        unused = True
-        try:
-            unused = not self._writer.delete(key, node)
-        except (Unreachable, ServerError):
-            unused = False  # it may have been applied
-            raise
-        finally:
-            if unused and counted_at is not None:
-                with self._limit_lock:
-                    self._limit.refund(counted_at)
 
     def observe(self, owned: int, *, calm: bool) -> None:
         """Tell the limit how many nodes there are, before a sweep. `calm`: the cloud answers."""

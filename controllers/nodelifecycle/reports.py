@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
@@ -217,21 +218,18 @@ class Reports:
             try:
                 with self._lock:
                     lost, self._lost = self._lost, {}
-                self._ask_for(lost)
+                asked = [without_provider_id(node) for node in lost.values()]
+                self._cloud.fetch_metadata(asked, partial(self._named, lost))
             finally:
                 self._asking.release()
 
-    def _ask_for(self, by_name: Mapping[str, V1Node]) -> None:
-        def answered(name: str, answer: Answer[InstanceMetadata]) -> None:
-            self.metrics.metadata(answer.unbound)
-            if isinstance(answer.unbound, InstanceMetadata) and answer.unbound.provider_id:
-                self._recreated(name, by_name[name], answer.unbound.provider_id)
-
-        self._cloud.fetch_metadata([without_provider_id(node) for node in by_name.values()], answered, fresh=True)
-
-    def _recreated(self, name: str, node: V1Node, found: str) -> None:
+    def _named(self, lost: Mapping[str, V1Node], name: str, answer: Answer[InstanceMetadata]) -> None:
+        """The cloud has said which instance has the name of a node that lost its own."""
+        self.metrics.metadata(answer.unbound)
+        found = answer.unbound.provider_id if isinstance(answer.unbound, InstanceMetadata) else ""
+        node = lost[name]
         known, told = provider_id_of(node), (uid_of(node), found)
-        if self._told.get(name) == told or self._cloud.same_provider_id(known, found):
+        if not found or self._told.get(name) == told or self._cloud.same_provider_id(known, found):
             return
         self._told[name] = told
         log.warning("node %s: instance %s is gone and instance %s now has its name", name, known, found)

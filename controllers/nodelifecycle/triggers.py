@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from cloudprovider.helpers import is_ready
+from cloudprovider.helpers import is_owned, is_ready, provider_id_of
 from controllers.nodelifecycle.changes import Attention, can_be_sampled, hands_off, identity_of, machine_of, zone_of
 from controllers.runtime.cache import Derived, key_of, uid_of
 
@@ -51,7 +51,7 @@ class _Look:
     zone: str
     owned: bool
     attention: Attention | None
-    """By what stands in it; None: it depends on the time."""
+    """None: it depends on the time, or on what is remembered of its machine."""
     sampled: bool
     hands_off: bool
 
@@ -120,15 +120,11 @@ class NodeLifecycleTriggers:
         asked = {name: 0 for name in sorted(survey.not_ready - parked) if not self._rests(name, now)}
         return dict.fromkeys(survey.tidy - parked, TIDY) | asked
 
-    def enqueue(self, due: Mapping[str, int]) -> None:
-        """Queue these."""
-        for name, priority in due.items():
-            self._queue.add(name, priority)
-
     def _look_at(self, node: V1Node) -> _Look:
         shared = self._shared
-        owned, left = shared.owns(node), hands_off(node)
-        needed = shared.attention_unmoved(node) if is_ready(node) or left or not owned else None
+        owned, left = is_owned(provider_id_of(node), shared.prefixes), hands_off(node)
+        lasts = (is_ready(node) or left or not owned) and not shared.moved(node)
+        needed = shared.attention(node) if lasts else None
         sampled = can_be_sampled(node, shared.prefixes)
         return _Look(node, key_of(node), zone_of(node), owned, needed, sampled, left)
 

@@ -371,8 +371,9 @@ class _Model(Bench):
             and there(there(self.lister.objects[other].status).conditions)[0].status == "True"
             and self.cloud.says.get(other) is GONE
         ]
-        assert len(still) <= sample.tolerated
-        self.limited += judge(sample, len(still)) is Verdict.LIMIT
+        verdict = judge(sample, len(still))
+        assert verdict is not Verdict.WAIT
+        self.limited += verdict is Verdict.LIMIT
 
     def step(self) -> None:
         self.clock.advance(PERIOD)
