@@ -291,15 +291,17 @@ class CloudCalls:
             given = () if none else prefixes
             return answers.metadata(answer, own=provider_id_of(node), prefixes=given, same=self._same_id)
 
-        together = self._together("instances_metadata", check)
-        return self._node_query(partial(asking.ask_metadata, check=check), together)
+        return self._instances_query(partial(asking.ask_metadata, check=check), "instances_metadata", check)
 
     def _state_query(self) -> NodeQuery[InstanceState]:
-        together = self._together("instances_state", lambda _, value: answers.state(value), InstanceState.GONE)
-        return self._node_query(asking.ask_state, together)
+        return self._instances_query(
+            asking.ask_state, "instances_state", lambda _, value: answers.state(value), InstanceState.GONE
+        )
 
     def _existence_query(self) -> NodeQuery[InstanceState]:
-        return self._node_query(partial(asking.ask_state, gone_by="instances_state"), None)
+        v2 = self._instances_v2()
+        assert v2 is not None  # asked only of a provider that has both
+        return NodeQuery(partial(asking.ask_state, v2, gone_by="instances_state"))
 
     def _pod_cidrs_query(self) -> NodeQuery[tuple[IPNetwork, ...]]:
         capability = self._capability("pod_cidrs")
@@ -308,17 +310,18 @@ class CloudCalls:
         size = self._quietly("max_batch", lambda: capability.max_batch, _batch_size)
         return NodeQuery(None, Together(capability, "pod_cidrs", lambda _, value: answers.pod_cidrs(value), size))
 
-    def _node_query(self, ask: Callable[..., Ask[A]], together: Together[A] | None) -> NodeQuery[A]:
-        v2 = self._instances_v2()
-        if v2 is None and together is None:
+    def _instances_query(
+        self,
+        ask: Callable[..., Ask[A]],
+        method: str,
+        check: Callable[[V1Node, object], A],
+        not_found: A | None = None,
+    ) -> NodeQuery[A]:
+        v2, batch = self._instances_v2(), self._capability("instances_batch")
+        if v2 is None and batch is None:
             raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")
+        together = None if batch is None else Together(batch, method, check, self.max_batch, not_found)
         return NodeQuery(None if v2 is None else partial(ask, v2), together)
-
-    def _together(
-        self, method: str, check: Callable[[V1Node, object], A], not_found: A | None = None
-    ) -> Together[A] | None:
-        batch = self._capability("instances_batch")
-        return None if batch is None else Together(batch, method, check, self.max_batch, not_found)
 
     def _instances_v2(self) -> InstancesV2 | None:
         """InstancesV2, or the older Instances as such a one."""

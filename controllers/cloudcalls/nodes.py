@@ -78,6 +78,7 @@ class Batch:
     """Keys that failed alone."""
 
 
+@define(eq=False)
 class Batcher:
     """Forms the batches of one method, and remembers suspects and failures. Thread-safe.
 
@@ -86,10 +87,9 @@ class Batcher:
     made, and fewer than 2 N. Such a key is *suspect*: next time it is asked about alone.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._suspects: OrderedDict[str, None] = OrderedDict()
-        self._barren = 0  # batches cut since the last success
+    _lock: threading.Lock = field(init=False, factory=threading.Lock)
+    _suspects: OrderedDict[str, None] = field(init=False, factory=OrderedDict)
+    _barren: int = field(init=False, default=0)  # batches cut since the last success
 
     def suspects(self) -> tuple[str, ...]:
         """The keys that are asked about alone, the longest known first."""

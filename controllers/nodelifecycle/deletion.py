@@ -240,11 +240,8 @@ class Limit:
         self._outlive_start(now)
         if self._opened_at is None and self.deletions(now) >= self.number(now):
             self._opened_at = self._trickled_at = now
-        elif self._opened_at is not None and now - self._trickled_at >= TRICKLE:
+        if self._opened_at is None or now - self._trickled_at >= TRICKLE:
             self._trickled_at = now
-            self._deleted.append(now)
-            return Admission.ALLOWED
-        if self._opened_at is None:
             self._deleted.append(now)
             return Admission.ALLOWED
         self._held_at = now

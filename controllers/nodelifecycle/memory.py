@@ -10,7 +10,7 @@ import itertools
 import random
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve, field, frozen
 
@@ -55,11 +55,14 @@ class Candidates:
             self._put(name, one)
             return one
 
-    def replace(self, name: str, old: Candidate, new: Candidate) -> None:
-        """Replace the candidate, unless it is not `old` any more."""
+    def note(self, name: str, one: Candidate, **fields: Any) -> Candidate:
+        """Note these fields of the candidate, unless another thread has changed it; returns it
+        with them."""
+        noted = evolve(one, **fields)
         with self._lock:
-            if self._all.get(name) is old:
-                self._put(name, new)
+            if self._all.get(name) is one:
+                self._put(name, noted)
+        return noted
 
     def forget(self, name: str) -> None:
         """The node is ready, deleted, or another one."""
@@ -96,15 +99,6 @@ class Candidates:
             (name, one)
             for name, one in self.all()
             if one.unknown_since is not None and now - one.unknown_since >= after
-        ]
-
-    def untold(self, now: float, after: float) -> list[tuple[str, Candidate]]:
-        """Those said to be gone `after` seconds ago or more, without an Event that says why they
-        are still there."""
-        return [
-            (name, one)
-            for name, one in self.all()
-            if one.gone_since is not None and now - one.gone_since >= after and not one.told
         ]
 
     def _put(self, name: str, one: Candidate | None) -> None:
@@ -178,15 +172,18 @@ class Samples:
         drawn = (itertools.islice(filter(None, map(usable, those)), SAMPLE) for those in (names, listed))
         return list({key_of(node): node for node in itertools.chain(*drawn)}.values())
 
-    def close(self, zone: str, sample: Sample | None) -> None:
-        """These are the answers about those that were drawn; None: the question failed."""
+    def close(self, zone: str, drawn: Sequence[V1Node], said: Mapping[str, object] | None) -> None:
+        """What was said of those that were drawn, by name; None: the question failed."""
         with self._lock:
             found = self._zones[zone]
-            found.drawn_at = None
-            if sample is not None:
-                found.last = sample
-                for identity in sample.gone:
-                    self._said[identity] = _Said(sample.asked_at)
+            asked_at, found.drawn_at = found.drawn_at, None
+            if said is None or asked_at is None:
+                return
+            states = [(identity_of(node), said.get(key_of(node))) for node in drawn]
+            gone = tuple(identity for identity, state in states if state is InstanceState.GONE)
+            existing = sum(state in (InstanceState.RUNNING, InstanceState.SHUTDOWN) for _, state in states)
+            found.last = Sample(asked_at, len(drawn), existing, gone)
+            self._said.update((identity, _Said(asked_at)) for identity in gone)
 
     def ask_again(self, sample: Sample, now: float) -> list[Identity]:
         """Those of this list whom to ask about now: each once in a period, by one thread."""
@@ -280,11 +277,6 @@ class Shared:
             moved=self.moved(node),
             out_of_service=options.out_of_service_taint,
         )
-
-    def node(self, name: str, one: Candidate | None) -> V1Node | None:
-        """The node of the cache that this candidate is; None if it is gone, or another one."""
-        node = self.lister.get(name)
-        return node if node is not None and one is not None and one.is_of(node) else None
 
     def sampled(self, zone: str, name: str) -> V1Node | None:
         """The node of this name, if it can be in a sample of the zone; else None."""

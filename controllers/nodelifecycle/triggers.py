@@ -74,7 +74,8 @@ class NodeLifecycleTriggers:
     def on_update(self, old: V1Node, new: V1Node) -> None:
         name = key_of(new)
         self._shared.age(new)
-        changed_machine = _changed_machine(old, new)
+        before, after = machine_of(old), machine_of(new)
+        changed_machine = uid_of(old) == uid_of(new) and any(before) and any(after) and before != after
         if changed_machine:
             self._shared.moves[name] = uid_of(new), self._shared.now()
         ready, wanted = is_ready(new), self._shared.attention(new)
@@ -117,8 +118,13 @@ class NodeLifecycleTriggers:
         own."""
         now = self._shared.now()
         parked = frozenset(self._queue.parked())  # they come back by themselves, after a back-off
-        asked = {name: 0 for name in sorted(survey.not_ready - parked) if not self._rests(name, now)}
-        return dict.fromkeys(survey.tidy - parked, TIDY) | asked
+        due = dict.fromkeys(survey.tidy - parked, TIDY)
+        for name in sorted(survey.not_ready - parked):
+            one = self._candidates.get(name)
+            # Where a timer brings it by itself, the sweep must not bypass a back-off.
+            if (one is None or one.rests_until <= now) and not self._queue.num_requeues(name):
+                due[name] = 0
+        return due
 
     def _look_at(self, node: V1Node) -> _Look:
         shared = self._shared
@@ -127,13 +133,3 @@ class NodeLifecycleTriggers:
         needed = shared.attention(node) if lasts else None
         sampled = can_be_sampled(node, shared.prefixes)
         return _Look(node, key_of(node), zone_of(node), owned, needed, sampled, left)
-
-    def _rests(self, name: str, now: float) -> bool:
-        """Whether a timer queues the node by itself: the sweep must not bypass a back-off."""
-        one = self._candidates.get(name)
-        return (one is not None and one.rests_until > now) or self._queue.num_requeues(name) > 0
-
-
-def _changed_machine(old: V1Node, new: V1Node) -> bool:
-    before, after = machine_of(old), machine_of(new)
-    return uid_of(old) == uid_of(new) and any(before) and any(after) and before != after
