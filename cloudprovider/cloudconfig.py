@@ -73,7 +73,7 @@ class CloudConfig:
         if not self.path:
             raise ConfigMissing("this cloud config has no path to read again: it was made in memory.")
         from cloudprovider.internal.cleaning import conceal  # not loaded where nothing rotates
-        from cloudprovider.internal.masking import secret_values
+        from cloudprovider.internal.configsecrets import secret_values
 
         again = evolve(type(self).read(self.path), options=self.options)
         conceal(secret_values(again.data), loaded=True)

@@ -54,12 +54,11 @@ class _SystemClock:
 _SYSTEM_CLOCK: Clock = _SystemClock()
 
 
-def start(run: Callable[..., object], name: str, *args: Any) -> threading.Thread:
+def start(
+    run: Callable[..., object], name: str, *args: Any, kind: type[threading.Thread] = threading.Thread
+) -> threading.Thread:
     """Start a daemon thread that calls `run(*args)`. Raises NoThreadLeft."""
-    return _started(threading.Thread(target=run, args=args, name=name, daemon=True))
-
-
-def _started(thread: threading.Thread) -> threading.Thread:
+    thread = kind(target=run, args=args, name=name, daemon=True)
     try:
         thread.start()
     except (RuntimeError, MemoryError) as error:
@@ -117,11 +116,7 @@ class Task(Generic[T]):
         self._ended = False
         self._answer: T | None = None
         self._error: BaseException | None = None
-        run = copy_context().run
-        if as_main:
-            self._thread = _started(_Caller(target=run, args=(self._run,), name=name))
-        else:
-            self._thread = start(run, name, self._run)
+        self._thread = start(copy_context().run, name, self._run, kind=_Caller if as_main else threading.Thread)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until the call has ended, at most so long (None: without end); whether it has."""

@@ -23,7 +23,7 @@ from cloudprovider.errors import (
 )
 from cloudprovider.interface import Interface
 from cloudprovider.internal.cleaning import conceal
-from cloudprovider.internal.masking import secret_values
+from cloudprovider.internal.configsecrets import secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import error_text, home_of, raised_at
 from cloudprovider.loading.loader import load_factory, start_provider

@@ -24,7 +24,7 @@ from cloudprovider.commands.report import Report
 from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
 from cloudprovider.internal.cleaning import conceal
-from cloudprovider.internal.masking import safe_cause, secret_values
+from cloudprovider.internal.configsecrets import safe_cause, secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import code_place, error_text, home_of, raised_at, signature_problem
 from cloudprovider.loading.loader import Factory, described_type, load_factory, start_provider

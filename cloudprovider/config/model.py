@@ -23,7 +23,7 @@ from cloudprovider.config.documents import Document, DocumentError, Place, parse
 from cloudprovider.config.watcher import ConfigWatcher
 from cloudprovider.errors import ConfigUnreadable, InvalidConfig
 from cloudprovider.internal.cleaning import conceal
-from cloudprovider.internal.masking import values_of_secret
+from cloudprovider.internal.configsecrets import values_of_secret
 from cloudprovider.internal.problem import nearest
 from cloudprovider.kinds import Duration, ListOf
 

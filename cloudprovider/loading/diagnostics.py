@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
-from cloudprovider.internal.cleaning import LONGEST_ERROR, Cleaner, of_process
-from cloudprovider.internal.masking import config_values
+from cloudprovider.internal.cleaning import LONGEST_ERROR, Cleaner, of_process, redact
+from cloudprovider.internal.configsecrets import config_values
 from cloudprovider.internal.problem import Problem, did_you_mean, nearest
-from cloudprovider.internal.redaction import redact
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Plugin
 from cloudprovider.localinstance import LocalInstance

@@ -12,7 +12,7 @@ from importlib import import_module
 from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.errors import ProviderFactoryError, ProviderLoadError, ProviderTypeError, RegistryError
 from cloudprovider.interface import Interface
-from cloudprovider.internal.masking import safe_cause
+from cloudprovider.internal.configsecrets import safe_cause
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.plugins import Plugin
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import define, field
 
 from cloudprovider import Call, Throttled, call_scope
-from cloudprovider.internal.readonly import each_read_only, read_only
+from cloudprovider.internal.readonly import read_only
 from controllers.cloudcalls.answers import PARTIAL, REFUSED, SUCCESS, BatchAnswer, outcome_of, translate
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.fairqueue import FairQueue
@@ -137,7 +137,7 @@ def _failed(error: Exception) -> Outcome[Any]:
 def _handed_out(arg: Any) -> Any:
     """An argument as the provider gets it: the cache's own objects, which are read-only, and others
     made so. A list is a new one for each call, to be sorted and cut."""
-    return each_read_only(arg) if isinstance(arg, list | tuple) else read_only(arg)
+    return [read_only(one) for one in arg] if isinstance(arg, list | tuple) else read_only(arg)
 
 
 # ---- whose turn it is

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from cloudprovider.helpers.addresses import provided_node_ip
 from cloudprovider.helpers.labels import missing_twins
-from cloudprovider.helpers.objects import addresses_of, labels_of
+from cloudprovider.helpers.objects import addresses_of, labels_of, needs_initialization
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
-from cloudprovider.helpers.taints import needs_initialization
 from controllers.node.addresses import has_ip
 from controllers.node.kept import PAIRED
 from controllers.runtime.cache import Lister, key_of
@@ -78,7 +77,7 @@ class NodeTriggers:
             if needs_initialization(old) and not needs_initialization(new) and not has_ip(addresses_of(new)):
                 self._refreshes.add(key_of(new))  # opened without an IP address: the next sweep is far
         # While it is initialised, its own write is the change; the sweep compares it afterwards.
-        if needs_initialization(new) or needs_initialization(old) or not self.owned(new):
+        if needs_initialization(new) or needs_initialization(old) or is_foreign(new, self._cloud):
             return
         if moved or (relabeled and self._undone(old, new)):
             self._refreshes.add(key_of(new))
@@ -93,7 +92,7 @@ class NodeTriggers:
         """Ask for a refresh of every initialised node of this provider that is not being deleted;
         returns how many."""
         self._memory.forget_gone(lambda key: self._lister.get(key) is not None)
-        due = [key_of(node) for node in self._lister.list() if is_refreshed(node) and self.owned(node)]
+        due = [key_of(node) for node in self._lister.list() if is_refreshed(node) and not is_foreign(node, self._cloud)]
         for name in due:
             self._refreshes.add(name)
         return len(due)
@@ -110,14 +109,10 @@ class NodeTriggers:
             self._refreshes.add_after(name, _GATHERED, AGAIN)
         return True
 
-    def owned(self, node: V1Node) -> bool:
-        """Whether the node is this provider's: its provider ID is ours, or still to be given."""
-        return ownership(provider_id_of(node), self._cloud.provider_id_prefixes) is not Ownership.FOREIGN
-
     def _note_id(self, old: V1Node | None, new: V1Node) -> None:
         """Tell both if the node has the provider ID of another one. Of those that have it already,
         only a single one was not told before."""
-        if not self.owned(new):
+        if is_foreign(new, self._cloud):
             return
         others = self._memory.note_id(key_of(new), provider_id_of(old) if old else "", provider_id_of(new))
         if others:
@@ -138,7 +133,7 @@ class NodeTriggers:
         )
 
     def _look_at(self, node: V1Node) -> None:
-        if not self.owned(node):
+        if is_foreign(node, self._cloud):
             if needs_initialization(node):
                 self._on_foreign(node)
             entry = self._memory.find(key_of(node))
@@ -149,6 +144,11 @@ class NodeTriggers:
             self._nodes.add(key_of(node), NEW_NODE)
         elif missing_twins(labels_of(node)):
             self._nodes.add(key_of(node))
+
+
+def is_foreign(node: V1Node, cloud: CloudCalls) -> bool:
+    """Whether its provider ID is another provider's: neither ours, nor still to be given."""
+    return ownership(provider_id_of(node), cloud.provider_id_prefixes) is Ownership.FOREIGN
 
 
 def is_refreshed(node: V1Node) -> bool:

@@ -11,9 +11,8 @@ import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from cloudprovider.helpers.objects import labels_of
+from cloudprovider.helpers.objects import find_taint, is_ready, labels_of, needs_initialization, node_taints
 from cloudprovider.helpers.providerid import is_owned, provider_id_of
-from cloudprovider.helpers.taints import find_taint, is_ready, needs_initialization, node_taints
 from cloudprovider.wellknown import (
     LABEL_HANDS_OFF,
     LABEL_TOPOLOGY_ZONE,

@@ -16,7 +16,7 @@ from attrs import define, evolve, field, frozen
 
 from cloudprovider import InstanceState
 from cloudprovider.helpers import is_ready
-from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.helpers.objects import needs_initialization
 from controllers.nodelifecycle.changes import Attention, attention, can_be_sampled, hands_off, identity_of, zone_of
 from controllers.nodelifecycle.deletion import SAMPLE, Candidate, Identity, Sample, StateAnswer, counted
 from controllers.runtime.cache import key_of, uid_of

@@ -13,7 +13,7 @@ from attrs import field, frozen
 from prometheus_client.parser import text_string_to_metric_families
 
 from cloudprovider import CloudConfig, Interface
-from cloudprovider.internal.cleaning import conceal_config
+from cloudprovider.internal.configsecrets import conceal_config
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, WEBHOOKS, ControllerEntry, Manager, NeverLed, Options, WebhookEntry, parse
 from controllers.process.logs import OURS, TextFormatter

@@ -17,9 +17,8 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider.checks.nodelabels import wanted_annotations, wanted_taints
 from cloudprovider.cloudconfig import CloudConfig
-from cloudprovider.helpers.objects import annotations_of
+from cloudprovider.helpers.objects import annotations_of, node_taints
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import node_taints
 from cloudprovider.interface import Interface
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.bench import name_of

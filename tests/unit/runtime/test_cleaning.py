@@ -10,7 +10,8 @@ from collections import deque
 import pytest
 
 from cloudprovider.internal import cleaning
-from cloudprovider.internal.cleaning import LONGEST, LONGEST_STACK, Cleaner, conceal, conceal_config, one_line
+from cloudprovider.internal.cleaning import LONGEST, LONGEST_STACK, Cleaner, conceal, one_line
+from cloudprovider.internal.configsecrets import conceal_config
 
 SECRET = "s3cr3t/Välue+'\"x"
 PLAIN = Cleaner()

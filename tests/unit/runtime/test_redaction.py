@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cloudprovider.internal.redaction import REDACTED, redact
+from cloudprovider.internal.cleaning import REDACTED, redact
 
 SECRET = "hunter2x"
 JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6Ing.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJl"

@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudprovider.internal.jsonpatch import json_patch
-from controllers.webhooks.review import patch_between
+from cloudprovider.internal.jsonpatch import json_patch, patch_between
 from tests.support.anyjson import in_order, json_values
 
 KEYS = st.text("ab/~01 ", max_size=3)
