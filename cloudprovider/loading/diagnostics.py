@@ -87,6 +87,7 @@ def import_problem(plugin: Plugin, error: BaseException) -> Problem:
     module, _ = plugin.target
     where = raised_at(error, home_of(module))
     if isinstance(error, ModuleNotFoundError) and error.name:
+        # Without a line of the plugin it is the entry point itself that names what is not there.
         if not where and (module == error.name or module.startswith(f"{error.name}.")):
             return _no_such_module(plugin, module, error.name)
         return Problem(
@@ -129,6 +130,7 @@ def _no_such_module(plugin: Plugin, module: str, missing: str) -> Problem:
 
     parent, _, last = missing.rpartition(".")
     if parent:
+        # It is imported: the import has failed at the last part of the name.
         package = sys.modules.get(parent)
         known = [found.name for found in pkgutil.iter_modules(getattr(package, "__path__", ()))]
     else:
@@ -297,11 +299,13 @@ def _lines(error: BaseException) -> list[str]:
         return [f"{type(one).__name__}: {' '.join(_lines(one))}" for one in _leaves(error)]
     if isinstance(error, SyntaxError):
         return [": ".join(part for part in (error.msg, (error.text or "").strip()) if part)]
+    # A vendor's own exception may have such a list, too; ours has.
     problems = getattr(error, "problems", None)
     if isinstance(problems, list | tuple) and problems:
         return [str(one) for one in problems]
     pydantic = sys.modules.get("pydantic_core")
     if pydantic is not None and isinstance(error, pydantic.ValidationError):
+        # Without the values: what is wrong may be the secret itself.
         found = error.errors(include_url=False, include_context=False, include_input=False)
         return [f"{'.'.join(map(str, one['loc'])) or error.title}: {one['msg']}" for one in found]
     return redact(str(error)).splitlines()  # before it is cut: a private key has many lines
@@ -332,6 +336,7 @@ def raised_at(error: BaseException, home: str = "") -> str:
     below = [frame for frame in frames if home and (frame.filename == home or frame.filename.startswith(home + os.sep))]
     if not frames:
         return ""
+    # The vendor's own line, where there is one: a library's innermost frame says nothing to them.
     frame = (below or frames)[-1]
     function = "" if frame.name.startswith("<") else f", in {frame.name}"
     return f"{frame.filename}:{frame.lineno}{function}"
@@ -351,6 +356,7 @@ def provider_place(error: BaseException) -> str:
 
 def was_not_entered(error: BaseException) -> bool:
     """Whether the exception comes from the call itself, before the first line of the callee."""
+    # A frame more would be one of the callee, whose own TypeError is another mistake.
     return isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 

@@ -60,6 +60,7 @@ def start_provider(name: str, factory: Factory, config: CloudConfig | None, plug
 
         kind: type[RegistryError] = ProviderTypeError
         problem = diagnostics.signature_problem(factory) if diagnostics.was_not_entered(error) else None
+        # The factory was entered, so that what it raised is its own.
         if problem is None:
             kind = ProviderFactoryError
             home = diagnostics.home_of(getattr(factory, "__module__", None) or "")

@@ -57,6 +57,7 @@ _AT_ONCE: Final = 2.0
 
 def _about_one(trial: Trial) -> tuple[BadAnswer, ...]:
     """Answers that say nothing of one machine."""
+    # "Found nothing" where one machine was asked for by its ID is no answer of a healthy API.
     body = trial.lab.empty_listing
     return (*READS, BadAnswer("200 with an empty listing", 200, body)) if body else READS
 
@@ -75,6 +76,7 @@ def _errors(outcome: Outcome[Any]) -> list[BaseException]:
     """What was raised, or the errors among a batch's values."""
     if outcome.error is not None:
         return [outcome.error]
+    # A batch may say it of each node in place of raising.
     values = outcome.value.values() if isinstance(outcome.value, Mapping) else ()
     return [value for value in values if isinstance(value, BaseException)]
 
@@ -229,5 +231,6 @@ def _is_late(trial: Trial, machines: list[V1Node], seconds: float) -> bool:
     call = Call(deadline=time.monotonic() + _CALL_SECONDS, cancelled=stop)
     task = Task(lambda: questions(trial, trial.provider, machines), "conformance-call", call=call)
     ended = task.wait(seconds)
+    # Late or not, it is over: it must not ask the cloud during the next scenario.
     stop.set()
     return not ended

@@ -117,6 +117,9 @@ class Stage:
         self.manager = manager
         self._trial = trial
         self._limit = time_limit
+        # What the manager makes is marked as of this cluster: a provider of another one would not
+        # see it. Here, as none can be made in an outage.
+        trial.in_cluster(cluster.identity)
 
     def wait(
         self,
@@ -156,7 +159,6 @@ class Stage:
     def joined(self, machine: V1Node) -> NodeUnderTest:
         """The machine's node; initialised, if the provider has instances to initialise it from."""
         __tracebackhide__ = True
-        self._trial.in_cluster(self.cluster.identity)
         node = self.join(machine)
         if self._trial.features & INSTANCES:
             self.wait(lambda: node.is_initialized, "the node is initialised", about=node)
@@ -166,7 +168,6 @@ class Stage:
         """A Service that the controller has begun to build a load balancer for, which is removed in
         the end."""
         __tracebackhide__ = True
-        self._trial.in_cluster(self.cluster.identity)
         name, annotations = self._trial.bench.name("svc"), self._trial.lab.service_annotations
         service = self.cluster.expose(name, annotations=annotations)
         self._trial.adopt(service.object)
@@ -248,6 +249,7 @@ class EndToEndConformance(ConformanceBase):
         machine = trial.bench.new_machine()
         goes = stage.joined(machine)
         trial.delete(goes.object)
+        # Only of silent nodes the cloud is asked whether their machines exist.
         stays.mark_not_ready()
         goes.mark_not_ready()
         stage.wait(lambda: not goes.exists, "the node of the deleted machine is gone")
@@ -338,6 +340,7 @@ class EndToEndConformance(ConformanceBase):
 
         def leads_there() -> bool:
             machine, name = provider_id_of(node.object), name_of(node.object)
+            # Listed by name or by provider ID: the contract leaves that to the provider.
             return len(found := targets()) == 1 and (found[0][1] == name or found[0][0] == machine != "")
 
         stage.wait(leads_there, f"there is a route for {wanted} to the node")

@@ -125,6 +125,8 @@ class InstanceScenarios(ConformanceBase):
         """Asked again, metadata is the same, addresses in the same order."""
         instances, node = trial.instances(), trial.machine()
         first = instances.instance_metadata(node)
+        # Sets and dictionaries of the cloud come in any order: each change would be a write to the
+        # Node.
         for _ in range(3):
             again = instances.instance_metadata(node)
             assert again == first, f"instance_metadata answered {first!r}, and then {again!r}"

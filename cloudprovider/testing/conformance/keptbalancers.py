@@ -64,6 +64,7 @@ class KeptLoadBalancerScenarios(ConformanceBase):
         then."""
         kept = _kept(trial)
         taker = _naming(trial, kept.name)
+        # To name one is not to have it: else its deletion would take another's load balancer along.
         absent = trial.found(taker)
         assert absent is None, f"before it is adopted get_load_balancer answers {absent!r} to the Service that names it"
         for how in ("adopted", "ensured once more"):

@@ -92,6 +92,7 @@ class LoadBalancerFailureScenarios(ConformanceBase):
         whole = trial.service()
         empty, nodes = trial.resources(), trial.machines(1)
         trial.ensure(whole, nodes)
+        # Counted once without any interruption: how many parts one has is the vendor's own affair.
         parts = len(trial.resources() - empty)
         before, service = trial.resources(), trial.service()
         build = trial.building(service, nodes)

@@ -112,6 +112,7 @@ class LoadBalancerScenarios(ConformanceBase):
         balancers, cluster = trial.balancers(), trial.cluster_name
         answer = balancers.get_load_balancer_name(cluster, service)
         name = right("get_load_balancer_name", answers.load_balancer_name, answer)
+        # A cloud cuts or refuses long names, and two that are cut alike are one load balancer.
         longest = new_service("s" * 63, str(uuid4()), namespace="n" * 63)
         of_longest = balancers.get_load_balancer_name(cluster, longest)
         right("get_load_balancer_name of a Service with names of 63 characters", answers.load_balancer_name, of_longest)
@@ -132,6 +133,8 @@ class LoadBalancerScenarios(ConformanceBase):
         another name."""
         first = trial.service()
         assert first.metadata is not None
+        # A new UID under the same name: the old one may still be deleted while the new one is
+        # built.
         second = trial.service(name=first.metadata.name)
         names = [trial.balancer_name(each) for each in (first, second)]
         assert names[0] != names[1], f"two Services of one name and different UIDs have the load balancer {names[0]}"
@@ -184,6 +187,7 @@ class LoadBalancerScenarios(ConformanceBase):
         added."""
         service, _ = trial.standing()
         one, two, three = trial.machines(3)
+        # Fewer, all others, and one that was there before: each needs another comparison.
         for nodes in ([one], [two, three], [one, two]):
             trial.ensure(service, nodes)
             trial.eventually(partial(check_targets, trial, service, nodes))
@@ -195,6 +199,8 @@ class LoadBalancerScenarios(ConformanceBase):
         service, _ = trial.standing()
         one, two, three = trial.machines(3)
         nodes: list[V1Node]
+        # The empty list is what is left when the last node goes; it must not be taken for
+        # "unchanged".
         for nodes in ([one], [two, three], [two, three], [], [one, two]):
             trial.patiently(trial.updating(service, nodes))
             trial.eventually(partial(check_targets, trial, service, nodes))
@@ -232,6 +238,7 @@ class LoadBalancerScenarios(ConformanceBase):
         """A node without a provider ID, or of another cloud, does not keep the others from being
         targets."""
         service, nodes = trial.standing()
+        # In a cluster of two clouds, or while a node joins, the list has such nodes.
         strangers = [new_node(trial.bench.name("new")), new_node(trial.bench.name("far"), "another-cloud://i-1")]
         trial.ensure(service, [*strangers, *nodes])
 
@@ -283,6 +290,7 @@ class LoadBalancerScenarios(ConformanceBase):
         """Load balancers of several Services are built and deleted at the same time, each as if it
         were alone."""
         services, nodes = [trial.service() for _ in range(3)], trial.machines(1)
+        # Some clouds build one after the other, whoever asks.
         patience = 3 * trial.lab.patience
         built = at_once([partial(trial.ensure, service, nodes) for service in services], within=patience)
         statuses = [outcome.get() for outcome in built]

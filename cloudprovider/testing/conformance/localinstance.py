@@ -54,6 +54,7 @@ class LocalInstanceScenarios(ConformanceBase):
         and no secrets."""
         trial.lab.local_machine()
         expected = _local(trial.provider).local_metadata()
+        # A machine that boots has no cluster yet, and its kubelet waits for this answer.
         answer = _local(trial.bench.started_provider()).local_metadata()
         assert answer == expected, f"local_metadata answered {answer!r} before initialize, and {expected!r} after it"
 

@@ -93,6 +93,7 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
                 attempt(build)
             left = trial.resources() - before
             name = trial.balancer_name(service)
+            # Some clouds undo what failed: then there is nothing to list.
             if name in left:
                 found = listed(trial, service)
                 assert found, f"{sorted(left)} stand in the cloud, half-built, and owned_load_balancers has none of it"
@@ -148,6 +149,7 @@ class OwnedResourceScenarios(ConformanceBase):
 
         trial.eventually(find)
         assert theirs not in found, f"list_owned_resources has {theirs}, which is another cluster's"
+        # The wrong cluster first, which must change nothing, and the right one twice.
         for cluster, one in ((other, found[mine]), (ours, found[mine]), (ours, found[mine])):
             trial.patiently(partial(_resources(trial).delete_owned_resource, cluster, one))
             if cluster == other:

@@ -65,6 +65,7 @@ def _hint(route: Route) -> str:
 def _check_target(found: Route, route: Route) -> None:
     """The host finds the node by the provider ID that is listed, or else by the name."""
     machine, wanted = found.target_provider_id, route.target_provider_id
+    # A name alone may be in another case, or the cloud's own.
     if machine and wanted:
         assert same_provider_id(machine, wanted), (
             f"the route for {route.target_node}, whose provider ID is {wanted}, is listed with the "
@@ -117,6 +118,8 @@ class RouteScenarios(ConformanceBase):
         """A node with two pod CIDRs has two routes, made with one name hint: deleting one leaves
         the other."""
         node = trial.machine()
+        # The host gives one hint a node: a provider that names rules by it alone overwrites the
+        # first.
         first, second = (_created(trial, trial.route(node), hint="the-same-hint") for _ in range(2))
 
         def both() -> None:
@@ -131,6 +134,7 @@ class RouteScenarios(ConformanceBase):
     def test_r5_the_hint_is_only_a_hint(self, trial: Trial) -> None:
         """Long or odd name hints are no obstacle, and two nodes' routes stay two."""
         nodes = trial.machines(2)
+        # Names of nodes have dots and 253 characters; names of rules rarely may.
         hints = ("node_With.Odd/Signs", "x" * 200)
         made = [
             _created(trial, trial.route(node), hint=f"{hint}-{index}")
@@ -152,6 +156,7 @@ class RouteScenarios(ConformanceBase):
         ours, theirs = _created(trial, trial.route(node)), _created(trial, trial.route(node, cluster_name=other), other)
 
         def look() -> None:
+            # Listed as another's it is no harm: the host leaves that alone.
             foreign = [one for one in _listed(trial, theirs) if one.owned is not False]
             assert not foreign, f"the other cluster's route is listed as this cluster's: {foreign!r}"
             only(trial, ours)
@@ -172,6 +177,7 @@ class RouteScenarios(ConformanceBase):
         trial.delete(node)
 
         def look() -> None:
+            # Clouds differ: the rule goes with its machine, or leads nowhere.
             alive = [one for one in _listed(trial, route) if not one.blackhole]
             assert not alive, f"the machine of {name_of(node)} was deleted, and its route is no blackhole: {alive!r}"
 

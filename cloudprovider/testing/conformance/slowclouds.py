@@ -71,6 +71,7 @@ class SlowCloudScenarios(ConformanceBase):
         """Without source ranges everyone may connect, also when there were some before."""
         service, nodes = trial.service(ports=((80, 30937),)), trial.machines(1)
         assert service.spec is not None
+        # Narrow first: a rule that was made must be taken away again.
         for ranges in (["192.0.2.0/24"], None):
             service.spec.load_balancer_source_ranges = ranges
             trial.ensure(service, nodes)
@@ -202,6 +203,8 @@ class SlowCloudScenarios(ConformanceBase):
             "create_route returned although the route table is full: the node would be told that it has a network. "
             "Raise with the cloud's words"
         )
+        # By each of these the host would take the route for somebody else's affair, and stop
+        # asking.
         wrong = InstanceNotFound | NotImplementedByProvider | ImplementedElsewhere
         assert not isinstance(outcome.error, wrong), f"create_route {outcome} where the route table is full"
         create()

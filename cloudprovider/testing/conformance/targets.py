@@ -65,6 +65,7 @@ class TargetScenarios(ConformanceBase):
             trial.patiently(trial.updating(service, before))
             trial.lab.stop_machine(machine)
             update = trial.updating(service, [one, machine])
+            # A provider may set it at once, or ask to be called again: both bring it in.
             again = _not_yet(attempt(update), "for a node whose machine is off")
             trial.lab.start_machine(machine)
             if again:
@@ -130,6 +131,8 @@ class TargetScenarios(ConformanceBase):
         for what, refused in _refused(trial, trial.service()):
             outcome = attempt(partial(balancers.check_service, refused))
             if outcome.error is None:
+                # The default refuses nothing; who writes one of their own must know their own
+                # annotations.
                 own = type(balancers).check_service is not LoadBalancer.check_service
                 assert not (own and "annotations" in what), f"check_service returned for a Service {what}"
                 continue

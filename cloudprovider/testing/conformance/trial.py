@@ -56,6 +56,7 @@ class Trial:
     def in_cluster(self, identity: str) -> None:
         """Ask a provider of that cluster from here on: what the manager made there is marked as its
         own, and to any other cluster's provider it is another's. May be called again."""
+        # A provider costs a login: another one is made for another cluster alone.
         if self._identity != identity:
             self.provider, self._identity = self.bench.another_provider(identity=identity), identity
 
@@ -115,15 +116,19 @@ class Trial:
     def identified(self, node: V1Node) -> V1Node:
         """The Node with its provider ID, asked of the provider where the lab did not give it."""
         self.bench.go_on()
+        # The lab knows it, or there are none: nothing to ask.
         if provider_id_of(node) or not self.provider.provider_id_prefixes():
             self._check_metadata(node)
             return node
         found = self.eventually(lambda: self._provider_id(node), retry=InstanceNotFound)
+        # "acme://None" is what f-strings make of a field that the API left out. It is written once,
+        # for ever.
         if found.rpartition("/")[2] in _NOTHING:
             self.bench.refuse(
                 f"the provider ID of {name_of(node)} is {found!r}, made of a value that is not there: every node would "
                 "have it, and a provider ID is never changed"
             )
+        # The registered Node stays as it is: scenarios of a new node need it.
         copy = deepcopy(node)
         copy.spec = copy.spec or V1NodeSpec()
         copy.spec.provider_id = found
@@ -186,7 +191,9 @@ class Trial:
         """A Service whose load balancer is built and in order, and its nodes. Shared, so that few
         are built."""
         service, nodes = self.bench.standing(self._new_standing)
+        # Scenarios before may have changed it, and left it half done where they failed.
         self.ensure(service, nodes)
+        # Its scenarios change ports and annotations.
         return deepcopy(service), list(nodes)
 
     def ensure(
@@ -206,6 +213,7 @@ class Trial:
             try:
                 status = balancers.ensure_load_balancer(cluster, service, nodes)
                 assert isinstance(status, V1LoadBalancerStatus), f"ensure_load_balancer returned {status!r}"
+                # Without an address nobody can use it, whatever the call says.
                 if status.ingress:
                     return status
                 reason, pause = "its status has no address", self.lab.poll
@@ -234,6 +242,7 @@ class Trial:
     def _pause(self, error: RetryError) -> float:
         """Until the next try: as long as the provider says, and no longer than until the lab looks
         again."""
+        # A provider that says "in ten minutes" would have each scenario last so long.
         return min(error.retry_after, self.lab.poll)
 
     def resources(self) -> frozenset[str]:
@@ -303,6 +312,7 @@ class Trial:
             try:
                 return look()
             except retry:
+                # No look after the last pause: it would come too late to count.
                 if time.monotonic() + self.lab.poll > end:
                     raise
             self.bench.pause(self.lab.poll)
@@ -319,6 +329,7 @@ class Trial:
     def remove_made(self) -> None:
         """Remove the load balancers, routes and disks of this scenario."""
         for cluster_name, service in self._services:
+            # Whatever fails here, the rest is removed too: it would go on costing money.
             removed = attempt(partial(self.remove, service, cluster_name=cluster_name))
             if removed.error is not None:
                 name = service.metadata.name if service.metadata is not None else ""
@@ -394,6 +405,7 @@ class Trial:
     def _check_metadata(self, node: V1Node) -> None:
         """Once: metadata is of the right type. What it says, and whether it is answered at all,
         other scenarios try."""
+        # Once for a class, as a wrong type would fail every scenario in another odd way.
         if self.bench.metadata_checked or not (self.provider.instances_v2() or self.provider.instances_batch()):
             return
         outcome = attempt(partial(self._metadata, node))

@@ -43,6 +43,8 @@ def test_features_that_are_no_features_are_told_where_they_are_declared(features
 class OneLook:
     """A cluster with one Event, whose wait looks once."""
 
+    identity = ""
+
     def __init__(self, *events: Event) -> None:
         self._events = events
 
@@ -67,7 +69,7 @@ class OneLook:
 )
 def test_a_wait_ends_at_the_event_that_says_so(event: Event, ends: bool) -> None:
     bench = SimpleNamespace(patience=Patience(Lab()))
-    trial = cast(Any, SimpleNamespace(lab=Lab(), bench=bench))
+    trial = cast(Any, SimpleNamespace(lab=Lab(), bench=bench, in_cluster=lambda _: None))
     stage, about = Stage(trial, cast(Any, OneLook(event)), cast(Any, None), 30.0), cast(Any, object())
     with pytest.raises(pytest.fail.Exception if ends else AssertionError) as caught:
         stage.wait(lambda: False, "the node is initialised", about=about)
