@@ -84,6 +84,7 @@ class _Pace:
             self._peers[peer] = own + 1 / _OF_A_PEER[0]
             self._peers.move_to_end(peer)
             if len(self._peers) > _PEERS:
+                # The one that was silent longest: what it asked for is paid off by now.
                 self._peers.popitem(last=False)
             return True
 
@@ -143,6 +144,7 @@ class Authentication:
 def bearer_token(header: str) -> str | None:
     """The token of an Authorization header; None for none, as without credentials."""
     scheme, _, rest = header.strip().partition(" ")
+    # Another scheme, Basic say, is no credential here, as in k8s.io/apiserver.
     if scheme.lower() != "bearer":
         return None
     return rest.partition(" ")[0] or None
@@ -236,6 +238,7 @@ class Authorization:
                 reason = text_of(error)
                 log.debug("it is not known whether %s may %s %s: %s", text_of(user.name), verb, path, reason)
                 raise Undecided(reason) from None
+            # A no is kept as well: a probe without the right would be a question each time.
             self._known.put(key, known, self._ttls[known])
         return known
 
@@ -279,6 +282,7 @@ class ClusterCA:
             if self._refusals > 1:
                 self._tell(f"missing permission: {LOOKUP_RULE.fix()}")
         except ApiError as error:
+            # An API server that is away takes no trust away.
             log.debug("%s cannot be read now: %s", self.name, text_of(error))
             return self._known
         else:
@@ -289,6 +293,7 @@ class ClusterCA:
 
     def _tell(self, problem: str) -> None:
         self._next = self._clock.monotonic() + REFRESH_SECONDS
+        # Asked about each minute, told once: it is the same until somebody changes the roles.
         if problem != self._logged:
             self._logged = problem
             log.log(

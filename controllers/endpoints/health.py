@@ -167,6 +167,7 @@ class Health:
                 if failing is None:
                     stamp = timestamp(self._clock.time())
                     failing = self._failing[check.name] = _Failing(now, stamp, check.detail)
+                # The latest reason, and the time of the first one.
                 failing.detail = check.detail
                 since = f"since {failing.stamp} ({seconds_text(now - failing.began)})"
                 dated.append(evolve(check, detail=f"{check.detail}; {since}" if check.detail else since))
@@ -237,6 +238,7 @@ class Health:
             if not alive():
                 checks.append(Check(name, self._state == "stopping", "has ended"))
                 continue
+            # One without parts has a line too: without one it would look like one that is off.
             checks += _asked(name, "health()", controller.health) or [Check(name, True)]
         return checks
 
@@ -271,6 +273,7 @@ def report(
         detail = one_line(check.detail, _LONGEST_DETAIL) if details else "" if check.ok else _WITHHELD
         reason = f": {detail}" if detail else ""
         lines.append(f"[+]{check.name} ok{reason}" if check.ok else f"[-]{check.name} failed{reason}")
+    # As kube-apiserver: probes read the status alone, people ask with ?verbose.
     if not ill and not verbose:
         return 200, "ok"
     # A probe that excludes a misspelt check would go on failing, and nobody would see why.

@@ -84,6 +84,7 @@ class Reviewer:
             self._total.labels(code=code).inc()
             self._seconds.labels(code=code).observe(self._clock.monotonic() - began)
         status = answer.json().get("status")
+        # A proxy's page is no yes: an empty status authenticates and allows nobody.
         return status if isinstance(status, dict) else {}
 
     def _complain(self, error: ApiError) -> None:
@@ -135,6 +136,7 @@ class Remembered(Generic[K, V]):
 
     def put(self, key: K, value: V, seconds: float) -> None:
         """Remember this for so long; 0: not at all."""
+        # A time of 0 in the flag turns the memory off.
         if seconds <= 0:
             return
         with self._lock:

@@ -127,6 +127,7 @@ class Serving:
     def stop(self, seconds: float) -> bool:
         """Close the ports and all connections; True when all threads have ended in time."""
         ended = [server.stop(min(seconds, _STOP)) for server in (self._plain, self._secure) if server]
+        # Last: reviews for requests under way still go through them.
         for clients in self._own.values():
             clients.close()
         return all(ended)
@@ -170,6 +171,7 @@ class Serving:
         options = self._options
         if options.tls_cert_file:
             return FilePair(options.tls_cert_file, options.tls_private_key_file), False
+        # The root file system is read-only as a rule: nothing is written unless it is asked for.
         if not options.cert_dir:
             return MemoryPair(names_for(options.bind_address), clock=self._clock), True
         with refusing(f"--cert-dir={options.cert_dir}"):

@@ -88,6 +88,7 @@ class _Rest(RestClient):
         self, path: str, *, query: Mapping[str, str] | None = None, read_timeout: float, **_options: Any
     ) -> LineStream:
         """A watch from a version, which shows what would be written from now on."""
+        # Nothing is sent: what others change meanwhile is no part of a plan about one moment.
         changes = Changes((query or {}).get("resourceVersion", ""), read_timeout / 2)
         place = place_of(path)
         if place is not None:

@@ -291,6 +291,7 @@ def _refusal(before: JSON, given: Mapping[str, Any], place: Place) -> Answer | N
     """What a precondition that does not hold is answered with."""
     metadata = before["metadata"]
     if given.get("uid") not in (None, metadata.get("uid")):
+        # In the server's own words: our writers read this cause.
         causes = [{"field": "metadata.uid", "reason": "FieldValueInvalid", "message": "field is immutable"}]
         return _status(422, "metadata.uid: field is immutable", place, causes=causes)
     if given.get("resourceVersion") not in (None, "", metadata.get("resourceVersion")):

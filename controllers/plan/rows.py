@@ -89,6 +89,7 @@ class Outcome:
     @property
     def complete(self) -> bool:
         """Whether all was asked that there was to ask."""
+        # What is not known may be something to do.
         return not self.left and not any(row.kind == Kind.UNKNOWN for row in self.rows)
 
     @property

@@ -69,6 +69,7 @@ class PlanRun:
         catalog: Sequence[ControllerEntry] = CATALOG,
     ) -> None:
         """No client of `clients` writes any more. Raises ManagerError without a controller."""
+        # Beneath the interceptor: should a way lead past it, still nothing is written.
         clients.guard = self._refuse
         self._given = options.manager
         options = _with_routes_sooner(options)
@@ -123,6 +124,7 @@ class PlanRun:
         """Run, print the plan to this file, or to standard output, and return the exit code. Raises
         as `run` does."""
         outcome = self.run(stop)
+        # Stopped before anything was known: that is not "nothing to do".
         if outcome is None:
             return FAILED
         print(shown(outcome, self._given.plan.output), end="", file=file, flush=True)
@@ -347,6 +349,7 @@ def _is_over(one: Unfinished) -> bool:
     # One that fails may succeed at its next try, and one that is parked never in this run.
     if _failed(one):
         return one.parked or one.failures >= _TRIES or one.delay > _LONGEST_RETRY
+    # It failed for a reason that is known, and an Event has told it.
     return bool(one.failures and one.delay)
 
 

@@ -265,7 +265,7 @@ class NodeSync:
         self._last = 0.0
         self._waiting: set[str] = set()
         self._began = 0.0
-        self._given: tuple[float, Targets] | None = None
+        self._given_at = -math.inf  # when the latest targets were worked out, in the present gathering
         self._round: set[str] = set()  # those of the last round that were not tried yet
         self._rest = 0  # so many may be left when it is over
         self._round_began = self._round_ended = clock.monotonic()
@@ -322,7 +322,7 @@ class NodeSync:
             if left > 0:
                 return Result(requeue_after=left)
             # What changes from here on begins a gathering of its own.
-            self._first = self._given = None
+            self._first, self._given_at = None, -math.inf
         if self.targets.owed:
             self.targets.ask_again()
         present = self.current()
@@ -352,15 +352,15 @@ class NodeSync:
         with self._giving:  # one thread works them out: a node changes before the next one could
             now = self._clock.monotonic()
             with self._lock:
-                gathering = self._first is not None
-                if gathering and self._given is not None and now - self._given[0] < min(_SAME, self._quiet):
-                    return self._given[1]
+                gathering, latest = self._first is not None, self.targets.latest
+                if latest is not None and now - self._given_at < min(_SAME, self._quiet):
+                    return latest
             found = self.targets.current()
             if self.targets.owed:  # no change of a node need follow
                 self._nodes.add_after(ALL_NODES, _OWED, routine=True)
             if gathering:
                 with self._lock:
-                    self._given = now, found
+                    self._given_at = now
             return found
 
     def is_due(self, key: str) -> bool:

@@ -86,6 +86,7 @@ class Deletion:
             wait = max(0.0, due - self._clock.monotonic())
             if self._clock.monotonic() + wait >= until:
                 return inventory
+            # Stopped while it waits: what is there is known, so it is shown.
             if wait and self._stop.wait(wait):
                 return inventory
 
@@ -160,5 +161,6 @@ class Deletion:
         return self.trials.setdefault(item, Trial())
 
     def _delay(self, error: Exception | None, times: int) -> float:
+        # The cloud's word comes first: it knows how long its deletions take.
         asked = retry_after_of(error) if error is not None else None
         return asked if asked is not None else min(self._shortest * 2 ** (times - 1), LONGEST)

@@ -72,6 +72,7 @@ class Lister:
             if balancers.can_list_owned:
                 items += [self._balancer(balancers, one) for one in balancers.owned(self.cluster)]
             else:
+                # Not "none": the user must look there by hand.
                 unknown.append("load balancers: the provider has no OwnedLoadBalancers")
         if (routes := self.cloud.routes) is not None:
             # What the cloud's marks give to another program is none of the cluster's.
