@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
+from cloudprovider.internal.cleaning import few
 from controllers.nodeipam.guards import NodeFacts, assignment, facts_of, facts_of_raw
 from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound, ObjectNotFound, RestClient, ServerError
 from controllers.runtime.cache import NODES, Lister, is_newer, key_of, quorum_list, uid_of
@@ -292,10 +293,10 @@ class Assigner:
         self._conflict("too_wide", "PodCIDRTooWide", name, text)
 
     def _report_overlap(self, name: str, others: Sequence[str]) -> None:
-        some = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
         text = (
-            f"Its pod CIDRs overlap with those of {some}: pods of these nodes can have the same addresses. Nothing was "
-            "changed. Fix: drain one of them, delete its Node object and restart its kubelet, so that it gets others"
+            f"Its pod CIDRs overlap with those of {few(others, 3)}: pods of these nodes can have the same addresses. "
+            "Nothing was changed. Fix: drain one of them, delete its Node object and restart its kubelet, so that it "
+            "gets others"
         )
         self._conflict("overlap", "PodCIDRConflict", name, text)
 

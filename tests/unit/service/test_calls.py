@@ -78,9 +78,9 @@ def test_no_other_refusal_does(bench: Bench, error: Exception) -> None:
 def test_a_service_is_gone_when_a_quorum_read_lacks_its_uid(bench: Bench) -> None:
     bench.server.put(raw_service("other", uid="former"))
     bench.api.prove_gone(KEY, "former")
-    assert bench.server.gets == [("/api/v1/namespaces/default/services", {"fieldSelector": "metadata.name=web"})], (
-        "no resourceVersion: a quorum read"
-    )
+    [(path, query)] = bench.server.gets
+    assert path == "/api/v1/namespaces/default/services"
+    assert query == {"fieldSelector": "metadata.name=web", "limit": "500"}, "no resourceVersion: a quorum read"
     with pytest.raises(CacheBehind, match="uid-web"):
         bench.api.prove_gone(KEY, "uid-web")
 
@@ -118,7 +118,7 @@ def test_nor_does_an_answer_that_is_no_list(bench: Bench, answer: Any, monkeypat
 def test_an_empty_cache_is_believed_after_the_api_server_agrees(bench: Bench) -> None:
     bench.server.put(excluded("n1"))
     assert bench.api.confirmed(NOTHING, may_be_empty=False) is NOTHING
-    assert bench.server.gets == [("/api/v1/nodes", {})], "no resourceVersion: a quorum read"
+    assert bench.server.gets == [("/api/v1/nodes", {"limit": "500"})], "no resourceVersion: a quorum read"
 
 
 def test_but_not_while_it_has_targets(bench: Bench) -> None:
