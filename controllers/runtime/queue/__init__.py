@@ -14,7 +14,6 @@ from controllers.runtime.queue.keys import Unfinished
 from controllers.runtime.queue.metrics import WorkQueueCollector
 from controllers.runtime.queue.outcomes import FailureHandling
 from controllers.runtime.queue.results import DONE, AskAgain, Parked, Result, TerminalError, retry_after_of
-from controllers.runtime.queue.threads import bounded
 from controllers.runtime.queue.worker import Batching, BatchWorker, Worker
 from controllers.runtime.queue.workqueue import ShutDown, WorkQueue
 
@@ -34,7 +33,6 @@ __all__ = [
     "WorkQueue",
     "WorkQueueCollector",
     "Worker",
-    "bounded",
     "pending",
     "retry_after_of",
     "seconds_text",
