@@ -165,15 +165,20 @@ class Delivery(Generic[T]):
         return True
 
     def _run(self) -> None:
-        while True:
-            entry = self._next()
-            if entry is None:
-                return
+        handlers: Handlers[Any] = self._handlers
+        while (entry := self._next()) is not None:
             if entry.kind is None:
                 self._synced = True
                 continue
             try:
-                self._call(entry)
+                if entry.kind is ChangeKind.ADD:
+                    if handlers.add is not None:
+                        handlers.add(entry.new, entry.initial)
+                elif entry.kind is ChangeKind.UPDATE:
+                    if handlers.update is not None:
+                        handlers.update(entry.old, entry.new)
+                elif handlers.delete is not None:
+                    handlers.delete(entry.old)
             except BaseException:  # a handler's SystemExit must not end the thread either
                 self._errors.inc()
                 log.exception(
@@ -194,14 +199,3 @@ class Delivery(Generic[T]):
                 del self._tails[entry.key]
             self._merging = self._merging and bool(self._entries)
             return entry
-
-    def _call(self, entry: _Entry[T]) -> None:
-        handlers: Handlers[Any] = self._handlers
-        if entry.kind is ChangeKind.ADD:
-            if handlers.add is not None:
-                handlers.add(entry.new, entry.initial)
-        elif entry.kind is ChangeKind.UPDATE:
-            if handlers.update is not None:
-                handlers.update(entry.old, entry.new)
-        elif handlers.delete is not None:
-            handlers.delete(entry.old)

@@ -22,7 +22,7 @@ from controllers.runtime.cache.handlers import Delivery, Handlers
 from controllers.runtime.cache.lists import Bookmark, Listed, Update, Watched
 from controllers.runtime.cache.resources import Resource, T
 from controllers.runtime.cache.retries import WatchOptions
-from controllers.runtime.cache.store import Cache, Change, Lister
+from controllers.runtime.cache.store import Cache, Lister
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
@@ -89,7 +89,7 @@ class Informer(Generic[T]):
         self._metrics = metrics
         self._clock = clock
         self._cache = Cache(resource, metrics)
-        self.lister = Lister(self._cache)
+        self.lister = self._cache
         self._source = ListWatch(rest, self._cache, options, metrics=metrics, clock=clock)
         self._lock = threading.Lock()  # taken before a Delivery's and the cache's, never after
         self._deliveries: list[Delivery[T]] = []
@@ -188,7 +188,7 @@ class Informer(Generic[T]):
             delivery.start()  # first: where the system has no thread left, nothing is registered
             self._deliveries.append(delivery)
             if self._synced:
-                delivery.push_initial([(key_of(obj), obj) for obj in self._cache.objects()])
+                delivery.push_initial([(key_of(obj), obj) for obj in self._cache.list()])
         return Registration(self, delivery)
 
     def _remove(self, delivery: Delivery[T]) -> None:
@@ -215,10 +215,12 @@ class Informer(Generic[T]):
     def _take(self, update: Update[T]) -> None:
         if isinstance(update, Watched):
             self._events[update.event].inc()
+            # One lock for both: a handler added now must neither miss this change nor see it twice.
             with self._lock:
                 changes = self._cache.apply(update.event, update.item)
                 if changes:
-                    self._push(changes)
+                    for delivery in self._deliveries:
+                        delivery.push(changes)
             if changes is None:
                 self._stale.inc()
         elif isinstance(update, Bookmark):
@@ -231,7 +233,8 @@ class Informer(Generic[T]):
         with self._lock:
             changes = self._cache.replace(listed.items, listed.version, restored=listed.cause == "restored")
             if self._synced:
-                self._push(changes)
+                for delivery in self._deliveries:
+                    delivery.push(changes)
             else:
                 # The first list is an add of everything, marked as such; relists are told as
                 # changes.
@@ -246,10 +249,6 @@ class Informer(Generic[T]):
                 "%s: listed again (%s): %d objects, %d changes",
                 self.resource.plural, listed.cause, len(self._cache), len(changes),
             )  # fmt: skip
-
-    def _push(self, changes: list[Change[T]]) -> None:
-        for delivery in self._deliveries:
-            delivery.push(changes)
 
     def _last_sync(self) -> float:
         if not self._synced:

@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import frozen
 
 from cloudprovider.helpers.objects import key_of, uid_of
-from controllers.runtime.cache.parsing import Parser, metadata_of
+from controllers.runtime.cache.decoding import Parser, metadata_of
 from controllers.runtime.cache.resources import ApiObject, MalformedObject, Resource, T, is_newer, version_of
 from controllers.runtime.metrics import Metrics
 
@@ -69,29 +69,37 @@ class Change(Generic[T]):
 
 
 class Lister(Generic[T]):
-    """Reads a cache. Thread-safe; never waits. The objects are shared: never change one."""
+    """The reading side of a cache. Thread-safe; never waits for the server. The objects are
+    shared: never change one."""
 
-    def __init__(self, cache: Cache[T]) -> None:
-        self._cache = cache
+    def __init__(self) -> None:
+        self._objects: dict[str, T] = {}
+        self._indexed: dict[str, dict[str, T]] = {}
+        """By value of the index, then by key."""
+        self._lock = threading.Lock()
 
     def get(self, key: str) -> T | None:
         """The object with this key ("name" or "namespace/name"), or None."""
-        return self._cache.get(key)
+        with self._lock:
+            return self._objects.get(key)
 
     def list(self) -> list[T]:
         """All objects at one moment, in no particular order, in a list of the caller's own."""
-        return self._cache.objects()
+        with self._lock:
+            return [*self._objects.values()]
 
     def indexed(self, value: str) -> Sequence[T]:
         """The objects that the kind's index finds by this value, in no particular order."""
-        return self._cache.indexed(value)
+        with self._lock:
+            return [*self._indexed.get(value, {}).values()]
 
     def keys(self) -> Sequence[str]:
         """The keys of all objects at one moment."""
-        return self._cache.keys()
+        with self._lock:
+            return [*self._objects]
 
     def __len__(self) -> int:
-        return len(self._cache)
+        return len(self._objects)
 
 
 class Quarantine:
@@ -148,44 +156,22 @@ class Quarantine:
             self.release(key, "deleted")
 
 
-class Cache(Generic[T]):
+class Cache(Lister[T]):
     """The objects of one kind by key. One thread writes (`replace`, `apply`, `advance`), any thread
     reads."""
 
     def __init__(self, resource: Resource[T], metrics: Metrics) -> None:
+        super().__init__()
         self.quarantine = Quarantine(resource.plural, metrics)
         self.resource = resource
-        self._objects: dict[str, T] = {}
         self._index = resource.index
-        self._indexed: dict[str, dict[str, T]] = {}
-        """By value of the index, then by key."""
         self._version = ""
-        self._lock = threading.Lock()
         self._parser = Parser(resource)
 
     @property
     def version(self) -> str:
         """The newest resourceVersion that any answer has shown; "" before the first list."""
         return self._version
-
-    def get(self, key: str) -> T | None:
-        with self._lock:
-            return self._objects.get(key)
-
-    def objects(self) -> list[T]:
-        with self._lock:
-            return list(self._objects.values())
-
-    def indexed(self, value: str) -> list[T]:
-        with self._lock:
-            return list(self._indexed.get(value, {}).values())
-
-    def keys(self) -> list[str]:
-        with self._lock:
-            return list(self._objects)
-
-    def __len__(self) -> int:
-        return len(self._objects)
 
     def read(self, raw: Any, *, reparse: bool = False) -> Item[T]:
         """Turn an object, raw or in Protobuf, into an item; never raises. Consumes `raw`. For the

@@ -18,8 +18,7 @@ from cloudprovider.internal.cleaning import text_of
 from cloudprovider.threads import NoThreadLeft, ThreadPool
 from controllers.runtime.clock import ClockEvent, Progress
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
-from controllers.runtime.queue.results import Result, aborted
+from controllers.runtime.queue.outcomes import FailureHandling, Requeuer, Result, aborted
 from controllers.runtime.queue.workqueue import ShutDown, WorkQueue
 
 logger = logging.getLogger(__name__)
