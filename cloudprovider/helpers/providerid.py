@@ -12,13 +12,12 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from attrs import frozen
 
 from cloudprovider.errors import CloudProviderError, NotImplementedByProvider
 from cloudprovider.internal.fields import documented
-from cloudprovider.internal.problem import missing_value
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -40,6 +39,9 @@ __all__ = [
 
 _SCHEME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9])?")
 _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f]")
+MISSING_VALUE: Final = re.compile(r"(?<![^/])(?:None|null|undefined|<nil>)(?![^/])")
+"""A part of a provider ID that was a missing value before it was made text, of Python, JSON,
+JavaScript or Go."""
 
 
 @documented
@@ -89,8 +91,8 @@ def provider_id_problems(provider_id: str) -> tuple[str, ...]:
         problems.append(f"provider ID {provider_id!r} must begin with the provider's name")
     if not instance.strip("/"):
         problems.append(f"provider ID {provider_id!r} names no instance")
-    if missing := missing_value(instance):
-        problems.append(f"provider ID {provider_id!r} is made of a value that was not there: {missing}")
+    if missing := MISSING_VALUE.search(instance):
+        problems.append(f"provider ID {provider_id!r} is made of a value that was not there: {missing[0]}")
     if _UNPRINTABLE.search(instance):
         problems.append(f"provider ID {provider_id!r} has blanks or control characters")
     return tuple(problems)

@@ -211,11 +211,6 @@ def read_only(value: V) -> V:
     return value
 
 
-def each_read_only(values: Iterable[V]) -> list[V]:
-    """Each of them, read-only, in a new list. Cheap for thousands of the cache's objects."""
-    return [value if value.__class__ in _classes else read_only(value) for value in values]
-
-
 def ordinary(value: Any) -> Any:
     """A copy that shares nothing that can change with `value`: models, attrs classes, dicts, lists,
     tuples and sets of them. Every mapping becomes a dict, text a str.

@@ -20,9 +20,8 @@ from kubernetes.client.models.v1_node_status import V1NodeStatus
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 
 from cloudprovider.helpers.addresses import describe_addresses
-from cloudprovider.helpers.objects import addresses_of, key_of, uid_of
+from cloudprovider.helpers.objects import addresses_of, key_of, needs_initialization, uid_of
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import needs_initialization
 from cloudprovider.ips import IPAddress, parse_ip
 from cloudprovider.wellknown import (
     NODE_ADDRESS_EXTERNAL_DNS,

@@ -14,7 +14,7 @@ from functools import partial
 import attrs
 
 from cloudprovider import CloudConfig, Interface, StopSignal
-from cloudprovider.internal.cleaning import conceal_config
+from cloudprovider.internal.configsecrets import conceal_config
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.endpoints.checks import HealthMetrics
 from controllers.endpoints.health import Health

@@ -28,8 +28,7 @@ from cloudprovider.helpers.addresses import (
     preferred_addresses,
     provided_node_ip,
 )
-from cloudprovider.helpers.objects import addresses_of, key_of
-from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.helpers.objects import addresses_of, key_of, needs_initialization
 from cloudprovider.ips import parse_ip
 from cloudprovider.wellknown import (
     NODE_ADDRESS_EXTERNAL_IP,
@@ -175,7 +174,7 @@ def wanted(node: V1Node, metadata: InstanceMetadata, heard: Heard, choice: Addre
             f"the kubelet's --node-ip={error.provided} asks for {describe_addresses(left_out)}, which the cloud knows "
             f"and {choice} leaves out. Correct the flag of the controller manager, or the kubelet's"
         ) from error
-    return Wanted(addresses, kept, _left_out(offered, addresses, requested))
+    return Wanted(addresses, kept, _left_out(offered, addresses, requested) if requested is not None else ())
 
 
 def missing_text(node: V1Node, metadata: InstanceMetadata, kept: frozenset[str]) -> str:
@@ -240,9 +239,10 @@ def _shared(types: frozenset[str]) -> frozenset[str]:
 
 
 def _left_out(
-    offered: Iterable[V1NodeAddress], addresses: tuple[V1NodeAddress, ...], requested: str | None
+    offered: Iterable[V1NodeAddress], addresses: tuple[V1NodeAddress, ...], requested: str
 ) -> tuple[V1NodeAddress, ...]:
-    ips = parse_provided_node_ip(requested) if requested is not None else ()
+    ips = parse_provided_node_ip(requested)
+    # A --node-ip of both families leaves nothing out but what the user meant to leave out.
     if len(ips) != 1:
         return ()
     families = ((address, parse_ip(address.address)) for address in offered if address not in addresses)

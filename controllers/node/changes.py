@@ -20,9 +20,15 @@ from attrs import evolve, field, frozen
 from cloudprovider.checks.nodelabels import refused, wanted_taints
 from cloudprovider.helpers.addresses import ALL_ADDRESSES, AddressChoice, describe_addresses, provided_node_ip
 from cloudprovider.helpers.labels import missing_twins
-from cloudprovider.helpers.objects import addresses_of, labels_of, pod_cidrs_of
+from cloudprovider.helpers.objects import (
+    addresses_of,
+    find_taint,
+    get_node_condition,
+    labels_of,
+    node_taints,
+    pod_cidrs_of,
+)
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import find_taint, get_node_condition, node_taints
 from cloudprovider.ips import is_inside, parse_ip, parse_network
 from cloudprovider.wellknown import (
     CONDITION_NETWORK_UNAVAILABLE,
@@ -30,7 +36,7 @@ from cloudprovider.wellknown import (
     TAINT_EXTERNAL_CLOUD_PROVIDER,
 )
 from controllers.node.addresses import UNHEARD, Heard, NoIPAddress, Wanted, has_ip, wanted
-from controllers.node.kept import Known, of_known, of_new
+from controllers.node.kept import Known, kept
 from controllers.runtime.write import Patch, addresses_replaced, combined, condition_set, taints_changed
 
 if TYPE_CHECKING:
@@ -67,8 +73,8 @@ class NodeChanges:
     """What is to be written, in this order."""
 
     patches: tuple[Patch, ...] = ()
-    refused: tuple[str, ...] = ()
-    """What of the provider's lies in reserved namespaces, for people."""
+    refused: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    """What of the provider's lies in reserved namespaces, by field, for people."""
     known: Known | None = None
     """What is known of the labels once this is written; None where nothing new is."""
     addresses: Wanted | None = None
@@ -105,11 +111,13 @@ def initialization(
     addresses = wanted(node, metadata, UNHEARD, choice)
     if ip_needed and not has_ip(addresses.addresses):
         raise NoIPAddress(metadata)
-    kept = of_new(node, metadata, known)
+    ours = kept(node, metadata, known, new=True)
     identity = Patch() if provider_id_of(node) else _identity(metadata)
-    rest = combined(kept.patch, identity, _untainted(node, metadata))
-    status = combined(addresses_replaced(addresses_of(node), addresses.addresses), _unrouted(node, routed, now))
-    return NodeChanges(_due(status, rest), _refused(metadata), kept.known, addresses, kept.replaced)
+    rest = combined(ours.patch, identity, _untainted(node, metadata))
+    status = addresses_replaced(addresses_of(node), addresses.addresses)
+    if routed:
+        status = combined(status, _unrouted(node, routed, now))
+    return NodeChanges(_due(status, rest), refused(metadata), ours.known, addresses, ours.replaced)
 
 
 def _untainted(node: V1Node, metadata: InstanceMetadata) -> Patch:
@@ -158,10 +166,10 @@ def refresh(
     `known` and `choice` as in `initialization`; `heard` with this answer. Raises InstanceReplaced,
     NodeIPError and AddressesExcluded."""
     _same_instance(node, metadata)
-    kept = of_known(node, metadata, known)
+    ours = kept(node, metadata, known, new=False)
     addresses = wanted(node, metadata, heard, choice)
     status = addresses_replaced(addresses_of(node), addresses.addresses)
-    return NodeChanges(_due(status, kept.patch), _refused(metadata), kept.known, addresses)
+    return NodeChanges(_due(status, ours.patch), refused(metadata), ours.known, addresses)
 
 
 def adoption(
@@ -226,12 +234,6 @@ def inputs(node: V1Node, metadata: InstanceMetadata, heard: Heard) -> int:
         provided_node_ip(node),
     )
     return hash(facts)  # kept for every node, and only compared within this process
-
-
-def _refused(metadata: InstanceMetadata) -> tuple[str, ...]:
-    if not (metadata.additional_labels or metadata.taints or metadata.annotations):
-        return ()
-    return tuple(text for texts in refused(metadata).values() for text in texts)
 
 
 def _identity(metadata: InstanceMetadata) -> Patch:

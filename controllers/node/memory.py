@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
-from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.helpers.objects import needs_initialization
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.node.addresses import UNHEARD, Heard
 from controllers.runtime.cache import key_of, uid_of

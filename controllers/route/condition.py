@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
+from cloudprovider.helpers.objects import get_node_condition
 from cloudprovider.helpers.providerid import is_owned, provider_id_of
-from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from cloudprovider.wellknown import CONDITION_NETWORK_UNAVAILABLE, REASON_NO_ROUTE_CREATED, REASON_ROUTE_CREATED
 from controllers.runtime.api import STRATEGIC_PATCH, ObjectNotFound, RestClient

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cloudprovider.helpers.objects import get_node_condition
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
 from controllers.route.changes import node_addresses

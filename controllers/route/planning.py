@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
-from cloudprovider.helpers.taints import get_node_condition
+from cloudprovider.helpers.objects import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.route import changes
 from controllers.route.changes import Entry, Held, Scope, State, Step, valid_pod_cidrs

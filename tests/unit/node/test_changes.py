@@ -18,7 +18,7 @@ from kubernetes.client.models.v1_node_condition import V1NodeCondition
 from cloudprovider import InstanceMetadata, wellknown
 from cloudprovider.helpers.addresses import NodeIPError
 from cloudprovider.helpers.labels import LABEL_PAIRS
-from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.helpers.objects import needs_initialization
 from cloudprovider.ips import IPNetwork
 from controllers.node import changes
 from controllers.node.changes import InstanceReplaced, NodeChanges
@@ -220,7 +220,10 @@ def test_an_empty_answer_erases_nothing() -> None:
 def test_labels_in_reserved_namespaces_are_refused_by_name() -> None:
     asked = {"kubernetes.io/role": "x", "foo.k8s.io/y": "z", "notk8s.example/io": "fine"}
     planned = changes.initialization(node(taints=[TAINT]), instance(labels=asked))
-    assert [text.split("'")[1] for text in planned.refused] == ["foo.k8s.io/y", "kubernetes.io/role"]
+    assert [text.split("'")[1] for texts in planned.refused.values() for text in texts] == [
+        "foo.k8s.io/y",
+        "kubernetes.io/role",
+    ]
     written = there(object_of(planned))
     assert set(written["metadata"]["labels"]) == {*WELL_KNOWN, "notk8s.example/io"}
 
