@@ -144,12 +144,12 @@ def metadata_of(raw: object) -> Metadata | None:
     """The metadata of a raw object, or of one in Protobuf; None for what has none."""
     if isinstance(raw, WireObject):
         head = raw.message.metadata
-        return Metadata(*map(_text, (head.name, head.namespace, head.uid, head.resourceVersion)))
+        return Metadata(head.name, head.namespace, head.uid, head.resourceVersion)
     found = raw.get("metadata") if isinstance(raw, dict) else None
     if not isinstance(found, dict):
         return None
-    fields = map(found.get, ("name", "namespace", "uid", "resourceVersion"))
-    return Metadata(*map(_text, fields))
+    values = map(found.get, ("name", "namespace", "uid", "resourceVersion"))
+    return Metadata(*[value if isinstance(value, str) else "" for value in values])
 
 
 class Parser(Generic[T]):
@@ -310,7 +310,3 @@ def _next(text: str, at: int, end: str) -> tuple[int, bool]:
 def _shape(error: Exception) -> str:
     # The text of a UnicodeDecodeError or JSONDecodeError holds positions, never contents.
     return f"{type(error).__name__}: {error}"[:200]
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
