@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, Final, Generic, NamedTuple
 
@@ -142,13 +142,16 @@ class Metadata(NamedTuple):
 
 def metadata_of(raw: object) -> Metadata | None:
     """The metadata of a raw object, or of one in Protobuf; None for what has none."""
+    values: Iterable[object]
     if isinstance(raw, WireObject):
         head = raw.message.metadata
-        return Metadata(head.name, head.namespace, head.uid, head.resourceVersion)
-    found = raw.get("metadata") if isinstance(raw, dict) else None
-    if not isinstance(found, dict):
-        return None
-    values = map(found.get, ("name", "namespace", "uid", "resourceVersion"))
+        values = (head.name, head.namespace, head.uid, head.resourceVersion)
+    else:
+        found = raw.get("metadata") if isinstance(raw, dict) else None
+        if not isinstance(found, dict):
+            return None
+        values = map(found.get, ("name", "namespace", "uid", "resourceVersion"))
+    # Neither promises text: JSON may hold anything, and a name in Protobuf that is no UTF-8 is bytes.
     return Metadata(*[value if isinstance(value, str) else "" for value in values])
 
 
