@@ -151,7 +151,7 @@ def metadata_of(raw: object) -> Metadata | None:
         if not isinstance(found, dict):
             return None
         values = map(found.get, ("name", "namespace", "uid", "resourceVersion"))
-    # Neither promises text: JSON may hold anything, and a name in Protobuf that is no UTF-8 is bytes.
+    # JSON may hold anything here, and what is no UTF-8 in Protobuf is bytes.
     return Metadata(*[value if isinstance(value, str) else "" for value in values])
 
 
