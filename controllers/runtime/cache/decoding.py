@@ -78,10 +78,12 @@ class Encoding:
 
     def failed(self, error: Exception) -> bool:
         """A request failed; returns whether another encoding is asked for from now on."""
+        # There is nothing else to ask for: what is wrong is not the encoding.
         if self._given_up or self.accept == JSON:
             return False
         if isinstance(error, ProtobufDecodeError):
             self._unreadable += 1
+        # An aggregated or a very old API server may know no Protobuf for this kind.
         refused = isinstance(error, ApiError) and error.status == _NOT_ACCEPTABLE
         self._given_up = refused or self._unreadable >= _UNREADABLE_LIMIT
         if self._given_up:
@@ -96,6 +98,7 @@ class Encoding:
 def read_page(page: Response, kind: str, each: Callable[[Any], None], meta: Callable[[ListMeta], None]) -> None:
     """Read a list page of items of `kind`, whatever its encoding; see `read_list`. `meta`
     is called once, with the page's metadata: before the items where it can be read first."""
+    # What the answer says counts, not what was asked for: a proxy may have changed either.
     if not is_protobuf(page.headers.get("content-type", "")):
         return meta(read_list(page.data, kind, each))
     from controllers.runtime.cache.protodecoding import read_protobuf_list
@@ -217,6 +220,7 @@ class Parser(Generic[T]):
         for same in known:
             if same == given:
                 return same
+        # Objects of all shapes: to compare with ever more sets would cost more than sharing saves.
         if len(known) >= _MOST_FIELD_SETS:
             known.clear()
         known.append(given)
@@ -225,6 +229,7 @@ class Parser(Generic[T]):
     def _from_protobuf(self, message: Any) -> T:
         if self._direct is None:
             self._direct = self._reader()
+        # Without one it is malformed; the long way says so in the model's own words.
         if message.metadata.resourceVersion:
             try:
                 found = self._direct(message)
@@ -263,6 +268,7 @@ def _read_fields(text: str, each: Callable[[Any], None]) -> dict[str, Any]:
             if not isinstance(name, str):
                 raise ValueError("an object's key is not a string")
             at = _expect(text, at, ":")
+            # Item by item: a page of 500 nodes as one tree of dicts takes many times its bytes.
             if name == "items" and text.startswith("[", at):
                 at = _read_items(text, at + 1, each)
                 fields[name] = True
@@ -273,6 +279,7 @@ def _read_fields(text: str, each: Callable[[Any], None]) -> dict[str, Any]:
             at, done = _next(text, at, "}")
             if done:
                 break
+    # A second object behind the first is no list of ours; half of it may be another answer.
     if _skip(text, at) != len(text):
         raise ValueError("more after the end of the object")
     return fields

@@ -121,6 +121,7 @@ class Informer(Generic[T]):
     def request_stop(self) -> None:
         """Begin to stop: the watch ends, waiting events go. May be called twice."""
         with self._lock:
+            # Before the source is told: should `_run` fail in that moment, it must not begin again.
             self._stopped = True
             deliveries = list(self._deliveries)
         self._source.stop()
@@ -134,6 +135,7 @@ class Informer(Generic[T]):
         self.request_stop()
         deadline = time.monotonic() + timeout
         ended = True
+        # A handler may stop its own informer; a thread that joins itself would wait for ever.
         if self._started is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
             ended = not self._thread.is_alive()
@@ -151,6 +153,7 @@ class Informer(Generic[T]):
     def health(self) -> InformerHealth:
         """How it does, for health checks."""
         started = self._started
+        # From the start on: one that never reached the server is as silent as one that lost it.
         silent = None if started is None else self._clock.monotonic() - max(started, self._source.last_contact)
         return InformerHealth(
             self.resource.plural, self._synced, silent, self._cache.quarantine.problems(), self._source.error
@@ -193,6 +196,7 @@ class Informer(Generic[T]):
 
     def _remove(self, delivery: Delivery[T]) -> None:
         with self._lock:
+            # Removed twice, or after the informer has stopped: nothing is left to do.
             if delivery in self._deliveries:
                 self._deliveries.remove(delivery)
         delivery.close()
@@ -221,6 +225,7 @@ class Informer(Generic[T]):
                 if changes:
                     for delivery in self._deliveries:
                         delivery.push(changes)
+            # A replica that lags repeats what another one has shown; many of these point at one.
             if changes is None:
                 self._stale.inc()
         elif isinstance(update, Bookmark):
@@ -242,6 +247,8 @@ class Informer(Generic[T]):
                 for delivery in self._deliveries:
                     delivery.push_initial(initial)
                 self._synced = True
+        # A list later on is worth knowing of: it costs the server, and says that a watch could not
+        # go on.
         if listed.cause == "start":
             log.info("%s: listed %d objects at version %s", self.resource.plural, len(self._cache), listed.version)
         else:

@@ -152,6 +152,8 @@ class Quarantine:
 
     def keep_only(self, keys: Set[str]) -> None:
         """Release all that a list did not show: they are deleted."""
+        # A deletion that fell into a gap between two watches has no event; a list is all that tells
+        # of it.
         for key in self._problems.keys() - keys:
             self.release(key, "deleted")
 
@@ -184,6 +186,7 @@ class Cache(Lister[T]):
         if metadata is None:
             return Item("", "", "", None, "no metadata")
         name, namespace, uid, version = metadata
+        # Not counted as an object: without a key nobody could tell when it is repaired or deleted.
         if not name or (self.resource.namespaced and not namespace):
             return Item("", uid, version, None, "metadata lacks a name or a namespace")
         key = f"{namespace}/{name}" if self.resource.namespaced else name
@@ -235,6 +238,7 @@ class Cache(Lister[T]):
                 new = old  # the same version, or one older than an event has shown
             objects[key] = new
             changes += _steps(key, old, new)
+        # Only a whole list may do this: an event says nothing of other objects.
         self.quarantine.keep_only(latest.keys())
         indexed: dict[str, dict[str, T]] = {}
         if self._index is not None:
@@ -243,6 +247,8 @@ class Cache(Lister[T]):
                     indexed.setdefault(value, {})[key] = obj
         with self._lock:
             self._objects, self._indexed = objects, indexed
+        # As it stands, not the larger one: after a restore it goes back, and a watch from the old
+        # version would stay silent.
         self._version = version
         return changes
 
@@ -254,6 +260,8 @@ class Cache(Lister[T]):
         old = self._objects.get(item.key)
         if self._is_stale(event, item, old):
             return None
+        # Before anything may be found wrong with the object: a watch that begins again must not ask
+        # for this event a second time.
         self.advance(item.version)
         if event == DELETED:
             self.quarantine.release(item.key, "deleted")
@@ -265,6 +273,8 @@ class Cache(Lister[T]):
             return [Change(ChangeKind.DELETE, item.key, last, None)]
         if item.obj is None:
             self.quarantine.hold(item.key, item.problem)
+            # Repaired, it may be well again: controllers go on with what they knew, rather than
+            # tear down.
             if old is None or not _is_another(old, item):
                 return []
             self._put(item.key, None)
@@ -275,6 +285,7 @@ class Cache(Lister[T]):
 
     def advance(self, version: str) -> None:
         """The server has shown all up to this version (a bookmark). Never goes back."""
+        # Versions that cannot be compared (no kube-apiserver of ours) are taken as they come.
         if version and is_newer(version, self._version) is not False:
             self._version = version
 
@@ -306,6 +317,7 @@ class Cache(Lister[T]):
         after = "" if new is None else index(new)
         if before != after and before:
             self._indexed[before].pop(key)
+            # An empty entry goes: names of Services that are gone must not pile up.
             if not self._indexed[before]:
                 del self._indexed[before]
         if new is not None and after:
@@ -317,6 +329,7 @@ def _steps(key: str, old: T | None, new: T) -> list[Change[T]]:
         return []
     if old is None:
         return [Change(ChangeKind.ADD, key, None, new)]
+    # Deleted and created again between two looks: handlers must drop what they know of the old one.
     if uid_of(old) == uid_of(new):
         return [Change(ChangeKind.UPDATE, key, old, new)]
     return [Change(ChangeKind.DELETE, key, old, None), Change(ChangeKind.ADD, key, None, new)]

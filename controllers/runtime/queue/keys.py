@@ -64,6 +64,7 @@ class Unfinished(NamedTuple):
 
     @classmethod
     def of(cls, item: Item[Any], now: float) -> "Unfinished":
+        # A delay that was set before counts no more once the key has to run anyway.
         delay = 0.0 if item.dirty or item.running or item.due is None else item.due - now
         return cls(item.key, item.failures, delay, item.parked, item.problem)
 
@@ -160,6 +161,7 @@ class Keys(Generic[K]):
     def mark(self, item: Item[K], priority: int, since: float, now: float) -> None:
         """The key has to run."""
         if item.dirty:
+            # Never lowered: whoever asked for the higher one still waits for it.
             if priority > item.priority:
                 self.waiting.move(item, priority)
             return
@@ -208,6 +210,7 @@ class Keys(Generic[K]):
             # In the order of time: what came due while nobody looked runs as if somebody had.
             if heap and heap[0][0] <= now and not (intervals and intervals[0][0] < heap[0][0]):
                 due, ticket, item = heappop(heap)
+                # Else an earlier time was set after this one, and has had its turn.
                 if item.ticket == ticket:
                     item.due, item.ticket = None, 0
                     self._delayed -= 1
@@ -228,6 +231,7 @@ class Keys(Generic[K]):
         due = self._heap[0][0] if self._heap else None
         # The end of an interval for which no key is held is worth no thread's waking up.
         if self._held and (due is None or self._intervals[0][0] < due):
+            # Perhaps of a key that is not held: to look once too often is cheaper than to search.
             due = self._intervals[0][0]
         return due
 
@@ -281,6 +285,8 @@ class Keys(Generic[K]):
             item.due, item.ticket = None, 0
             if not drain:
                 item.dirty = False
+            # A queue that drains runs what is left now: nobody will be there when the interval
+            # ends.
             elif item.held:
                 self.waiting.push(item)
             item.held = False

@@ -88,9 +88,11 @@ class _Working(Generic[K, W]):
     def start(self) -> None:
         """Start the first thread. Raises NoThreadLeft, and RuntimeError when called twice or after
         `stop`."""
+        # A queue that is shut down hands out nothing more: a worker begins once.
         if self._started or self._stopping.is_set():
             raise RuntimeError(f"the worker of {self._queue.name} was started or stopped before")
         self._started = True
+        # Keys may have waited for the informers until now: that was no stall.
         self._requeuer.last_settled = self._clock.monotonic()
         self._threads.run(self._serve)
 
@@ -108,6 +110,7 @@ class _Working(Generic[K, W]):
         many threads."""
         self.ask_to_stop()
         drained = self._queue.wait_drained(timeout)
+        # Which key holds it up: it is what somebody asks first who sees a slow stop.
         if not drained:
             seconds, key = self._queue.oldest_running()
             logger.warning(
@@ -144,6 +147,7 @@ class _Working(Generic[K, W]):
         while not followed:
             try:
                 piece = self._take()
+                # Before the work: a key that hangs must not keep the next one from being taken.
                 followed = self._follow()
                 self._work(piece)
                 del piece  # while it waits, it holds on to nothing
@@ -166,6 +170,7 @@ class _Working(Generic[K, W]):
         try:
             self._threads.run(self._serve)
         except NoThreadLeft as error:
+            # Once, and not with each key of a burst: the next key tries again anyway.
             if not self._refused:
                 logger.error("%s: work waits, as a further thread could not be started: %s", self._name, error)
             self._refused = True
@@ -272,6 +277,7 @@ class BatchWorker(_Working[K, list[K]], Generic[K, A]):
         metrics: Metrics,
     ) -> None:
         failures = failures or FailureHandling()
+        # Neither is a fault in our code: no stack is logged.
         failures = evolve(failures, expected=(NotAnswered, NoThreadLeft, *failures.expected))
         fetchers = batching.fetchers
         super().__init__(queue, failures, self._batch, name=f"{queue.name}-fetch", threads=fetchers, metrics=metrics)
@@ -336,6 +342,7 @@ class BatchWorker(_Working[K, list[K]], Generic[K, A]):
         except NoThreadLeft as error:
             with self._room:
                 self._waiting -= 1
+            # The answer is lost, the key is not: it backs off and is asked about again.
             self._requeuer.settle(key, error)
 
     def _answered(self, key: K, answer: A | Exception) -> None:
@@ -343,6 +350,7 @@ class BatchWorker(_Working[K, list[K]], Generic[K, A]):
             self._waiting -= 1
             if self._waiting < self._limit:
                 self._room.notify()
+            # Its key is dropped with the queue: nothing is begun that nobody will wait for.
             if self._dropping:
                 return
         self._requeuer.run(key, self._progress.run, key, self._reconcile, key, answer)

@@ -128,6 +128,7 @@ class WorkQueue(Generic[K]):
         with self._lock:
             now = self._keys.catch_up()
             item = self._keys.items.get(key)
+            # It may still be known, for its failures or its interval, without having to run.
             if item is None or not (item.dirty or item.due is not None):
                 return math.inf
             due = now if item.dirty or item.due is None else item.due
@@ -138,6 +139,7 @@ class WorkQueue(Generic[K]):
         with self._lock:
             now = self._keys.catch_up()
             item = self._keys.items.get(key)
+            # A delay that a success asked for is no reason to keep a key from running now.
             if item is None or item.due is None or not (item.failures or item.problem):
                 return 0.0
             return item.due - now
@@ -207,6 +209,7 @@ class WorkQueue(Generic[K]):
             item = self._keys.running.get(key)
             if item is None:
                 raise ValueError(f"queue {self.name}: park({key!r}), which is not being worked on")
+            # The call may be given up twice, by its deadline and by a shutdown.
             if not item.parked:
                 item.parked = True
                 self._parked += 1
@@ -261,6 +264,7 @@ class WorkQueue(Generic[K]):
     def oldest_running(self) -> Running:
         """The key that a worker is busy with for longest. Parked keys are not a worker's."""
         with self._lock:
+            # A parked one has no thread here: its call is the gateway's to tell of.
             busy = [item for item in self._keys.running.values() if not item.parked]
             if not busy:
                 return Running(0.0, None)
@@ -337,6 +341,7 @@ class WorkQueue(Generic[K]):
     def _work_ended(self) -> None:
         if self._closed:
             self._changed.notify_all()  # they may wait to see whether this key runs again
+        # With each key that ends: only where somebody waits for it is it worth the look.
         if self._drainers and self._is_drained():
             self._drained.notify_all()
 

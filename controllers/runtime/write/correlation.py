@@ -79,6 +79,7 @@ def reference(obj: Any) -> Reference:
     else:
         meta = getattr(obj, "metadata", None)
         named = obj if meta is None else meta  # V1ObjectReference holds name and UID itself
+        # Items of a list come without kind and apiVersion; their class tells them.
         kind = getattr(obj, "kind", None) or _MODEL_PREFIX.sub("", type(obj).__name__)
         found = Reference(
             kind=kind,
@@ -89,6 +90,7 @@ def reference(obj: Any) -> Reference:
             resource_version=getattr(named, "resource_version", None) or "",
             field_path=getattr(obj, "field_path", None) or "",
         )
+    # kubectl describe finds an Event by these; without them nobody would ever read it.
     if not found.kind or not found.name:
         raise ValueError(f"an Event needs an object with a kind and a name, got {type(obj).__name__}")
     return found
@@ -166,6 +168,7 @@ class Correlator:
         What is not written is still counted, and its number appears with the next write."""
         key, message = self._combine(event)
         stored: Event | None = self._memory.get("event", (self, key))
+        # Or it was forgotten, an hour after the last: the API server has deleted its Event by then.
         if stored is None:
             stored = event
             stored.key, stored.name = key, self._name(event)
@@ -190,6 +193,7 @@ class Correlator:
         now = event.at
         messages = known[0] if known is not None and now - known[1] <= SIMILAR_SECONDS else ()
         message = hash(event.message)  # only their number counts
+        # The same message again is a repetition, which the count tells: it makes no group.
         if message not in messages:
             messages = (*messages, message)
         combined = len(messages) >= SIMILAR_LIMIT
@@ -202,6 +206,7 @@ class Correlator:
         owner = event.key[:2]
         now = event.at
         tokens, filled_at = self._memory.get("budget", (self, owner)) or (float(BURST), now)
+        # As client-go: one broken object may not fill etcd with Events about itself.
         tokens = min(float(BURST), tokens + (now - filled_at) * REFILL_PER_SECOND)
         affordable = tokens >= 1
         tokens -= affordable
@@ -246,6 +251,8 @@ class EventMemory(Collector):
     def get(self, kind: str, key: _Key) -> Any:
         with self._lock:
             items = self._kinds.setdefault(kind, OrderedDict())
+            # A look counts as use too: the Events of objects that are in trouble are the last to
+            # go.
             if key not in items:
                 return None
             items.move_to_end(key)
@@ -309,10 +316,13 @@ class Counts:
         now = self.clock.monotonic()
         with self._lock:
             until, more = self._silent.get(reason, (float("-inf"), 0))
+            # A full queue drops thousands: one line a minute says how many, and the metric counts
+            # each.
             if now < until:
                 self._silent[reason] = (until, more + number)
                 return
             self._silent[reason] = (now + _LOG_SECONDS, 0)
+        # Neither is a fault: the object was talkative, or its namespace is being deleted.
         level = logging.INFO if reason in ("rate_limited", "namespace") else logging.WARNING
         hint = "; needs the rule: apiGroups [''], resources [events], verbs [create, patch]"
         log.log(

@@ -197,6 +197,7 @@ class Lane:
                 same.last_at, same.at = event.last_at, event.at
                 self._counts.merged.inc()
                 return ""
+            # The newest is dropped: those that wait are nearer to what began the trouble.
             if len(self._inbox) + len(self._again) >= self._capacity:
                 return "queue_full"
             self._waiting[key] = event
@@ -206,6 +207,7 @@ class Lane:
                     self._thread = start(self._run, self._name)
                 except NoThreadLeft as error:  # the next Event tries again
                     log.error("%s: Events wait, as their thread could not be started: %s", self._component, error)
+            # While it writes it needs no waking: it looks at the queue again by itself.
             elif not self._busy:
                 self._condition.notify_all()
             return ""
@@ -222,6 +224,7 @@ class Lane:
     def close(self) -> None:
         with self._condition:
             self._closed = True
+            # A pause of ten seconds would be the whole time that there is for the last Events.
             self._resume_at = min(self._resume_at, self._clock.monotonic() + _STOPPING_PAUSE)
             self._condition.notify_all()
 
@@ -271,6 +274,8 @@ class Lane:
                 if self._resume_at <= now and (self._inbox or due is not None):
                     break
                 if not self._inbox and not self._again:
+                    # Most controllers report seldom: their writers' threads need not be there all
+                    # day.
                     if now >= idle_at:
                         self._thread = None
                         return None
@@ -281,6 +286,7 @@ class Lane:
                     idle_at = self._clock.monotonic() + IDLE_SECONDS
             self._busy = True
             self._turn = not self._turn
+            # By turns: neither may new ones starve those that failed, nor the other way round.
             if due is not None and (self._turn or not self._inbox):
                 self._again.remove(due)
                 return due
@@ -296,6 +302,7 @@ class Lane:
             tries = {_LATER: MAX_TRIES, _FORBIDDEN: 0 if self._proved else FORBIDDEN_TRIES}.get(reason, 0)
             if tries:
                 entry.tries += 1
+                # It alone waits: what is forbidden in one namespace is allowed in another.
                 if reason == _FORBIDDEN:
                     entry.not_before = self._clock.monotonic() + _PAUSES.delay(entry.tries - 1, self._chance())
                 else:
@@ -337,6 +344,7 @@ class Lane:
             self._counts.created.inc()
             entry.exists = True
         except AlreadyExists:
+            # No try of ours can have made it: somebody else has an Event of that very name.
             if not entry.tries:
                 raise
             # Names are not reused, so an earlier try was applied and its answer lost; the count may
@@ -346,6 +354,7 @@ class Lane:
 
     def _slow_down(self, error: ApiError) -> None:
         pause = _PAUSES.delay(self._failures, self._chance())
+        # At most a minute: a proxy that says "an hour" must not silence a controller for one.
         if error.retry_after is not None:
             pause = max(pause, min(error.retry_after, 60.0))
         self._failures += 1
@@ -367,12 +376,14 @@ class Lane:
         with self._condition:
             if self._ended:
                 return False
+            # A repetition may have failed while the first one waits for its next try.
             if all(other is not entry for other in self._again):
                 self._again.append(entry)
             return True
 
 
 def _drop_reason(error: ApiError) -> str:
+    # Its client ends before its recorder does, where the process stops in a hurry.
     if isinstance(error, ClientClosed):
         return "stopped"
     if isinstance(error, _TRANSIENT):
