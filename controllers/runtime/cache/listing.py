@@ -52,6 +52,7 @@ def fetch_list(
         listing = _in_pages(fetch, kind, read, start, page_size)
         if listing is not None:
             return listing
+    # Without pages the server holds the whole answer in memory: only where pages have failed.
     listing = _in_pages(fetch, kind, read, start, 0)
     if listing is None:
         raise Gone(f"the list of {kind} objects expired between its pages, time and again", status=410)
@@ -102,6 +103,7 @@ def _in_pages(
 
     def ahead(meta: ListMeta) -> None:
         nonlocal token, version, waiting
+        # A proxy that caches GETs would have it go on for ever, and fill the memory.
         if meta.continue_token and meta.continue_token == token:
             raise DecodeError("a list whose pages repeat themselves")
         version = version or meta.resource_version  # the first page's: a watch from there repeats, never skips
