@@ -134,9 +134,12 @@ class NodeReconciler:
         try:
             done, latest, planned = self._apply(node, plan)
         except NoIPAddress as error:
+            # Its own rhythm, not the queue's back-off: an address comes in seconds, or in minutes.
             error.retry_after = self._next_question(entry, OPEN_AFTER)
             raise
         except (Unreachable, ServerError):
+            # The API server may have applied it, and its answer be lost: then the next look finds
+            # the node initialised, and reports it.
             entry.unsure = True
             entry.known = None  # whatever was applied, the record says so
             raise
@@ -357,6 +360,7 @@ class NodeReconciler:
                 (nodes if self._memory.of(node).without_ip_since is None else waiting).append(node)
             else:
                 deliver(key, None)
+        # Two calls: with `fresh` for all, the others would cost the cloud a question each, too.
         if nodes:
             self._cloud.fetch_metadata(nodes, deliver, priority=priority)
         if waiting:
