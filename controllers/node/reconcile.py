@@ -120,7 +120,6 @@ class NodeReconciler:
             # Another manager, or a patch of ours whose answer was lost, was faster.
             if not needs_initialization(fresh):
                 return NOTHING
-            written = timestamp(self._clock.time())
             return changes.initialization(
                 fresh,
                 metadata,
@@ -128,7 +127,7 @@ class NodeReconciler:
                 ip_needed=ip_needed,
                 routed=self._routed,
                 choice=self._choice,
-                now=written,
+                now=timestamp(self._clock.time()),
             )
 
         try:
