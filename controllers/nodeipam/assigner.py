@@ -94,11 +94,13 @@ class Assigner:
     def start(self, *, seals: bool) -> None:
         """List all nodes by quorum read, and take what they have. `seals`: those that lack ranges
         are to be sealed."""
+        # Not from the cache: it may lack what the last leader wrote a moment ago.
         listed = quorum_list(self.rest, NODES, facts_of_raw)
         self._seals = seals
         lacking = [node for node in listed if not node.ranges and not node.problem]
         self._lacked |= {node.name: node.uid for node in lacking}
         having = [node for node in listed if node.ranges]
+        # All are taken first: which of two is too wide shows only when both are known.
         overlaps = {node.name: self.allocations.saw(node.name, node.uid, node.ranges) for node in having}
         baseless = {node.name: wide for node in having if (wide := self._baseless(node, made_with=False))}
         for node in having:
@@ -151,6 +153,7 @@ class Assigner:
         if facts is None:
             self._drop(name)
             return None
+        # Not overwritten: the API server would refuse it, and pods may have such addresses.
         if facts.problem:
             text = f"Its pod CIDRs cannot be read: {facts.problem}. They are left as they are"
             self.recorder.event(node, "Warning", "InvalidPodCIDR", text)
@@ -210,6 +213,7 @@ class Assigner:
         # try, of the same ranges, shows what became of it.
         node: NodeFacts | None = facts
         for attempt in range(_ATTEMPTS):
+            # Each time again: another allocator may have been found while this one waited.
             if node is None or not node.waits or self.detector.verdict:
                 return False
             try:
@@ -222,6 +226,7 @@ class Assigner:
                     resource_version=node.version,
                 )
             except (Conflict, Invalid, NotFound, ObjectReplaced) as error:
+                # Invalid: it may have got ranges meanwhile, which cannot be changed.
                 node = self.again(facts)
                 if node is not None and (isinstance(error, Invalid) or attempt + 1 == _ATTEMPTS):
                     raise
@@ -313,6 +318,7 @@ class Assigner:
     def _conflict(self, kind: str, reason: str, name: str, text: str) -> None:
         self.metrics.conflict(kind)
         log.warning("node %s: %s", name, text)
+        # At the start the cache may not have it yet, and this is told once.
         node = self.lister.get(name) or Reference(kind="Node", name=name)
         self.recorder.event(node, "Warning", reason, text)
 
