@@ -238,7 +238,6 @@ class NodeLifecycleReconciler:
 
     def _gone(self, key: str, node: V1Node, one: Candidate, answer: StateAnswer) -> Result | None:
         if one.answers < CONFIRMATIONS:
-            self._reports.first_gone(one.zone, key)
             return self._look_again(key, one)
         if self._shared.moved(node):
             # Its kubelet would not register again: it has gone on with this Node.
