@@ -28,9 +28,3 @@ def test_the_empty_selector_selects_everything() -> None:
 def test_no_text_breaks_the_parser(selector: str) -> None:
     with contextlib.suppress(StatusError):
         matches(selector, {"a": "b"})
-
-
-def test_labels_of_an_object_put_in_raw_select_nothing() -> None:
-    test = label_selector("a=b")
-    assert test is not None
-    assert not test({"metadata": {"labels": ["a"]}})
