@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from prometheus_client.parser import text_string_to_metric_families
 
 from cloudprovider import CloudConfig, Interface
 from cloudprovider.internal.configsecrets import conceal_config
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, WEBHOOKS, ControllerEntry, Manager, NeverLed, Options, WebhookEntry, parse
-from controllers.cloudcalls import CloudCallOptions
 from controllers.process.logs import OURS, TextFormatter
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.metrics import Metrics
@@ -85,9 +84,7 @@ class ManagerRun:
         )
         if outcome.options is None:
             raise ValueError("the manager's flags are wrong: " + "; ".join(outcome.problems))
-        # An answer is kept for 5 s, longer than the refresh period of QUICK: changes would be late.
-        calls = evolve(outcome.options.of(CloudCallOptions), cache_ttl=0.0)
-        self.options: Options = evolve(outcome.options, own={**outcome.options.own, CloudCallOptions: calls})
+        self.options: Options = outcome.options
         self.manager: Manager | None = None
         """The one that runs, or ran last."""
         self._metrics = Metrics()

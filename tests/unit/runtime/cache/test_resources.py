@@ -67,8 +67,11 @@ class TestPaths:
         assert PERSISTENT_VOLUMES.path(name="pv") == "/api/v1/persistentvolumes/pv"
         assert NAMESPACES.path(name="kube-system") == "/api/v1/namespaces/kube-system"
 
-    def test_names_are_quoted(self) -> None:
+    def test_names_are_quoted_and_keys_have_paths(self) -> None:
         assert NODES.path(name="a/../b?c") == "/api/v1/nodes/a%2F..%2Fb%3Fc"
+        assert NODES.key_path("n1", "status") == "/api/v1/nodes/n1/status"
+        assert SERVICES.key_path("default/web") == "/api/v1/namespaces/default/services/web"
+        assert (NODES.api_version, LEASES.api_version) == ("v1", "coordination.k8s.io/v1")
 
     def test_parts_that_do_not_fit_are_refused(self) -> None:
         with pytest.raises(ValueError, match="not namespaced"):
@@ -77,13 +80,6 @@ class TestPaths:
             SERVICES.path(name="web")
         with pytest.raises(ValueError, match="without a name"):
             NODES.path(subresource="status")
-
-    def test_by_key(self) -> None:
-        assert NODES.key_path("n1", "status") == "/api/v1/nodes/n1/status"
-        assert SERVICES.key_path("default/web") == "/api/v1/namespaces/default/services/web"
-
-    def test_api_versions(self) -> None:
-        assert (NODES.api_version, LEASES.api_version) == ("v1", "coordination.k8s.io/v1")
 
 
 class TestKeys:
@@ -116,17 +112,14 @@ class TestKeys:
 
 
 class TestParsing:
-    def test_kind_and_version_are_filled_in_as_list_items_lack_them(self) -> None:
+    def test_kind_and_version_are_filled_in_as_list_items_lack_them_and_unknown_fields_are_no_fault(self) -> None:
         raw = raw_node("n1", 1)
         del raw["kind"], raw["apiVersion"]
-        node = NODES.parse(raw)
-        assert (node.kind, node.api_version) == ("Node", "v1")
-
-    def test_unknown_fields_are_no_fault(self) -> None:
-        raw = raw_node("n1", 1)
         raw["status"]["fieldOfTheFuture"] = {"a": [1]}
         raw["future"] = 1
-        assert NODES.parse(raw).metadata is not None
+        node = NODES.parse(raw)
+        assert (node.kind, node.api_version) == ("Node", "v1")
+        assert node.metadata is not None
 
     @pytest.mark.parametrize(
         ("where", "value"),
