@@ -134,6 +134,7 @@ class Started:
         Raises `Failure` for a config that it refuses and a provider that is none;
         `ProviderFactoryError`, `TooLate`.
         """
+        # Once: a factory may log in, or start threads.
         if self._provider is None:
             made = self._made(seconds)
             wrong = [problem for problem in interface_problems(made, self.name) if problem.fatal]
@@ -196,6 +197,7 @@ class Started:
             return in_time(start, seconds)
         except RegistryError as error:
             cause: Any = error.__cause__
+            # The operator's file is wrong, so that no further try can mend it.
             if isinstance(cause, InvalidConfig):
                 raise Failure(error.problem, WRONG_USAGE) from error
             if isinstance(error, ProviderTypeError):

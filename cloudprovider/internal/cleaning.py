@@ -168,12 +168,13 @@ def redact(text: str) -> str:
 
 
 class Mask:
-    """Hides a set of values, and pieces of `window` or more characters of them. Immutable; for any
-    thread."""
+    """Hides a set of values, and pieces of `window` or more characters of them, but for what stands
+    within a text of `keep`. Immutable; for any thread."""
 
-    def __init__(self, values: Iterable[str], *, window: int = _PIECE) -> None:
+    def __init__(self, values: Iterable[str], *, window: int = _PIECE, keep: Iterable[str] = ()) -> None:
         self.values = frozenset(value for value in values if len(value) >= SHORTEST)
         self._window = window
+        self._keep = frozenset(keep)
         self._pieces: set[str] = set()  # of the window's length
         self._short: dict[int, set[str]] = {}  # whole values shorter than that, by length
         self._alone: dict[int, set[str]] = {}  # plain short words ("true", "main"): only where they stand alone
@@ -204,7 +205,8 @@ class Mask:
         for size, known in self._alone.items():
             words = ((at, at + size) for at in _found(text, size, known))
             spans += [(at, end) for at, end in words if not _is_word(text[at - 1 : at] + text[end : end + 1])]
-        return sorted(spans)
+        kept = [(at, at + len(one)) for one in self._keep for at in _found(text, len(one), {one})]
+        return sorted(span for span in spans if not any(at <= span[0] and span[1] <= end for at, end in kept))
 
     def _sizes(self) -> Iterator[tuple[int, set[str]]]:
         if self._pieces:
@@ -238,11 +240,12 @@ def forms(value: str) -> frozenset[str]:
 
 
 class Cleaner:
-    """Cleans texts, hiding one set of values. Immutable; for any thread."""
+    """Cleans texts, hiding one set of values, but for what stands within a text of `keep`.
+    Immutable; for any thread."""
 
-    def __init__(self, values: Iterable[str] = (), *, window: int = WINDOW) -> None:
+    def __init__(self, values: Iterable[str] = (), *, window: int = WINDOW, keep: Iterable[str] = ()) -> None:
         self.values = frozenset(values)
-        self._mask = Mask((form for value in self.values for form in forms(value)), window=window)
+        self._mask = Mask((form for value in self.values for form in forms(value)), window=window, keep=keep)
 
     def line(self, value: object, limit: int = LONGEST, *, fold: bool = False) -> str:
         """Any object's text on one line of at most `limit` characters, even if its ``str`` raises.

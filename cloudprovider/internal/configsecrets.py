@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from cloudprovider.internal.cleaning import SHORTEST, Mask, conceal, redact
 
@@ -49,6 +49,8 @@ _READABLE = re.compile(
     r"|version|cidrs?|networks|subnets?|vpc|project|tenant|domain|prefix|suffix|labels?|tags?|image|flavor|size|class"
     r"|interval|period|address|addresses|ips?|count|limit|level|format|nodes?|instances?|provider|methods?|outcome|routes?"
 )
+_FILE = re.compile(r"(?i)files?|path|dir")
+_PLACES = ("/", "./", "../", "~/")  # how the names of files begin
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
@@ -70,7 +72,7 @@ def secret_values(data: bytes) -> frozenset[str]:
     """The values of a config file that are secret by their setting's name or by their looks. Pure.
 
     A password in a URL is one, whatever the setting. Settings' names are left."""
-    text = _SECTION.sub("", _COMMENT.sub("", data.decode("utf-8-sig", errors="replace")))
+    text = _body(data)
     found: set[str] = {password for _, password in _USERINFO.findall(text)}
     names: set[str] = set()
     for name, value in _settings(text):
@@ -85,6 +87,35 @@ def secret_values(data: bytes) -> frozenset[str]:
     return frozenset(value for value in found if len(value) >= SHORTEST and value not in names and not _is_count(value))
 
 
+def file_names(data: bytes) -> frozenset[str]:
+    """The names of files in a config file: who reads that one cannot be opened has to know which.
+    Values of settings that are secret by their name are none. Pure."""
+    found = {
+        value.strip() for name, value in _settings(_body(data)) if not _says_secret(name) and _names_file(name, value)
+    }
+    # A key in base64 may begin with "/" too: each part of a name must look like one.
+    return frozenset(
+        one for one in found if len(one) >= SHORTEST and "\n" not in one and not any(map(_looks_secret, one.split("/")))
+    )
+
+
+def _names_file(setting: str, value: str) -> bool:
+    return _FILE.fullmatch(_last_word(setting)) is not None or value.strip().startswith(_PLACES)
+
+
+def quoted_line(data: bytes, text: str) -> int:
+    """The line of a config file, from 1, whose value a text quotes: the longest one that it does.
+    0 where there is none, or several. Pure."""
+    found: dict[int, list[int]] = {}
+    for number, line in enumerate(data.decode("utf-8-sig", errors="replace").split("\n"), 1):
+        # Whole words alone: "main" of one setting is in "domain" of any sentence.
+        words = [word for word in config_values(line.encode()) if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text)]
+        if words:
+            found.setdefault(max(map(len, words)), []).append(number)
+    lines = found[max(found)] if found else []
+    return lines[0] if len(lines) == 1 else 0
+
+
 def values_of_secret(secret: str) -> frozenset[str]:
     """What of a secret must not be shown: all of it, or of a document its secret values. Pure."""
     whole = secret.strip()
@@ -95,6 +126,11 @@ def values_of_secret(secret: str) -> frozenset[str]:
 
 def _is_count(value: str) -> bool:
     return len(value) < 6 and value.isdigit()
+
+
+def _body(data: bytes) -> str:
+    """A config file's text without comments and section headers."""
+    return _SECTION.sub("", _COMMENT.sub("", data.decode("utf-8-sig", errors="replace")))
 
 
 def _settings(text: str) -> Iterator[tuple[str, str]]:
@@ -157,15 +193,19 @@ def conceal_config(data: bytes | None) -> None:
 
 
 def safe_cause(
-    error: BaseException, data: bytes | None, values: Callable[[bytes], frozenset[str]] = config_values
+    error: BaseException,
+    data: bytes | None,
+    values: Callable[[bytes], frozenset[str]] = config_values,
+    keep: Iterable[str] = (),
 ) -> tuple[str, BaseException]:
     """What may be shown of `error`: a one-line text, and an exception that may be chained and
-    logged with its traceback. `values` says what of the config `data` is hidden.
+    logged with its traceback. `values` says what of the config `data` is hidden, and `keep` which
+    texts are shown all the same.
 
     The exception is `error` itself unless its text, or that of an exception it is chained to,
     quotes `data`, or shows what looks like a credential.
     """
-    hidden = Mask(values(data) if data else ())
+    hidden = Mask(values(data) if data else (), keep=keep)
     text = redact(hidden.apply(f"{type(error).__name__}: {error}"))
     chain = traceback.TracebackException.from_exception(error)
     whole = "".join(chain.format())

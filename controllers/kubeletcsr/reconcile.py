@@ -129,7 +129,7 @@ class KubeletCSRReconciler:
     def _ask(self, node: V1Node) -> InstanceMetadata:
         """What the cloud says of the machine now, not from memory: an address may have moved."""
         answers: list[Answer[InstanceMetadata]] = []
-        self._cloud.fetch_metadata([node], lambda _, answer: answers.append(answer), fresh=True, priority=PRIORITY_NEW)
+        self._cloud.fetch_metadata([node], lambda _, answer: answers.append(answer), priority=PRIORITY_NEW)
         return answers[0].of(node)
 
     def _approve(self, csr: V1CertificateSigningRequest, node: V1Node, request: Request) -> None:

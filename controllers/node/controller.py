@@ -47,7 +47,6 @@ _REASONS: Final[Mapping[type[Exception], str]] = {
     InvalidAnswer: "InvalidInstanceMetadata",
 }
 """Reasons of Events, by what keeps a node from being ready; anything else failed."""
-_AGAIN = 1.0  # seconds at least from the provider's wish to look at a node again until that look
 
 
 class CloudNodeController(ControllerBase):
@@ -90,10 +89,7 @@ class CloudNodeController(ControllerBase):
         reconciler = NodeReconciler(
             self._rest, lister, cloud, self._recorder, own_metrics, clock, memory, options.routed, choice
         )
-        again_after = max(_AGAIN, cloud.options.cache_ttl)
-        self._triggers = NodeTriggers(
-            nodes, refreshes, lister, cloud, memory, clock, self._foreign, self._shared, again_after
-        )
+        self._triggers = NodeTriggers(nodes, refreshes, lister, cloud, memory, clock, self._foreign, self._shared)
         cloud.again.serve("Node", self._triggers.look_again)
         self._watch(informer, self._triggers)
         self._every(options.node_status_update_frequency, "refresh", self._sweep)

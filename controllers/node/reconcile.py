@@ -349,18 +349,14 @@ class NodeReconciler:
         priority: int,
     ) -> None:
         nodes: list[V1Node] = []
-        waiting: list[V1Node] = []
         for key in keys:
             node = self._lister.get(key)
             if node is not None and wanted(node) and not is_foreign(node, self._cloud):
-                # What was answered a moment ago has no IP address, so it is of no use again.
-                (nodes if self._memory.of(node).without_ip_since is None else waiting).append(node)
+                nodes.append(node)
             else:
                 deliver(key, None)
         if nodes:
             self._cloud.fetch_metadata(nodes, deliver, priority=priority)
-        if waiting:
-            self._cloud.fetch_metadata(waiting, deliver, fresh=True, priority=priority)
 
     def _apply(self, node: V1Node, plan: Callable[[V1Node], NodeChanges]) -> _Applied:
         """Write what `plan` makes of the node, or of a fresher one after a conflict."""

@@ -6,7 +6,7 @@ and `NodeRefresh` (compare with the cloud). Decides whether there is work, never
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cloudprovider.helpers.addresses import provided_node_ip
 from cloudprovider.helpers.labels import missing_twins
@@ -29,6 +29,8 @@ NEW_NODE = 10
 AGAIN = -10
 """Priority of an initialised node that only the provider asks for."""
 
+_GATHERED: Final = 1.0  # seconds for which the provider's wishes to look at a node again become one look
+
 
 class NodeTriggers:
     """The informer's handler and the sweep. Called from the informer's and the ticker's threads.
@@ -46,10 +48,7 @@ class NodeTriggers:
         clock: Clock,
         on_foreign: Callable[[V1Node], None],
         on_shared: Callable[[V1Node, Sequence[str]], None],
-        again_after: float = 5.0,
     ) -> None:
-        """`again_after`: seconds for which the provider's wishes to look at a node again are
-        gathered. What the cloud answered before is forgotten then."""
         self._nodes = nodes
         self._refreshes = refreshes
         self._lister = lister
@@ -58,7 +57,6 @@ class NodeTriggers:
         self._clock = clock
         self._on_foreign = on_foreign
         self._on_shared = on_shared
-        self._again_after = again_after
 
     def on_add(self, node: V1Node, initial: bool) -> None:
         self._look_at(node)
@@ -106,9 +104,9 @@ class NodeTriggers:
         if node is None:
             return False
         if needs_initialization(node):
-            self._nodes.add_after(name, self._again_after, NEW_NODE)
+            self._nodes.add_after(name, _GATHERED, NEW_NODE)
         else:
-            self._refreshes.add_after(name, self._again_after, AGAIN)
+            self._refreshes.add_after(name, _GATHERED, AGAIN)
         return True
 
     def _note_id(self, old: V1Node | None, new: V1Node) -> None:

@@ -146,7 +146,7 @@ class Assigner:
                 if (left := self.allocations.rest(held.uid, now + self.rests) - now) > 0:
                     self.queue.add_after(name, left, WAITING)
                 else:
-                    self._check(held)
+                    self.again(held)  # the cache is no proof that it is gone
         if facts is None:
             self._drop(name)
             return None
@@ -257,23 +257,15 @@ class Assigner:
         if node is not None:
             self.recorder.event(node, "Warning", reason, text)
 
-    def _check(self, held: Holding) -> None:
-        """Free what a node has that the cache does not show, once a quorum read says it is gone."""
-        raw = self.read(held.name)
-        facts = None if raw is None else facts_of_raw(raw)
-        if facts is not None and facts.ranges:
-            self.saw(facts, raw)  # first: a Node that was created again may have its former one's
-        if facts is None or facts.uid != held.uid:  # by UID: a new Node of that name is another one
-            self.gone(held.uid, held.name)
-
-    def again(self, facts: NodeFacts) -> NodeFacts | None:
-        """The node as it is now, by quorum read; None when this one is gone, or has ranges."""
-        raw = self.read(facts.name)
+    def again(self, node: NodeFacts | Holding) -> NodeFacts | None:
+        """The node as it is now, by quorum read; None when this one is gone, which frees what it
+        had, or has ranges."""
+        raw = self.read(node.name)
         found = None if raw is None else facts_of_raw(raw)
         if found is not None and found.ranges:
-            self.saw(found, raw)
-        if found is None or found.uid != facts.uid:
-            self.gone(facts.uid, facts.name)
+            self.saw(found, raw)  # first: a Node that was created again may have its former one's
+        if found is None or found.uid != node.uid:  # by UID: a new Node of that name is another one
+            self.gone(node.uid, node.name)
             return None
         return None if found.ranges else found
 

@@ -28,12 +28,6 @@ class IntervalSet:
         self._sorted: list[tuple[int, int]] = []
         self._bits: Counter[int] = Counter()
 
-    def __contains__(self, interval: Interval) -> bool:
-        return interval in self._counts
-
-    def __len__(self) -> int:
-        return len(self._counts)
-
     def add(self, interval: Interval) -> bool:
         """Add it; whether it was not there before."""
         self._counts[interval] = count = self._counts.get(interval, 0) + 1

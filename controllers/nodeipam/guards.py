@@ -91,17 +91,13 @@ def assignment(ranges: Sequence[IPNetwork], *, sealed: bool) -> dict[str, Any]:
     # The two are one field in the API server, and cannot change once they are set.
     texts = [str(net) for net in ranges]
     body: dict[str, Any] = {"spec": {"podCIDR": texts[0], "podCIDRs": texts}}
-    return body | unsealed() if sealed else body
+    return body | seal(None) if sealed else body
 
 
-def seal(token: str) -> dict[str, Any]:
-    """The JSON merge patch that changes a node, so that writes onto the version before fail."""
+def seal(token: str | None) -> dict[str, Any]:
+    """The JSON merge patch that changes a node, so that writes onto the version before fail; with
+    None the one that takes the seal away."""
     return {"metadata": {"annotations": {SEAL: token}}}
-
-
-def unsealed() -> dict[str, Any]:
-    """The JSON merge patch that takes the seal away."""
-    return {"metadata": {"annotations": {SEAL: None}}}
 
 
 def writers_of(raw: Mapping[str, Any]) -> frozenset[str]:

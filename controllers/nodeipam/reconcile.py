@@ -11,7 +11,7 @@ from attrs import evolve
 
 from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls import Answer
-from controllers.nodeipam.guards import NodeFacts, facts_of_raw, seal, unsealed
+from controllers.nodeipam.guards import NodeFacts, facts_of_raw, seal
 from controllers.runtime.api import MERGE_PATCH, Conflict, NotFound
 from controllers.runtime.cache import NODES, uid_of
 from controllers.runtime.queue import DONE, AskAgain, Result
@@ -106,7 +106,7 @@ class RangeReconciler:
             self._assigner.remember(found)
         elif listed.sealed:  # the last leader's, left on a node that has got its ranges
             with suppress(NotFound, ObjectReplaced):
-                patch(self._assigner.rest, path, unsealed(), MERGE_PATCH, uid=listed.uid)
+                patch(self._assigner.rest, path, seal(None), MERGE_PATCH, uid=listed.uid)
         self._barrier.settle(listed.name, listed.uid)
         if self._barrier.over:
             self._pending.wake()

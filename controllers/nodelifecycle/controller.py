@@ -75,7 +75,7 @@ class NodeLifecycleController(ControllerBase):
         )
         # An unknown is asked about again at the sweep's pace, then slower: the cloud is in trouble.
         backoff = Backoff(base=min(period, _LONGEST_PAUSE), cap=_LONGEST_PAUSE)
-        queue = self._queue("NodeLifecycle", backoff=backoff, min_interval=min(_MIN_INTERVAL, period / 2))
+        queue = self._keys = self._queue("NodeLifecycle", backoff=backoff, min_interval=min(_MIN_INTERVAL, period / 2))
         self._reports = reports = Reports(shared, cloud, own)
         self._writer = NodeWriter(self._rest, shared, own)
         self._triggers = NodeLifecycleTriggers(queue, shared, self._writer)
@@ -133,5 +133,6 @@ class NodeLifecycleController(ControllerBase):
         self._writer.sweep()
         due = self._triggers.due(survey)
         self._reports.metrics.sweep_began(began, due)
-        self._triggers.enqueue(due)
+        for name, priority in due.items():
+            self._keys.add(name, priority)
         log.debug("checking %d nodes in the cloud", len(due))

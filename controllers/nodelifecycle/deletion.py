@@ -62,19 +62,6 @@ class Sample:
     existing: int = 0
     gone: tuple[Identity, ...] = ()
 
-    @property
-    def tolerated(self) -> int:
-        """How many of the list may stay Ready and called gone.
-
-        Among many right answers a single wrong one is a fact about that one node, and one kubelet
-        must not veto a zone's deletions."""
-        return 1 if self.existing >= _MANY else 0
-
-    @property
-    def confirms(self) -> bool:
-        """Whether it shows that the cloud can tell a machine that exists from one that does not."""
-        return self.existing > 0 and 2 * (self.existing + len(self.gone)) >= self.size
-
 
 class Verdict(enum.Enum):
     """What is to be done about a candidate that is confirmed gone."""
@@ -89,9 +76,13 @@ class Verdict(enum.Enum):
 def judge(sample: Sample, still: int) -> Verdict:
     """The rows of the table about the sample. `still`: how many of its list are still Ready and
     still called gone."""
-    if still > sample.tolerated:
+    # Among many right answers a single wrong one is a fact about that one node, and one kubelet
+    # must not veto a zone's deletions.
+    if still > (1 if sample.existing >= _MANY else 0):
         return Verdict.WAIT
-    return Verdict.DELETE if sample.confirms else Verdict.LIMIT
+    # Only a cloud that calls machines existing has shown that it can tell the two apart.
+    shown = sample.existing > 0 and 2 * (sample.existing + len(sample.gone)) >= sample.size
+    return Verdict.DELETE if shown else Verdict.LIMIT
 
 
 @frozen(eq=False)
@@ -249,11 +240,8 @@ class Limit:
         self._outlive_start(now)
         if self._opened_at is None and self.deletions(now) >= self.number(now):
             self._opened_at = self._trickled_at = now
-        elif self._opened_at is not None and now - self._trickled_at >= TRICKLE:
+        if self._opened_at is None or now - self._trickled_at >= TRICKLE:
             self._trickled_at = now
-            self._deleted.append(now)
-            return Admission.ALLOWED
-        if self._opened_at is None:
             self._deleted.append(now)
             return Admission.ALLOWED
         self._held_at = now

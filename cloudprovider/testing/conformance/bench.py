@@ -94,6 +94,8 @@ class Bench:
         self._threads = set(threading.enumerate())
         self.process = process_state()
         """As it was before the provider was made."""
+        # Restored in the end: what one vendor's client changes must not spoil the tests of the
+        # next.
         self._socket_timeout = socket.getdefaulttimeout()
         self._make_provider = make_provider
         self._stop, self._others = threading.Event(), threading.Event()
@@ -145,11 +147,14 @@ class Bench:
             node = self.lab.create_machine(name)
             self._made.append(node)
             return node
+        # A cloud that makes no machines may still have routes and load balancers for nodes.
         prefix = [*self.provider.provider_id_prefixes(), ""][0]
         return new_node(name, provider_id=f"{prefix}{name}")
 
     def running(self, count: int) -> list[V1Node]:
         """So many machines that run and stay, as registered."""
+        # Machines cost minutes and money: what runs is used by every scenario that leaves it
+        # running.
         while len(self._running) < count:
             self._running.append(self.new_machine())
         return self._running[:count]
@@ -186,12 +191,14 @@ class Bench:
 
     def close(self) -> None:
         """Remove what scenarios shared and every machine, and end the provider."""
+        # Before the machines: a load balancer's targets must not vanish under it.
         for remove in self._ends:
             remove()
         for node in self._made if can(self.lab, "delete_machine") else ():
             deleted = attempt(partial(self.lab.delete_machine, node))
             if deleted.error is not None:
                 self.left_behind.append(f"machine {name_of(node)}: {shown(deleted.error)}")
+        # Their threads are looked for below, too.
         self.end_others()
         self._stop.set()
         self.outlived = outliving(self._threads, self.lab.grace)

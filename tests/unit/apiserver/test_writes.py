@@ -106,32 +106,3 @@ def test_stored_objects_are_never_changed_in_place(client: Client, server: Embed
     client.ask("PATCH", f"{NODES}/a", [{"op": "remove", "path": "/metadata/labels/a"}], "application/json-patch+json")
     client.ask("DELETE", f"{NODES}/a")
     assert held == before
-
-
-def test_a_malformed_object_can_be_put_in_and_healed(client: Client, server: EmbeddedAPIServer, made: JSON) -> None:
-    server.put_raw("nodes", {**made, "status": {"addresses": "nonsense"}})
-    assert client.get(NODES).body["items"][0]["status"] == {"addresses": "nonsense"}
-    assert client.merge(f"{NODES}/a", {"metadata": {"labels": {"a": "b"}}}).code == 422
-    healed = client.merge(f"{NODES}/a/status", {"status": {"addresses": None, "phase": "Running"}})
-    assert (healed.code, healed.body["status"]["phase"]) == (200, "Running")
-
-
-@pytest.mark.parametrize("plural", ["services", "nodes", "leases", "events", "persistentvolumes"])
-def test_what_was_put_in_raw_can_be_replaced_and_deleted(
-    client: Client, server: EmbeddedAPIServer, plural: str
-) -> None:
-    (kind,) = (one for one in server.kinds() if one.plural == plural)
-    place = f"{kind.prefix}/namespaces/default/{plural}" if kind.namespaced else f"{kind.prefix}/{plural}"
-    space = {"namespace": "default"} if kind.namespaced else {}
-    spec: JSON = {"involvedObject": {"namespace": "default"}} if plural == "events" else {"spec": {}}
-    if plural == "services":
-        spec = {"spec": {"ports": [{"port": 80}]}}
-    for bad in ({}, {"spec": "junk", "status": 5}):
-        raw = {"metadata": {"name": "bad", "uid": "u", **space}, **bad}
-        made = server.put_raw(plural, raw)
-        meta = {"name": "bad", "resourceVersion": made["metadata"]["resourceVersion"]}
-        replaced = client.ask("PUT", f"{place}/bad", {"metadata": meta, **spec})
-        assert replaced.code == 200, replaced.body
-        server.put_raw(plural, raw)
-        server.delete(plural, "bad")
-        assert client.get(f"{place}/bad").code == 404

@@ -112,7 +112,7 @@ def test_metadata(wrong: str) -> None:
     expected = problems_of(answers.metadata, answer, prefixes=PREFIXES)
     assert expected
     check = lambda node, said: answers.metadata(said, prefixes=PREFIXES)  # noqa: E731 - named once
-    ask = ask_metadata(cast(Any, Provider(answer)), check, node, PRIORITY_NORMAL)
+    ask = ask_metadata(cast(Any, Provider(answer)), node, PRIORITY_NORMAL, check)
     assert invalid(lambda: ask.call.check(answer)) == expected
     with pytest.raises(UnusableAnswer, match="cannot be used") as unusable:
         as_node_info(answer, cast(Any, Provider(None)))

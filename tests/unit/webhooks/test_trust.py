@@ -15,8 +15,7 @@ import pytest
 from cloudprovider.internal.certificates import LIFETIME, MADE_BY, issue
 from controllers.httpserver.pairs import Pair, inspect
 from controllers.runtime.api import Conflict, Forbidden, Invalid, NotFound, RestClient
-from controllers.webhooks.cabundle import CABundle, missing_trust
-from controllers.webhooks.sharedpair import SharedPair
+from controllers.webhooks.trust import CABundle, SharedPair, missing_trust
 from tests.support.clock import FakeClock
 from tests.support.pki import Authority
 
