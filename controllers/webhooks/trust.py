@@ -229,6 +229,8 @@ class CABundle:
         found = self._rest.get(path, timeout=_TIMEOUT)
         patch = missing_trust(found, bundle)
         if patch is None:
+            if self._undone == NO_ATTEMPTS:  # not between two replacements, which are told once in all
+                self._logged.pop(kind, None)
             return
         mark = (found["metadata"].get("uid", ""), bundle)
         # We wrote it, and it is gone: a GitOps tool that applies its manifest again, say. Two that

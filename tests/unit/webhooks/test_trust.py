@@ -192,6 +192,16 @@ def test_without_the_right_it_is_told_once_and_not_certain(caplog: pytest.LogCap
     assert sum(record.levelno == logging.WARNING for record in caplog.records) == 2  # one for each kind, once
 
 
+def test_a_second_outage_is_told_like_the_first(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server({MUTATING: configuration()})
+    trust = CABundle(rest(server), FakeClock())
+    for refuses in (Forbidden("not allowed"), None, Forbidden("not allowed")):
+        server.refuses = refuses
+        assert trust.ensure(CERTIFICATE) is (refuses is None)
+    told = [record.getMessage() for record in caplog.records if "mutating" in record.getMessage()]
+    assert len(told) == 2, told
+
+
 # -- the pair that all replicas share
 
 
