@@ -44,7 +44,7 @@ from controllers.cloudcalls.answers import (
 from controllers.cloudcalls.call import CloudCall
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
-from controllers.runtime.queue import bounded
+from controllers.runtime.clock import bounded
 
 log = logging.getLogger(__name__)
 
