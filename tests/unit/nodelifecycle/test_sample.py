@@ -360,9 +360,9 @@ def test_a_node_that_turns_ready_while_its_batch_is_made_gets_its_answer_as_a_ca
     _turn(sim, "r0", "Unknown")
     draw = sim.samples.draw
 
-    def late(*given: Any) -> Any:
+    def late(zone: str, usable: Any, now: float) -> Any:
         _turn(sim, "r0", "True")
-        return draw(*given)
+        return draw(zone, usable, now)
 
     sim.samples.draw = late  # type: ignore[method-assign]
     sim.clock.advance(PERIOD)
