@@ -361,6 +361,8 @@ class CallPool:
             return
         try:
             self._on_end(call, outcome, seconds)
+        except Exception:
+            log.exception("%s: the end of %s for %s was not counted", self.provider, call.method, call.shown)
         finally:  # whoever waits is told, whatever happens here
             call.end(outcome.error, outcome.answer)
 

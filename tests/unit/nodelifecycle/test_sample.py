@@ -341,6 +341,35 @@ def test_a_zone_has_one_line_a_minute_however_many_nodes_and_answers(caplog: pyt
     )
 
 
+@pytest.mark.row("N45")
+def test_who_is_gone_is_said_once_for_those_that_are_held_back(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    sim = _sim(20, lied=20, gone=2)
+    sim.run_for(300)
+    assert sim.candidates.held == 2
+    assert sum("(answer 1 of 2)" in record.getMessage() for record in caplog.records) == 1
+    sim.join(["late"], "", ready=False)
+    sim.say_gone("late")
+    sim.run_for(2 * PERIOD)
+    assert "instances of 1 nodes are gone (answer 1 of 2): late" in caplog.text
+
+
+def test_a_node_that_turns_ready_while_its_batch_is_made_gets_its_answer_as_a_candidate() -> None:
+    sim = _sim(3)
+    sim.run_for(PERIOD)
+    _turn(sim, "r0", "Unknown")
+    draw = sim.samples.draw
+
+    def late(zone: str, usable: Any, now: float) -> Any:
+        _turn(sim, "r0", "True")
+        return draw(zone, usable, now)
+
+    sim.samples.draw = late  # type: ignore[method-assign]
+    sim.clock.advance(PERIOD)
+    assert sim.run("n0", "r0").keys() == {"n0", "r0"}
+    assert sim.server.deleted == ["n0"]
+
+
 # ---- whatever happens
 
 
