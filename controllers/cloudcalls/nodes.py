@@ -274,8 +274,6 @@ class Fetch(Generic[A]):
             del future, error
         if together is not None:
             together.batcher.finished(batches)
-        for name in list(self._open):
-            self._answer(name, CallFailed(f"the question about {name} was lost; this is a fault of the gateway"))
         if self._failure is not None:
             raise self._failure
 

@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from attrs import define, frozen
 
-from cloudprovider.errors import RetryError
+from cloudprovider.errors import Pending, RetryError
 from controllers.runtime.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
@@ -251,9 +251,14 @@ OnWait: TypeAlias = Callable[[K, RetryError, bool], None]
 
 
 def pending(what: str, error: RetryError, long: bool) -> tuple[str, str]:
-    """Type and message of the Event about it; `what` is what the cloud is at work on."""
-    since = f", for more than {LONG / 60:.0f} minutes" if long else ""
-    return "Warning" if long else "Normal", f"The cloud is at work on {what}{since}: {error}"
+    """Type and message of the Event about it; `what` is what waits, as "the load balancer"."""
+    minutes = f"for more than {LONG / 60:.0f} minutes"
+    if isinstance(error, Pending):
+        message = f"The cloud is at work on {what}{f', {minutes}' if long else ''}: {error}"
+    else:  # nothing was begun: it may wait for a node, or for its turn, and only the words say so
+        waits = f"has had to wait {minutes}" if long else "has to wait"
+        message = f"{what[:1].upper()}{what[1:]} {waits}: {error}"
+    return "Warning" if long else "Normal", message
 
 
 @define
