@@ -241,12 +241,13 @@ def test_routes(wrong: object) -> None:
     assert told(question.judged(wrong)[0]) == expected
 
 
-def test_owned_load_balancers() -> None:
+def test_owned_load_balancers_and_texts() -> None:
     nobodys = OwnedLoadBalancer("a", "")
     assert problems_of(answers.owned_load_balancers, [nobodys]) == (
         "item 0 lacks its name, or both service and service_uid",
     )
     assert answers.owned_load_balancers([OwnedLoadBalancer("a", "d/s")]) == (OwnedLoadBalancer("a", "d/s"),)
+    assert problems_of(answers.texts, ["a", " "]) == ("item 1 is ' ', not a text",)
 
 
 def test_owned_resources_are_told_apart() -> None:
@@ -257,10 +258,6 @@ def test_owned_resources_are_told_apart() -> None:
         "item 2 lacks its kind or its id",
         "item 3 is None, not OwnedResource",
     )
-
-
-def test_texts() -> None:
-    assert problems_of(answers.texts, ["a", " "]) == ("item 1 is ' ', not a text",)
 
 
 def test_strictness_is_for_authors() -> None:
@@ -277,18 +274,3 @@ def test_strictness_is_for_authors() -> None:
         "taints: 'node.kubernetes.io/unreachable' is reserved for Kubernetes, and not written",
         "annotations: 'kubernetes-cloud-provider/applied-labels' is reserved for Kubernetes, and not written",
     )
-
-
-@pytest.mark.parametrize(
-    ("cidr", "problem"),
-    [
-        ("10.244.1.0/24", ""),
-        ("2001:db8::/64", ""),
-        ("10.244.1.7/24", "'10.244.1.7/24' has host bits: write 10.244.1.0/24"),
-        ("10.244.1.0", "'10.244.1.0' has no prefix length, as in 10.244.1.0/24"),
-        ("x", "'x' is not an IP range, such as 10.244.1.0/24"),
-        ("10.0.0.0/33", "'10.0.0.0/33' is not an IP range, such as 10.244.1.0/24"),
-    ],
-)
-def test_destinations(cidr: str, problem: str) -> None:
-    assert answers.destination_problem(cidr) == problem
