@@ -216,10 +216,12 @@ class Trial:
                 raise RetryError("its status has no address", self.lab.poll)
             return status
 
+        seconds = self.bench.patience.seconds
         try:
             return self.patiently(built, "the load balancer is built")
         except RetryError as error:
-            raise AssertionError(f"the load balancer was not built in time: {shown(error)}") from error
+            why = f"the load balancer was not built within {seconds:g} s: {shown(error)}"
+            raise AssertionError(why) from error
 
     def remove(self, service: V1Service, *, cluster_name: str | None = None, provider: Interface | None = None) -> None:
         """Delete the load balancer, and ask again while it says `RetryError`. Raises what else is
