@@ -335,7 +335,8 @@ class RegistryError(CloudProviderError):
     @property
     def problem(self) -> Problem:
         """The parts of the message, to be shown among others."""
-        return Problem(self.what, self.fix, self.details)
+        known = f" (installed: {', '.join(self.known)})" if self.known else ""
+        return Problem(self.what, f"{self.fix}{known}", self.details)
 
 
 class InvalidProviderName(RegistryError):

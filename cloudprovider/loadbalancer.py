@@ -196,6 +196,7 @@ class OwnedLoadBalancer:
 
     def is_of(self, service: V1Service) -> bool:
         """Whether it was made for this Service, or adopted by it: the UIDs are the same."""
+        # Two without a UID have nothing in common: both may be another cluster's.
         return self.service_uid != "" and self.service_uid == uid_of(service)
 
     def check_adoptable(self, service: V1Service) -> None:

@@ -94,6 +94,7 @@ class Machines(InstancesV2, InstancesBatch, Generic[MachineT]):
         others."""
         ids: set[str] = set()
         for node in nodes:
+            # One node's odd ID must not cost the others their traffic.
             with suppress(CloudProviderError):
                 ids.add(self.id_in(provider_id_of(node)))
         return frozenset(ids)

@@ -111,9 +111,7 @@ class Started:
             self._config = CloudConfig.read(config_path) if config_path else None
             source = Registry().locate(name)
         except RegistryError as error:
-            known = getattr(error, "known", ())
-            fix = error.problem.fix + (f" (installed: {', '.join(known)})" if known else "")
-            raise Failure(Problem(error.problem.what, fix, error.problem.details), WRONG_USAGE) from None
+            raise Failure(error.problem, WRONG_USAGE) from None
         conceal(secret_values(self._config.data if self._config else b""), loaded=True)
         assert isinstance(source, Plugin), "nothing is registered in a registry of its own"
         self._plugin = source

@@ -90,8 +90,7 @@ def _entry_point(report: Report, name: str) -> Plugin | None:
     try:
         source = Registry().locate(name)
     except RegistryError as error:
-        known = f" (installed: {', '.join(error.known)})" if error.known else ""
-        report.problem("entry point", Problem(error.what, error.fix + known, error.details))
+        report.problem("entry point", error.problem)
         return None
     assert isinstance(source, Plugin), "nothing is registered in a registry of its own"
     report.distribution = source.distribution

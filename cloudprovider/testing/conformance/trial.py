@@ -216,10 +216,12 @@ class Trial:
                 raise RetryError("its status has no address", self.lab.poll)
             return status
 
+        seconds = self.bench.patience.seconds
         try:
             return self.patiently(built, "the load balancer is built")
         except RetryError as error:
-            raise AssertionError(f"the load balancer was not built in time: {shown(error)}") from error
+            why = f"the load balancer was not built within {seconds:g} s: {shown(error)}"
+            raise AssertionError(why) from error
 
     def remove(self, service: V1Service, *, cluster_name: str | None = None, provider: Interface | None = None) -> None:
         """Delete the load balancer, and ask again while it says `RetryError`. Raises what else is
@@ -328,21 +330,14 @@ class Trial:
 
     def remove_made(self) -> None:
         """Remove the load balancers, routes and disks of this scenario."""
+        # Whatever fails here, the rest is removed too: it would go on costing money.
         for cluster_name, service in self._services:
-            # Whatever fails here, the rest is removed too: it would go on costing money.
-            removed = attempt(partial(self.remove, service, cluster_name=cluster_name))
-            if removed.error is not None:
-                name = service.metadata.name if service.metadata is not None else ""
-                self.bench.left_behind.append(f"load balancer of the Service {name}: {shown(removed.error)}")
+            what = f"load balancer of the Service {name_of(service)}"
+            self.bench.remove(what, partial(self.remove, service, cluster_name=cluster_name))
         for cluster_name, destination in self._destinations:
-            cleared = attempt(partial(self._clear, cluster_name, destination))
-            if cleared.error is not None:
-                self.bench.left_behind.append(f"route to {destination}: {shown(cleared.error)}")
+            self.bench.remove(f"route to {destination}", partial(self._clear, cluster_name, destination))
         for volume in self._volumes if can(self.lab, "delete_volume") else ():
-            deleted = attempt(partial(self.lab.delete_volume, volume))
-            if deleted.error is not None:
-                name = volume.metadata.name if volume.metadata is not None else ""
-                self.bench.left_behind.append(f"disk of the volume {name}: {shown(deleted.error)}")
+            self.bench.remove(f"disk of the volume {name_of(volume)}", partial(self.lab.delete_volume, volume))
 
     def _clear(self, cluster_name: str, destination: str) -> None:
         for route in self.routes().list_routes(cluster_name):
