@@ -206,6 +206,9 @@ class ThreadPool:
         keep_one: bool = False,
         clock: Clock = _SYSTEM_CLOCK,
     ) -> None:
+        """Raises ValueError for a limit below 1."""
+        if limit < 1:
+            raise ValueError(f"{name}: at least 1 thread is needed, got {limit}")
         self._name = name
         self._limit = limit
         self._idle_seconds = idle_seconds

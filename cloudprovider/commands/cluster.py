@@ -25,6 +25,7 @@ from attrs import define, field, frozen
 
 from cloudprovider.commands.asking import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.helpers.labels import node_name_problems
+from cloudprovider.internal.cleaning import few
 from cloudprovider.internal.problem import Problem
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 
@@ -254,7 +255,7 @@ def _write(server: EmbeddedAPIServer, path: Path) -> bytes:
 
 
 def _greeting(server: EmbeddedAPIServer, path: Path, names: Sequence[str]) -> str:
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "") or "none"
+    shown = few(names, 5) or "none"
     kubectl = f"kubectl --kubeconfig={path}"
     absent = "" if shutil.which("kubectl") else " (not on your PATH)"
     return "\n".join(

@@ -64,12 +64,9 @@ class Question:
         """The name of the provider's method."""
         return self.call.partition(" ")[0]
 
-    def read(self, answer: object) -> str | Problem:
-        """What the answer says, or what is wrong with it."""
-        return self.judged(answer)[0]
-
     def judged(self, answer: object) -> tuple[str | Problem, object]:
-        """The same, and the answer's value: None where it has none that is right."""
+        """What the answer says, or what is wrong with it; and its value: None where it has none
+        that is right."""
         # Exceptions that the contract has for an answer: the host takes them for one, too.
         if isinstance(answer, self.answers):
             return self.shown(answer), None

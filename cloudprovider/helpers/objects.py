@@ -97,6 +97,7 @@ def key_of(obj: HasMetadata) -> str:
     """The key of an object: "namespace/name", or "name" for kinds without namespaces. ValueError
     without a name."""
     meta = obj.metadata
+    # An empty key would stand for every such object, in the queue and in the cache.
     if meta is None or not meta.name:
         raise ValueError(f"{type(obj).__name__} without a name has no key")
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
@@ -166,6 +167,7 @@ def get_node_condition(node: V1Node, condition_type: str) -> V1NodeCondition | N
 def is_ready(node: V1Node) -> bool:
     """Whether the node's condition Ready is True. A node without the condition is not ready."""
     condition = get_node_condition(node, "Ready")
+    # Not Unknown: the kubelet has been silent for a while.
     return condition is not None and condition.status == "True"
 
 
@@ -175,11 +177,13 @@ def pod_cidrs_of(node: V1Node) -> tuple[str, ...]:
     spec = node.spec
     if spec is None:
         return ()
+    # The API server fills both fields; an object that never was there may have the older one alone.
     return tuple(spec.pod_cidrs or ((spec.pod_cidr,) if spec.pod_cidr else ()))
 
 
 def ports_of(service: V1Service) -> tuple[ServicePort, ...]:
     """The Service's ports, in their order."""
+    # The API server fills in its defaults; a Service that is made in a vendor's test has none.
     ports = (service.spec.ports if service.spec is not None else None) or ()
     return tuple(
         ServicePort(one.port, one.protocol or "TCP", one.node_port or 0, one.name or "", one.app_protocol or "")

@@ -110,6 +110,7 @@ def parse_provider_id(provider_id: str) -> ProviderID:
 def format_provider_id(provider: str, instance: str) -> str:
     """The provider ID of an instance. Raises TypeError for a part that is no text (an ID that the
     cloud did not send, or a number), and ValueError when the parts do not make one."""
+    # Not left to an f-string: it would make the text "None" of an ID that the cloud did not send.
     for part, given in (("provider", provider), ("instance", instance)):
         if not isinstance(given, str):
             raise TypeError(f"format_provider_id: the {part} must be text, and is of type {type(given).__name__}")
@@ -126,6 +127,7 @@ def ownership(provider_id: str | None, prefixes: Iterable[str]) -> Ownership:
     # Every ID begins with "": all nodes would be ours, and might be deleted.
     own = tuple(prefix for prefix in prefixes if prefix)
     if provider_id:
+        # Without prefixes `startswith(())` is false: whoever has IDs is another cloud.
         return Ownership.OURS if provider_id.startswith(own) else Ownership.FOREIGN
     return Ownership.UNKNOWN if own else Ownership.OURS
 
@@ -181,6 +183,7 @@ def get_instance_provider_id(cloud: _Cloud, node_name: str) -> str:
     instances = cloud.instances()
     if instances is None:
         raise NotImplementedByProvider(f"provider {cloud.provider_name()!r} has no Instances to ask for provider IDs")
+    # An object, as vendors' code need not keep to its annotations.
     instance: object = instances.instance_id(node_name)
     if not isinstance(instance, str) or not instance:
         raise CloudProviderError(f"provider {cloud.provider_name()!r}: instance_id({node_name!r}) gave no instance ID")

@@ -62,6 +62,7 @@ def default_load_balancer_name(service: V1Service) -> str:
     uid = uid_of(service)
     if not uid:
         raise ValueError("a load balancer's default name needs the Service's metadata.uid, which is empty")
+    # 32, as AWS's classic load balancers take no more; Go made it the rule for all clouds.
     return f"a{uid}".replace("-", "")[:_DEFAULT_NAME_LENGTH]
 
 
@@ -73,6 +74,7 @@ def wants_load_balancer(service: V1Service, classes: Container[str] = ("",)) -> 
     if spec is None or spec.type != SERVICE_TYPE_LOAD_BALANCER:
         return False
     wanted = spec.load_balancer_class
+    # "" in `classes` stands for no class at all, and not for a class of that name.
     return "" in classes if wanted is None else bool(wanted) and wanted in classes
 
 
@@ -86,6 +88,7 @@ def has_load_balancer_finalizer(service: V1Service) -> bool:
 def requests_only_local_traffic(service: V1Service) -> bool:
     """Whether outside traffic stays on the node that it reached (externalTrafficPolicy: Local)."""
     spec = service.spec
+    # Of other types nothing comes from outside by a node's port, whatever the field says.
     if spec is None or spec.type not in (SERVICE_TYPE_LOAD_BALANCER, SERVICE_TYPE_NODE_PORT):
         return False
     return spec.external_traffic_policy == "Local"
@@ -134,6 +137,7 @@ def load_balancer_source_ranges(service: V1Service) -> tuple[IPNetwork, ...]:
 def allows_everyone(ranges: Iterable[IPNetwork]) -> bool:
     """Whether such source ranges limit nobody: each family among them is there as a whole
     (0.0.0.0/0, ::/0). False for no ranges at all."""
+    # By family: 0.0.0.0/0 alone leaves out everyone who comes over IPv6.
     whole: dict[int, bool] = {}
     for one in ranges:
         whole[one.version] = whole.get(one.version, False) or one.prefixlen == 0
@@ -149,10 +153,10 @@ def nodes_with_ready_endpoints(slices: Iterable[V1EndpointSlice]) -> frozenset[s
     """The names of the nodes on which a ready endpoint runs, by a Service's EndpointSlices. With
     externalTrafficPolicy Local no other node passes its traffic on.
 
-    As for kube-proxy, an endpoint that does not say whether it is ready is ready. Where it does not
-    say on which node it runs, it counts for none. Each node once, whatever the number of slices and
-    IP families.
+    Where an endpoint does not say on which node it runs, it counts for none. Each node once,
+    whatever the number of slices and IP families.
     """
+    # As for kube-proxy, an endpoint that does not say whether it is ready is ready.
     return frozenset(
         endpoint.node_name
         for one in slices
@@ -174,6 +178,7 @@ def _ingress(status: V1LoadBalancerStatus | None) -> list[tuple[object, ...]]:
         (
             point.ip or "",
             point.hostname or "",
+            # The API server puts VIP where none was sent: no difference to write again and again.
             point.ip_mode or ("VIP" if point.ip else None),
             [(port.port, port.protocol, port.error) for port in point.ports or ()],
         )
@@ -215,6 +220,7 @@ def wanted_load_balancer(
     if spec is not None:
         if spec.load_balancer_ip and not address:
             problems.append("spec.loadBalancerIP is not supported: the cloud chooses the address")
+        # Silently ignored, it would break sessions only under load, long after the deployment.
         if spec.session_affinity == "ClientIP" and not client_ip:
             problems.append("spec.sessionAffinity ClientIP is not supported: use None")
         if spec.ip_family_policy == "RequireDualStack" or not set(spec.ip_families or families) & set(families):

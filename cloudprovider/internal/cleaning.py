@@ -16,7 +16,7 @@ import re
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final
 from urllib.parse import quote, quote_plus
@@ -387,3 +387,8 @@ def _one(error: BaseException, depth: int = 0) -> Iterator[str]:
 def _frames(trace: TracebackType | None) -> list[str]:
     formatted = traceback.format_list(traceback.extract_tb(trace, limit=-_FRAMES))
     return [line for entry in formatted for line in entry.rstrip("\n").split("\n")]
+
+
+def few(names: Sequence[str], most: int) -> str:
+    """The first `most` of these names, and how many more there are: for a line that people read."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -44,7 +44,7 @@ from controllers.cloudcalls.answers import (
 from controllers.cloudcalls.call import CloudCall
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
-from controllers.runtime.queue import bounded
+from controllers.runtime.clock import bounded
 
 log = logging.getLogger(__name__)
 
@@ -274,8 +274,6 @@ class Fetch(Generic[A]):
             del future, error
         if together is not None:
             together.batcher.finished(batches)
-        for name in list(self._open):
-            self._answer(name, CallFailed(f"the question about {name} was lost; this is a fault of the gateway"))
         if self._failure is not None:
             raise self._failure
 

@@ -20,8 +20,7 @@ from cloudprovider.threads import NoThreadLeft, ThreadPool, start
 from controllers.cloudcalls.answers import CallFailed, CallOverdue, CallsClosed
 from controllers.cloudcalls.call import CallQueue, CloudCall, Outcome, run
 from controllers.cloudcalls.options import CloudCallOptions
-from controllers.runtime.clock import Clock, ClockEvent, wait_for
-from controllers.runtime.queue import bounded
+from controllers.runtime.clock import Clock, ClockEvent, bounded, wait_for
 
 log = logging.getLogger(__name__)
 

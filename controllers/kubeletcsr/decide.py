@@ -72,6 +72,7 @@ def mismatches(request: Request, node: V1Node, metadata: InstanceMetadata) -> li
     known = metadata.node_addresses
     problems = []
     name, named = key_of(node).lower(), names_of(known)
+    # By the first label too: clouds often name a machine in full, and kubelets in short.
     own = not named or name in named or name in {one.partition(".")[0] for one in named}
     if not own:
         problems.append(f"the cloud calls the machine of this name {' or '.join(sorted(named))}")

@@ -109,12 +109,14 @@ def has_ip(addresses: Iterable[V1NodeAddress]) -> bool:
 def hear(before: Heard, metadata: InstanceMetadata, *, now: float, period: float, new: bool) -> Heard:
     """What is known after one more answer. `period`: seconds between two refreshes; `new`: the node
     was new and took the answer as it is."""
+    # A guest agent that is down, a port that is being attached: it counts as no answer.
     if not has_ip(metadata.node_addresses):
-        return before  # it counts as none
+        return before
     types = _types(metadata.node_addresses)
     order = hash(tuple((address.type, address.address) for address in metadata.node_addresses))
     if new:
         return Heard(now, types, order=order, agreed=SETTLED)
+    # Asked twice within a second, a cloud repeats itself: that is one answer, and no proof.
     early = now - before.at < period / 2
     doubted = before.types | before.doubted if early else before.types
     if order == before.order:
@@ -158,6 +160,7 @@ def wanted(node: V1Node, metadata: InstanceMetadata, heard: Heard, choice: Addre
                 f"{choice} leaves out every IP address that the cloud has for this node: {describe_addresses(known)}. "
                 "Correct the flag of the controller manager"
             )
+    # Not the Hostname: without one in the answer the node's own stays in any case.
     kept = frozenset() if new else heard.doubted & _types(current) - {NODE_ADDRESS_HOSTNAME}
     try:
         addresses = preferred_addresses(

@@ -112,9 +112,11 @@ def initialization(
     if ip_needed and not has_ip(addresses.addresses):
         raise NoIPAddress(metadata)
     ours = kept(node, metadata, known, new=True)
+    # Never overwritten: the field is immutable, and the whole write would be refused.
     identity = Patch() if provider_id_of(node) else _identity(metadata)
     rest = combined(ours.patch, identity, _untainted(node, metadata))
     status = addresses_replaced(addresses_of(node), addresses.addresses)
+    # Where no routes are made, nobody would ever take the condition back.
     if routed:
         status = combined(status, _unrouted(node, routed, now))
     return NodeChanges(_due(status, rest), refused(metadata), ours.known, addresses, ours.replaced)
@@ -187,6 +189,7 @@ def adoption(
     Raises `NotAdopted`, with the reason for users, and what `refresh` raises."""
     if provider_id_of(node):
         return refresh(node, metadata, known, heard, choice)  # another program was faster
+    # An old Node and a new machine may share a name; an address that both have is proof.
     own = (node.status.addresses if node.status else None) or ()
     if not {parse_ip(a.address) for a in own} & {parse_ip(a.address) for a in metadata.node_addresses} - {None}:
         raise NotAdopted(
@@ -208,6 +211,7 @@ def pairing(node: V1Node) -> NodeChanges:
 
 def _same_instance(node: V1Node, metadata: InstanceMetadata) -> None:
     known = provider_id_of(node)
+    # Its labels and addresses would be another machine's than the one whose pods run here.
     if known and metadata.provider_id and known != metadata.provider_id:
         raise InstanceReplaced(
             f"the cloud answers with instance {metadata.provider_id}, but spec.providerID is {known} and cannot "

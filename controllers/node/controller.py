@@ -114,6 +114,7 @@ class CloudNodeController(ControllerBase):
 
     def _foreign(self, node: V1Node) -> None:
         """Report once that a tainted node belongs to another cloud provider."""
+        # It waits for another manager, perhaps for good, and may have many events meanwhile.
         if not self._memory.of(node).report_once("ForeignProviderID"):
             return
         prefixes = " or ".join(self._cloud.provider_id_prefixes) or "anything: this cloud has no provider IDs"

@@ -103,6 +103,7 @@ def kept(node: V1Node, metadata: InstanceMetadata, known: Known | None, *, new: 
 def recorded(node: V1Node, record: str = APPLIED_LABELS) -> dict[str, str]:
     """The labels that we wrote on this node, from its annotation; {} if missing or spoilt. Or the
     annotations: `record` says which."""
+    # Its kubelet may write it: whatever cannot be read is no record, and never an error.
     raw = annotations_of(node).get(record)
     try:
         found = json.loads(raw) if raw else {}
@@ -131,6 +132,8 @@ def _first(
     ours = {} if known is None else {key: value for key, value in written.items() if key not in asked}
     for key, value in asked.items():
         present = there.get(key)
+        # A kubelet may start with --node-labels of its own; of type, zone and region the cloud
+        # knows better, as in Go.
         if key in PAIRED or present in (None, written.get(key)):
             ours[key] = value
             if present != value:

@@ -120,7 +120,6 @@ class NodeReconciler:
             # Another manager, or a patch of ours whose answer was lost, was faster.
             if not needs_initialization(fresh):
                 return NOTHING
-            written = timestamp(self._clock.time())
             return changes.initialization(
                 fresh,
                 metadata,
@@ -128,15 +127,18 @@ class NodeReconciler:
                 ip_needed=ip_needed,
                 routed=self._routed,
                 choice=self._choice,
-                now=written,
+                now=timestamp(self._clock.time()),
             )
 
         try:
             done, latest, planned = self._apply(node, plan)
         except NoIPAddress as error:
+            # Its own rhythm, not the queue's back-off: an address comes in seconds, or in minutes.
             error.retry_after = self._next_question(entry, OPEN_AFTER)
             raise
         except (Unreachable, ServerError):
+            # The API server may have applied it, and its answer be lost: then the next look finds
+            # the node initialised, and reports it.
             entry.unsure = True
             entry.known = None  # whatever was applied, the record says so
             raise
@@ -355,6 +357,7 @@ class NodeReconciler:
                 nodes.append(node)
             else:
                 deliver(key, None)
+        # Two calls: with `fresh` for all, the others would cost the cloud a question each, too.
         if nodes:
             self._cloud.fetch_metadata(nodes, deliver, priority=priority)
 

@@ -91,6 +91,7 @@ class NodeTriggers:
     def sweep(self) -> int:
         """Ask for a refresh of every initialised node of this provider that is not being deleted;
         returns how many."""
+        # An answer that came after its node's deletion made an entry once more.
         self._memory.forget_gone(lambda key: self._lister.get(key) is not None)
         due = [key_of(node) for node in self._lister.list() if is_refreshed(node) and not is_foreign(node, self._cloud)]
         for name in due:
@@ -103,6 +104,7 @@ class NodeTriggers:
         node = self._lister.get(name)
         if node is None:
             return False
+        # Later, and all together: a provider calls this for each of many machines that changed.
         if needs_initialization(node):
             self._nodes.add_after(name, _GATHERED, NEW_NODE)
         else:

@@ -117,6 +117,7 @@ def _facts(
     ranges: dict[IPNetwork, None] = {}
     problems = []
     for text in texts:
+        # One that cannot be read hides none of the others: those are taken all the same.
         try:
             ranges[parse_network(text)] = None
         except ValueError as error:
@@ -191,6 +192,7 @@ class StartupBarrier:
         """No older write can reach this node."""
         with self._lock:
             listed = self._unsettled.get(name)
+            # By UID: a Node that was created again under the name says nothing about the former.
             if listed is not None and listed.uid == uid:
                 del self._unsettled[name]
 
@@ -216,6 +218,7 @@ class ConflictDetector:
 
         `node` is the raw object, with its managedFields. `before_us`: maybe the last leader's."""
         writers = writers_of(node)
+        # The last leader has our name, and its last write may have arrived after our list.
         if before_us and writers <= {self._own}:
             return
         name, kube = node["metadata"]["name"], KUBE_CONTROLLER_MANAGER in writers

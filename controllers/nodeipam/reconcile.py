@@ -73,11 +73,13 @@ class RangeReconciler:
         facts = self._assigner.look(name)
         if facts is None or self._assigner.detector.verdict:
             return DONE
+        # Not this node alone: the range that looks free for it may be on its way to another one.
         if not self._barrier.over:
             self._wait(name)
             return DONE
         ranges = self._allocations.give(name, facts.uid)
         if ranges is None:
+            # Pending before it fails: a range that returns right now must find it.
             self._wait(name)
             raise NoRangeLeft(self._exhausted())
         self._assigner.write(facts, ranges)
@@ -149,6 +151,7 @@ class CloudReconciler:
                         self._pending.wake()
                 deliver(key, None)
                 continue
+            # One node that cannot be read costs its own answer, and not the batch.
             try:
                 facts = self._assigner.look(key)
             except Exception as error:  # noqa: BLE001 - it is this node's answer
@@ -180,8 +183,10 @@ class CloudReconciler:
         ranges = answer.of(node)
         if facts.uid != uid_of(answer.node):  # the cache went on between the two looks
             raise AskAgain(f"node {name} was made again a moment ago")
+        # The contract: an empty answer is "later", and never "none at all".
         if not ranges:
             raise NotChosenYet("the cloud has chosen no pod CIDRs for it yet")
+        # Two nodes with one range lose packets without a word: rather none than that.
         others = self._assigner.allocations.claim(name, facts.uid, ranges)
         if others:
             shown = ", ".join(map(str, ranges))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from cloudprovider import InstanceState
 from cloudprovider.internal.backoff import Backoff
 from cloudprovider.wellknown import LABEL_HANDS_OFF
 from controllers.cloudcalls import CloudCallError
@@ -102,7 +103,8 @@ class NodeLifecycleController(ControllerBase):
         """("node/NAME", why, whether it only waits) of nodes said to be gone. Thread-safe."""
         return [
             (f"node/{name}", f"held back: {why}" if one.held else why, not one.held)
-            for name, one in self._shared.candidates.gone()
+            for name, one in self._shared.candidates.all()
+            if one.state is InstanceState.GONE
             for why in [self._reports.why(one)]
         ]
 
@@ -132,6 +134,7 @@ class NodeLifecycleController(ControllerBase):
         self._reports.survey()
         self._writer.sweep()
         due = self._triggers.due(survey)
+        # Before the first key is queued: it may be worked on before the next line runs.
         self._reports.metrics.sweep_began(began, due)
         for name, priority in due.items():
             self._keys.add(name, priority)

@@ -149,21 +149,21 @@ class Candidate:
 
 def counted(one: Candidate | None, answer: StateAnswer, period: float) -> Candidate:
     """The candidate after one more answer."""
+    new = Candidate(uid_of(answer.node), provider_id_of(answer.node), zone_of(answer.node))
     # In another zone other nodes decide about it.
-    if one is None or not one.is_of(answer.node) or one.zone != zone_of(answer.node):
-        one = Candidate(uid_of(answer.node), provider_id_of(answer.node))
-    new = Candidate(one.uid, one.provider_id, zone_of(answer.node))
+    if one is None or not one.is_of(answer.node) or one.zone != new.zone:
+        one = new
     if isinstance(answer.state, Exception):
         since = answer.asked_at if one.unknown_since is None else one.unknown_since
-        problem = str(answer.state)[:500]
-        new = evolve(new, unknown_since=since, problem=problem, reported_at=one.reported_at)
+        new = evolve(new, unknown_since=since, problem=str(answer.state)[:500], reported_at=one.reported_at)
+        # People are told once that it is held back, also where the cloud falls silent in between.
         return evolve(new, gone_since=one.gone_since, told=one.told)
     if one.state is not answer.state:
         at = answer.answered_at
         new = evolve(new, state=answer.state, since=at, counted_at=at, answers=1)
-        if answer.state is not InstanceState.GONE:
-            return new
-        return evolve(new, gone_since=at if one.gone_since is None else one.gone_since, told=one.told)
+        if answer.state is InstanceState.GONE:
+            new = evolve(new, gone_since=at if one.gone_since is None else one.gone_since, told=one.told)
+        return new
     if answer.asked_at - one.counted_at < period - ROUNDING:  # too soon to be another answer
         return one
     confirmed = one.confirmed or answer.confirms

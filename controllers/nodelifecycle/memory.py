@@ -89,10 +89,6 @@ class Candidates:
         with self._lock:
             return list(self._all.items())
 
-    def gone(self) -> list[tuple[str, Candidate]]:
-        """Those that are said to be gone."""
-        return [(name, one) for name, one in self.all() if one.state is InstanceState.GONE]
-
     def lasting_unknowns(self, now: float, after: float) -> list[tuple[str, Candidate]]:
         """Those that the cloud has said nothing of for `after` seconds or more."""
         return [
@@ -143,7 +139,7 @@ class Samples:
             for zone in ready.keys() | self._zones.keys():
                 found = self._zones.setdefault(zone, _Zone())
                 found.ready = ready.get(zone, [])
-                if not found.ready and found.drawn_at is None:
+                if not found.ready and found.drawn_at is None:  # else `close` follows
                     del self._zones[zone]
             self._said = {identity: said for identity, said in self._said.items() if identity in wanted}
 
@@ -168,6 +164,7 @@ class Samples:
             # met a lie, a lucky draw helps no later one.
             listed = [identity[0] for identity, said in self._said.items() if said.gone]
             names = list(found.ready)
+        # At random: the first thirty by name may be one pool, about which alone the cloud is right.
         self._rng.shuffle(names)
         drawn = (itertools.islice(filter(None, map(usable, those)), SAMPLE) for those in (names, listed))
         return list({key_of(node): node for node in itertools.chain(*drawn)}.values())
@@ -189,6 +186,7 @@ class Samples:
         """Those of this list whom to ask about now: each once in a period, by one thread."""
         with self._lock:
             due = []
+            # A thousand candidates may share this list, and each comes back once in a period.
             for identity in sample.gone:
                 said = self._said.setdefault(identity, _Said(sample.asked_at))
                 if now - said.asked_at >= self._period:

@@ -29,7 +29,7 @@ from controllers.nodelifecycle.deletion import (
 )
 from controllers.nodelifecycle.reports import some
 from controllers.runtime.api import ServerError, Unreachable
-from controllers.runtime.cache import key_of, uid_of
+from controllers.runtime.cache import key_of
 from controllers.runtime.queue import Result, retry_after_of
 from controllers.runtime.write import Patch
 
@@ -130,7 +130,8 @@ class NodeLifecycleReconciler:
             if one.answers < CONFIRMATIONS and now - one.counted_at < self._options.node_monitor_period - ROUNDING:
                 continue  # the next answer comes too soon to count
             excused, young = one.released or is_announced(node), self._shared.is_young(node)
-            # Once for a row of answers: it may be one call for each node.
+            # Once for a row of answers: it may be one call for each node. And not for what is kept
+            # anyway, as it is young.
             if not one.confirmed and (excused or not young):
                 confirm.add(key)
             if self._options.breaker and not (excused or young or is_ready(node)):
@@ -201,7 +202,7 @@ class NodeLifecycleReconciler:
             return None
         if answer is None:
             return None  # it needed no question when its batch was asked about; the sweep brings it again
-        if (uid_of(answer.node), provider_id_of(answer.node)) != (uid_of(node), provider_id_of(node)):
+        if identity_of(answer.node) != identity_of(node):
             return None  # it was asked about the former node; the next sweep asks about this one
         one = self._candidates.add(key, answer, self._options.node_monitor_period)
         if isinstance(answer.state, Exception):
@@ -238,8 +239,8 @@ class NodeLifecycleReconciler:
 
     def _gone(self, key: str, node: V1Node, one: Candidate, answer: StateAnswer) -> Result | None:
         if one.answers < CONFIRMATIONS:
-            self._reports.first_gone(one.zone, key)
             return self._look_again(key, one)
+        # Before Ready is looked at: it is Ready there, and people are to be told.
         if self._shared.moved(node):
             # Its kubelet would not register again: it has gone on with this Node.
             why = (

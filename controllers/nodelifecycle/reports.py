@@ -7,6 +7,7 @@ deletions. What is asked in a batch counts once for each node: an answer about a
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -47,8 +48,7 @@ class Reports:
         self._cloud = cloud
         self._lock = threading.Lock()
         self._alarmed: set[str] = set()  # zones where the cloud is not believed
-        self._gone: dict[str, dict[str, None]] = {}  # by zone: said to be gone for the first time, not logged yet
-        self._logged: dict[str, float] = {}  # by zone: when a line last said so
+        self._logged: dict[str, float] = {}  # by zone: when a line last said which nodes are gone
         self._disagreed: dict[str, str] = {}  # by node: its UID; two methods of the provider contradict
         self._told: dict[str, tuple[str, str]] = {}  # by node: its UID, and the other instance
         self._lost: dict[str, V1Node] = {}  # by name: whose successor is to be asked for
@@ -56,11 +56,6 @@ class Reports:
         self._asking = threading.Lock()  # held by the one thread that asks for them
 
     # ---- deletions
-
-    def first_gone(self, zone: str, name: str) -> None:
-        """The cloud says for the first time that this node's instance is gone."""
-        with self._lock:
-            self._gone.setdefault(zone, {})[name] = None
 
     def contradicted(self, zone: str, still: list[str], sample: Sample) -> None:
         """Deletions in the zone are held back: these nodes are Ready, and called gone."""
@@ -123,12 +118,12 @@ class Reports:
     def survey(self) -> None:
         """Before a sweep: report what has waited for long, and what is over."""
         now = self._shared.now()
-        self._log_gone(now)
         for names in (self._told, self._disagreed):
             for name in list(names):  # fetchers add to it meanwhile
                 if self._shared.lister.get(name) is None:
                     del names[name]
         candidates = self._shared.candidates.all()
+        self._log_gone(candidates, now)
         held = [one for _, one in candidates if one.held and one.sample is not None]
         # Thousands of candidates share a few samples: each is looked through once.
         samples = {id(one.sample): one.sample for one in held if one.sample is not None}.values()
@@ -145,8 +140,7 @@ class Reports:
 
     def left_alone(self, names: Collection[str]) -> None:
         """These nodes have the label that keeps us from them."""
-        with self._lock:
-            before, self._left_alone = self._left_alone, frozenset(names)
+        before, self._left_alone = self._left_alone, frozenset(names)
         self.metrics.hands_off.set(len(names))
         for change, news in (("set", self._left_alone - before), ("gone", before - self._left_alone)):
             if news:
@@ -183,18 +177,16 @@ class Reports:
             f"Until it does, the node is neither tainted nor deleted: {one.problem}",
         )
 
-    def _log_gone(self, now: float) -> None:
+    def _log_gone(self, candidates: Sequence[tuple[str, Candidate]], now: float) -> None:
         """One line for a zone and minute, however many nodes there are, or answers alternate."""
-        with self._lock:
-            due = {
-                zone: list(names)
-                for zone, names in self._gone.items()
-                if now - self._logged.get(zone, -1e9) >= _LOGGED_EVERY
-            }
-            for zone in due:
-                del self._gone[zone]
-                self._logged[zone] = now
-        for zone, names in due.items():
+        news: dict[str, list[str]] = {}
+        for name, one in candidates:
+            if one.state is InstanceState.GONE and one.since > self._logged.get(one.zone, -math.inf):
+                news.setdefault(one.zone, []).append(name)
+        for zone, names in news.items():
+            if now - self._logged.get(zone, -math.inf) < _LOGGED_EVERY:
+                continue
+            self._logged[zone] = now
             log.info(
                 "zone %r: the cloud says that the instances of %d nodes are gone (answer 1 of %d): %s",
                 zone,
@@ -327,9 +319,9 @@ class NodeLifecycleMetrics:
         self._duration.observe(self._clock.monotonic() - self._began)
 
 
-def some(names: Sequence[str], most: int = _NAMED) -> str:
+def some(names: Sequence[str]) -> str:
     """The first of these names, for people."""
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
 def _result(error: Exception) -> str:

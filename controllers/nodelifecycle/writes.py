@@ -131,7 +131,7 @@ class NodeWriter:
             return answer
         except ObjectNotFound:
             return None
-        except Conflict:
+        except Conflict:  # a last heartbeat, or a taint of the node lifecycle: neither is a reason to stay
             if attempts == 1:
                 raise
         try:

@@ -117,6 +117,7 @@ class RouteTriggers:
             self._queue.add(key_of(new), NODE)
 
     def on_delete(self, node: V1Node) -> None:
+        # The back-off of what failed for the node must not hold up the end of its route.
         self._queue.forget(key_of(node))
         self._queue.add(key_of(node))
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from cloudprovider.host import StopSignal
 from cloudprovider.internal.cleaning import text_of
-from controllers.endpoints.checks import Check
+from controllers.endpoints.health import Check
 from controllers.endpoints.serving import ServingError, client_ca, minimum_version, refusing
 from controllers.httpserver.certificates import FilePair, FolderPair, PairSource
 from controllers.httpserver.messages import Limits

@@ -260,11 +260,6 @@ class Store:
         with self.lock:
             return self._version if subscription.pending.empty() else None
 
-    def subscriptions(self) -> list[Subscription]:
-        """The present watchers."""
-        with self.lock:
-            return [one for held in self._collections.values() for one in held.subscriptions]
-
     def compact(self, version: int | None = None) -> int:
         """Drop the history before `version` (by default all of it); older versions answer 410.
 

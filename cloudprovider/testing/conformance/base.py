@@ -68,7 +68,7 @@ class ConformanceBase:
             yield trial
 
     def _go_on(self, request: pytest.FixtureRequest, found: Scenario) -> None:
-        """Skip an end-to-end scenario whose parts failed alone: it would wait, and say less."""
+        """Skip an end-to-end scenario whose parts failed alone."""
         module = request.node.getparent(pytest.Module)
         failed = module.stash.get(FAILED, {}).get(self.provider_name, {}) if module is not None else {}
         # A machine is only of use to a scenario once its node is initialised.

@@ -24,7 +24,7 @@ from cloudprovider.testing.conformance.calls import at_once, attempt, right, unc
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import BalancerFacts, annotated, new_node, new_service
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared
+from cloudprovider.testing.conformance.trial import Trial
 
 _LB = Feature.LOAD_BALANCER
 
@@ -119,7 +119,7 @@ class LoadBalancerScenarios(ConformanceBase):
         changed = annotated(_changed(service), {"example.com/note": "changed"})
         assert changed.metadata is not None
         changed.metadata.labels = {"team": "blue"}
-        restarted = declared(trial.bench.another_provider().load_balancer(), "load_balancer")
+        restarted = trial.balancers(trial.bench.another_provider())
         for what, ask in (
             ("again", partial(balancers.get_load_balancer_name, cluster, service)),
             ("after the Service changed", partial(balancers.get_load_balancer_name, cluster, changed)),
@@ -144,7 +144,7 @@ class LoadBalancerScenarios(ConformanceBase):
         """`load_balancer_revision` is a text, and the same in every process of one version."""
         answer = trial.balancers().load_balancer_revision()
         revision = right("load_balancer_revision", answers.revision, answer)
-        restarted = declared(trial.bench.another_provider().load_balancer(), "load_balancer")
+        restarted = trial.balancers(trial.bench.another_provider())
         for what, again in (("again", trial.balancers()), ("after a restart", restarted)):
             answer = again.load_balancer_revision()
             assert answer == revision, (
@@ -274,7 +274,7 @@ class LoadBalancerScenarios(ConformanceBase):
         service, nodes = trial.service(), trial.machines(1)
         status, before = trial.ensure(service, nodes), trial.resources()
         restarted = trial.bench.another_provider()
-        balancers = declared(restarted.load_balancer(), "load_balancer")
+        balancers = trial.balancers(restarted)
         found = balancers.get_load_balancer(trial.cluster_name, service)
         assert found == status, f"after a restart get_load_balancer answers {found!r}; before it was {status!r}"
         again = trial.ensure(service, nodes, provider=restarted)

@@ -152,9 +152,9 @@ class Trial:
 
     # ---- Services and load balancers
 
-    def balancers(self) -> LoadBalancer:
-        """The provider's load balancers."""
-        return declared(self.provider.load_balancer(), "load_balancer")
+    def balancers(self, provider: Interface | None = None) -> LoadBalancer:
+        """The load balancers of the provider, or of another one over the same cloud."""
+        return declared((provider or self.provider).load_balancer(), "load_balancer")
 
     def balancer_name(self, service: V1Service) -> str:
         """What the Service's load balancer is called."""
@@ -206,31 +206,31 @@ class Trial:
     ) -> V1LoadBalancerStatus:
         """Ensure the load balancer until it has an address: again after `RetryError`, while the
         lab's patience lasts."""
-        balancers = self.balancers() if provider is None else declared(provider.load_balancer(), "load_balancer")
-        cluster = cluster_name or self.cluster_name
-        wait = self.bench.patience.wait("the load balancer is built")
-        while True:
-            try:
-                status = balancers.ensure_load_balancer(cluster, service, nodes)
-                assert isinstance(status, V1LoadBalancerStatus), f"ensure_load_balancer returned {status!r}"
-                # Without an address nobody can use it, whatever the call says.
-                if status.ingress:
-                    return status
-                reason, pause = "its status has no address", self.lab.poll
-            except RetryError as error:
-                reason, pause = shown(error), self._pause(error)
-            assert wait.goes_on(pause, reason), f"the load balancer was not built within {wait.seconds:g} s: {reason}"
-            self.bench.pause(pause)
+        balancers, cluster = self.balancers(provider), cluster_name or self.cluster_name
+
+        def built() -> V1LoadBalancerStatus:
+            status = balancers.ensure_load_balancer(cluster, service, nodes)
+            assert isinstance(status, V1LoadBalancerStatus), f"ensure_load_balancer returned {status!r}"
+            # Without an address nobody can use it, whatever the call says.
+            if not status.ingress:
+                raise RetryError("its status has no address", self.lab.poll)
+            return status
+
+        try:
+            return self.patiently(built, "the load balancer is built")
+        except RetryError as error:
+            raise AssertionError(f"the load balancer was not built in time: {shown(error)}") from error
 
     def remove(self, service: V1Service, *, cluster_name: str | None = None, provider: Interface | None = None) -> None:
         """Delete the load balancer, and ask again while it says `RetryError`. Raises what else is
         raised."""
-        balancers = self.balancers() if provider is None else declared(provider.load_balancer(), "load_balancer")
+        balancers = self.balancers(provider)
         self.patiently(lambda: balancers.ensure_load_balancer_deleted(cluster_name or self.cluster_name, service))
 
-    def patiently(self, call: Callable[[], R]) -> R:
-        """Make a call again while it raises `RetryError`, for as long as the lab's patience."""
-        wait = self.bench.patience.wait("a call raises RetryError no longer")
+    def patiently(self, call: Callable[[], R], until: str = "a call raises RetryError no longer") -> R:
+        """Make a call again while it raises `RetryError`, for as long as the lab's patience.
+        `until` says in words what is waited for."""
+        wait = self.bench.patience.wait(until)
         while True:
             try:
                 return call()

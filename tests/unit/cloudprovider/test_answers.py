@@ -118,7 +118,7 @@ def test_metadata(wrong: str) -> None:
         as_node_info(answer, cast(Any, Provider(None)))
     assert str(unusable.value).endswith("; ".join(expected))
     asked = list(questions_about(new_node("n"), {"instances_v2": Provider(answer)}, PREFIXES, "acme"))
-    assert told(next(one for one in asked if one.call.startswith("instance_metadata")).read(answer)) == expected
+    assert told(next(one for one in asked if one.call.startswith("instance_metadata")).judged(answer)[0]) == expected
     assert of_a_batch(answer) == expected
     for scenario in ("I2", "B2"):
         said = said_by(GOOD.replace(METADATA, wrong), scenario)
@@ -160,7 +160,7 @@ def of_a_batch(answer: object) -> tuple[str, ...]:
             return {"n": answer}
 
     _, metadata = questions_about(new_node("n"), {"instances_batch": Batch()}, PREFIXES, "acme")
-    return told(metadata.read(metadata.ask()))
+    return told(metadata.judged(metadata.ask())[0])
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_load_balancer_status(wrong: str) -> None:
     calls = LoadBalancerCalls(cast(CallPool, Direct()), Provider(answer))
     assert invalid(lambda: calls.get("c", V1Service(metadata=V1ObjectMeta(name="s", namespace="d")))) == expected
     question = next(one for one in questions_for({"load_balancer": Provider(answer)}, PREFIXES) if "63" not in one.call)
-    assert told(question.read(answer)) == expected
+    assert told(question.judged(answer)[0]) == expected
     said = said_by(GOOD.replace(STATUS, wrong), "L2")
     assert all(problem in said for problem in expected) or "ensure_load_balancer returned" in said
 
@@ -208,7 +208,7 @@ def test_load_balancer_name(wrong: Any) -> None:
     calls = LoadBalancerCalls(cast(CallPool, Direct()), Provider(wrong))
     assert invalid(lambda: calls.name("c", V1Service(metadata=V1ObjectMeta(name="s", namespace="d")))) == expected
     question = next(one for one in questions_for({"load_balancer": Provider(wrong)}, PREFIXES) if "63" in one.call)
-    assert told(question.read(wrong)) == expected
+    assert told(question.judged(wrong)[0]) == expected
     named = f"    def get_load_balancer_name(self, cluster_name, service):\n        return {wrong!r}\n\n"
     method = f"{named}    def status(self):"
     said = said_by(GOOD.replace("    def status(self):", method), "L4")
@@ -238,7 +238,7 @@ def test_routes(wrong: object) -> None:
         invalid(lambda: RouteCalls(cast(CallPool, Direct()), Provider(wrong), lambda: PREFIXES).list("c")) == expected
     )
     [question] = questions_for({"routes": Provider(wrong)}, PREFIXES)
-    assert told(question.read(wrong)) == expected
+    assert told(question.judged(wrong)[0]) == expected
 
 
 def test_owned_load_balancers_and_texts() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controllers.endpoints.checks import Check, report
+from controllers.endpoints.health import Check, report
 from controllers.endpoints.servers import HealthServer, from_this_machine
 from controllers.httpserver.messages import Request, Response
 from tests.unit.httpserver.support import running

@@ -50,7 +50,7 @@ def test_an_empty_cache_is_believed_after_the_api_server_agrees(bench: Bench) ->
     assert bench.server.patches == bench.server.gets == [], "nothing to write, nothing to lose: nobody is asked"
     bench.server.put(excluded("n1"))
     assert bench.api.confirmed(NOTHING, may_be_empty=False) is NOTHING
-    assert bench.server.gets == [("/api/v1/nodes", {})], "no resourceVersion: a quorum read"
+    assert bench.server.gets == [("/api/v1/nodes", {"limit": "500"})], "no resourceVersion: a quorum read"
 
 
 def test_a_service_that_is_gone_or_another_says_so(bench: Bench) -> None:
@@ -83,9 +83,9 @@ def test_no_other_refusal_does(bench: Bench, error: Exception) -> None:
 def test_a_service_is_gone_when_a_quorum_read_lacks_its_uid_and_a_read_that_fails_proves_nothing(bench: Bench) -> None:
     bench.server.put(raw_service("other", uid="former"))
     bench.api.prove_gone(KEY, "former")
-    assert bench.server.gets == [("/api/v1/namespaces/default/services", {"fieldSelector": "metadata.name=web"})], (
-        "no resourceVersion: a quorum read"
-    )
+    [(path, query)] = bench.server.gets
+    assert path == "/api/v1/namespaces/default/services"
+    assert query == {"fieldSelector": "metadata.name=web", "limit": "500"}, "no resourceVersion: a quorum read"
     with pytest.raises(CacheBehind, match="uid-web"):
         bench.api.prove_gone(KEY, "uid-web")
     bench.server.faults.append(Fault(ServerError("down", status=500)))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controllers.runtime.api import NotFound
-from controllers.teardown.cluster import leader
+from controllers.teardown.run import leader
 from tests.support.clock import FakeClock
 
 

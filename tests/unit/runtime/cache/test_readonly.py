@@ -19,7 +19,7 @@ from kubernetes.client.models.v1_service import V1Service
 from cloudprovider import Route
 from cloudprovider.internal.readonly import ReadOnlyObject, ordinary, read_only
 from controllers.runtime.cache import NODES, SERVICES
-from controllers.runtime.cache.parsing import Parser
+from controllers.runtime.cache.decoding import Parser
 from controllers.runtime.cache.resources import WireObject
 from tests.support.protobuf import message_of
 

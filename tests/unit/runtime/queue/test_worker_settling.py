@@ -12,8 +12,7 @@ from cloudprovider.internal.cleaning import text_of
 from controllers.runtime.api import TooManyRequests
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError, WorkQueue
-from controllers.runtime.queue.outcomes import LEAST_WAIT, FailureHandling, Requeuer
-from controllers.runtime.queue.results import Aborted
+from controllers.runtime.queue.outcomes import LEAST_WAIT, Aborted, FailureHandling, Requeuer
 from tests.support.clock import FakeClock
 
 

@@ -20,9 +20,8 @@ from controllers.runtime.write.correlation import (
     SIMILAR_LIMIT,
     SIMILAR_SECONDS,
     Correlator,
-    Entry,
+    Event,
     EventMemory,
-    Happening,
     reference,
 )
 from tests.support.there import there
@@ -39,11 +38,11 @@ def happening(
     reason: str = "R",
     count: int = 1,
     kind: str = "Normal",
-) -> Happening:
-    return Happening(ref, kind, reason, message, at, at, count, at=at)
+) -> Event:
+    return Event(ref, kind, reason, message, at, at, count, at=at)
 
 
-def observed(correlator: Correlator, what: Happening) -> Entry:
+def observed(correlator: Correlator, what: Event) -> Event:
     entry = there(correlator.observe(what))
     entry.exists = True
     return entry
@@ -71,7 +70,7 @@ class TestRepetition:
             happening(ref=Reference("Service", "n1", "ns", uid="u1")),
         ],
     )
-    def test_anything_else_is_another_event(self, other: Happening) -> None:
+    def test_anything_else_is_another_event(self, other: Event) -> None:
         correlator = Correlator()
         first = observed(correlator, happening())
         assert observed(correlator, other) is not first
