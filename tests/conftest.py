@@ -12,18 +12,29 @@ about the code.
 """
 
 import gc
+import importlib
 import logging
+import os
 import re
+import sys
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, settings
+from xdist.scheduler.loadgroup import LoadGroupScheduling
 
 from tests.lab.envtest.build import NOT_BUILT
+
+# A container's image may forbid to write bytecode: then each worker, and each of the hundreds of
+# programs that tests start, would compile all sources and rewrite all assertions again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
@@ -90,6 +101,8 @@ def _rows_of(item: pytest.Item) -> list[str]:
 
 _WAITING = ("tests/integration/", "tests/lab/", "examples/")
 """Their tests wait for processes, clocks and servers; all others compute."""
+_FIRST = ("real-0", "real-1")
+"""Groups that take a worker most of the run."""
 _UNTIL = 0.6
 """The part of the run over which those that wait are spread, so that none is left for the end."""
 
@@ -106,12 +119,57 @@ def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
     all workers wait the cores are idle. A module stays together, for its fixtures. Pure."""
     modules: dict[str, list[pytest.Item]] = {}
     for item in items:
-        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
+        modules.setdefault(_module(item.nodeid), []).append(item)
     waiting = [name for name in modules if name.startswith(_WAITING)]
     computing = [name for name in modules if not name.startswith(_WAITING)]
     places = {name: number / len(computing) for number, name in enumerate(computing)}
     places |= {name: _UNTIL * number / len(waiting) for number, name in enumerate(waiting)}
-    return [item for name in sorted(modules, key=places.__getitem__) for item in modules[name]]
+    spread = [item for name in sorted(modules, key=places.__getitem__) for item in modules[name]]
+    return sorted(spread, key=lambda item: not any(mark.args[0] in _FIRST for mark in item.iter_markers("xdist_group")))
+
+
+def _module(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+class _ByModule(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types
+    """Hands out groups, and of all other tests a module at a time: test by test, every worker makes
+    the fixtures of every module, and the controller sends 12,000 messages."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        group = str(super()._split_scope(nodeid))
+        return _module(nodeid) if group == nodeid else group
+
+    def _pending_of(self, workload: dict[str, dict[str, bool]]) -> int:
+        # Otherwise each end of a test counts all that the worker has done since the start.
+        for scope in [scope for scope, unit in workload.items() if all(unit.values())]:
+            del workload[scope]
+        return int(super()._pending_of(workload))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupScheduling | None:
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    config.option.loadscopereorder = False  # `_spread` is the order
+    return _ByModule(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Each worker imports another part of the tests first, so that in a fresh checkout it compiles
+    that part, and finds the others' bytecode for the rest. A module that cannot be imported is told
+    by the collection."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    root = Path(__file__).parent
+    asked = [Path(argument.partition("::")[0]).resolve() for argument in session.config.args]
+    files = [file for file in sorted(root.rglob("test_*.py")) if any(file.is_relative_to(one) for one in asked)]
+    begin = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for file in [*files[begin:], *files[:begin]]:
+        with suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(file.relative_to(root.parent).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
