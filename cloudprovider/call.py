@@ -69,6 +69,7 @@ class Call:
         """Seconds until the deadline, 0.0 when it has passed, None without one."""
         if self.deadline is None:
             return None
+        # Never negative: sockets take a negative time limit for an error, or for none.
         return max(0.0, self.deadline - self.monotonic())
 
     def is_cancelled(self) -> bool:
@@ -82,6 +83,7 @@ class Call:
         Raises `CallCancelled` or `CallDeadlineExceeded` otherwise. To be called between steps,
         above all before a step that changes something.
         """
+        # Told first: a host that has lost its lease must not be told to try again with more time.
         if self.cancelled.is_set():
             raise CallCancelled("the host cancelled this call")
         if self.remaining() == 0.0:
@@ -94,6 +96,7 @@ class Call:
         be before `seconds`.
         """
         remaining = self.remaining()
+        # Wakes at once when the host gives up, which `time.sleep` would not.
         self.cancelled.wait(seconds if remaining is None else min(seconds, remaining))
         self.check()
 

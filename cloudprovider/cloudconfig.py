@@ -73,8 +73,9 @@ class CloudConfig:
         if not self.path:
             raise ConfigMissing("this cloud config has no path to read again: it was made in memory.")
         from cloudprovider.internal.cleaning import conceal  # not loaded where nothing rotates
-        from cloudprovider.internal.masking import secret_values
+        from cloudprovider.internal.configsecrets import secret_values
 
+        # The path and not an open file: the kubelet replaces a Secret's folder as a whole.
         again = evolve(type(self).read(self.path), options=self.options)
         conceal(secret_values(again.data), loaded=True)
         return again
@@ -83,8 +84,10 @@ class CloudConfig:
         """The program's options of this class; its defaults where the program declares none, as
         another vendor's."""
         for one in self.options:
+            # By its class and not by a name: two packages may both have an `Options`.
             if isinstance(one, kind):
                 return one
+        # The same provider runs in programs that do not declare its flags.
         return kind()
 
     def text(self) -> str:

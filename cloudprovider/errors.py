@@ -98,6 +98,7 @@ def _message(error: BaseException, value: object) -> None:
 
 
 def _texts(error: BaseException, name: str, values: Iterable[str]) -> tuple[str, ...]:
+    # A text alone would fall apart into its letters, each of them a line.
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise _wrong(error, name, 'several str, as in ["...", "..."]', values)
     found = tuple(values)
@@ -108,6 +109,7 @@ def _texts(error: BaseException, name: str, values: Iterable[str]) -> tuple[str,
 
 def _problems(error: BaseException, problems: tuple[str, ...]) -> tuple[str, ...]:
     name = type(error).__name__
+    # An Event without a reason helps nobody at three in the morning.
     if not problems:
         raise TypeError(f'{name}: say what is wrong, as in {name}("port 80 is reserved")')
     for one in problems:
@@ -116,9 +118,11 @@ def _problems(error: BaseException, problems: tuple[str, ...]) -> tuple[str, ...
 
 
 def _delay(error: BaseException, value: object) -> float:
+    # `Throttled("busy", True)` would be one second.
     if not isinstance(value, int | float) or isinstance(value, bool):
         name = type(error).__name__
         raise _wrong(error, "retry_after", f'a number of seconds, as in {name}("the cloud is busy", 5.0)', value)
+    # A key that waits for infinity is never tried again, and nobody sees it.
     if not math.isfinite(value) or value < 0:
         raise ValueError(f"retry_after must be a finite number of seconds >= 0, not {value!r}")
     return float(value)
@@ -331,7 +335,8 @@ class RegistryError(CloudProviderError):
     @property
     def problem(self) -> Problem:
         """The parts of the message, to be shown among others."""
-        return Problem(self.what, self.fix, self.details)
+        known = f" (installed: {', '.join(self.known)})" if self.known else ""
+        return Problem(self.what, f"{self.fix}{known}", self.details)
 
 
 class InvalidProviderName(RegistryError):

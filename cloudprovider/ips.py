@@ -30,12 +30,14 @@ def _without_zeros(text: str) -> str:
     if match is None:
         return text
     head, *parts = match.groups()
+    # Go's older parsers took 010.0.0.1 as 10.0.0.1, and clouds still write it; Python refuses it.
     return (head or "") + ".".join(str(int(part)) for part in parts)
 
 
 def parse_ip(text: str) -> IPAddress | None:
     """The address, None when the text is none. An IPv4 address inside IPv6 (::ffff:10.0.0.1) is the
     IPv4 address."""
+    # A zone means something on one machine alone, so that no Node can have it.
     if "%" in text:
         return None
     try:
@@ -52,6 +54,7 @@ def parse_network(text: str) -> IPNetwork:
     Raises ValueError, whose message quotes the text.
     """
     address, slash, bits = text.partition("/")
+    # Python also takes a netmask behind the slash, and an address without one.
     if not slash or "%" in address or not _PREFIX.fullmatch(bits):
         raise ValueError(f"{text!r} is not an IP range like 10.0.0.0/24 or 2001:db8::/64")
     try:

@@ -114,6 +114,7 @@ class _Bool(Kind[bool]):
     bare = "true"
 
     def parse(self, text: str) -> bool:
+        # "yes" and "on" are none in Go, so that one manifest means one thing in both programs.
         if text not in _BOOLS:
             raise self.refusal()
         return _BOOLS[text]
@@ -151,6 +152,7 @@ class Number(Kind[N]):
         """The number, whether it is in the range or not. Raises ValueError."""
 
     def problem(self, value: object) -> str | None:
+        # True is an int in Python; NaN compares false, so that every range would let it through.
         if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < math.inf:
             return "must be a finite number"
         outside = (self.least is not None and value < self.least) or (self.most is not None and value > self.most)
@@ -164,6 +166,7 @@ class Integer(Number[int]):
     metavar = "INT"
 
     def number(self, text: str) -> int:
+        # Python's int takes 1_000 and digits of other scripts, which nobody means.
         if not _INTEGER.fullmatch(text):
             raise self.refusal()
         return int(text)
@@ -294,6 +297,7 @@ class ListOf(Kind[tuple[T, ...]]):
         """The texts between the commas; none in a blank text. Raises ValueError for quotes that do
         not close."""
         try:
+            # On one line: a list in YAML may be folded over several.
             rows = list(csv.reader([" ".join(text.splitlines())], strict=True)) if text.strip() else [[]]
         except csv.Error:
             raise ValueError("must be a comma-separated list") from None

@@ -196,6 +196,7 @@ class OwnedLoadBalancer:
 
     def is_of(self, service: V1Service) -> bool:
         """Whether it was made for this Service, or adopted by it: the UIDs are the same."""
+        # Two without a UID have nothing in common: both may be another cluster's.
         return self.service_uid != "" and self.service_uid == uid_of(service)
 
     def check_adoptable(self, service: V1Service) -> None:
@@ -211,6 +212,7 @@ class OwnedLoadBalancer:
         address. Until it is adopted, `get_load_balancer` answers None to that Service and
         `ensure_load_balancer_deleted` leaves the load balancer alone.
         """
+        # Its own already: an ensure that is repeated.
         if self.is_of(service):
             return
         if self.kept:
@@ -226,6 +228,7 @@ class OwnedLoadBalancer:
         # Its name is no secret, so to name it proves nothing: else any tenant takes another's
         # address, and what is sent to it.
         allowed = self.kept_for or self.service.rpartition("/")[0]
+        # With the slash: "team" must not take what belongs to "team-a".
         if allowed and key_of(service).startswith(f"{allowed}/"):
             return
         whose = f"for Services of the namespace {allowed}" if allowed else "for a namespace that is not known"

@@ -94,6 +94,7 @@ class Machines(InstancesV2, InstancesBatch, Generic[MachineT]):
         others."""
         ids: set[str] = set()
         for node in nodes:
+            # One node's odd ID must not cost the others their traffic.
             with suppress(CloudProviderError):
                 ids.add(self.id_in(provider_id_of(node)))
         return frozenset(ids)
@@ -107,9 +108,11 @@ class Machines(InstancesV2, InstancesBatch, Generic[MachineT]):
             if machine is None:
                 raise InstanceNotFound(f"there is no machine {provider_id}")
             return machine
+        # The cloud's own search may find parts of names, and in any case.
         named = [machine for machine in self.machines(name) if machine.name == name]
         if not named:
             raise InstanceNotFound(f"there is no machine named {name}")
+        # The first hit would be chance, and a provider ID is written once, for ever.
         if len(named) > 1:
             raise CloudProviderError(f"{len(named)} machines are named {name}: rename all but one")
         return named[0]
@@ -148,9 +151,11 @@ class Machines(InstancesV2, InstancesBatch, Generic[MachineT]):
 
     def find_all(self, nodes: Sequence[V1Node]) -> Mapping[str, MachineT | CloudProviderError]:
         """The nodes' machines by node name, or why one has none. Raises what concerns them all."""
+        # One listing costs as much as some questions, and its answer is one state of the cloud.
         listed = self.machines() if len(nodes) > self.few else []
         names = Counter(machine.name for machine in listed)
         by_id = {machine.id: machine for machine in listed}
+        # Of two that share a name none is found here: `find` then says why.
         by_name = {machine.name: machine for machine in listed if names[machine.name] == 1}
         found: dict[str, MachineT | CloudProviderError] = {}
         for node in nodes:

@@ -54,13 +54,13 @@ class _SystemClock:
 _SYSTEM_CLOCK: Clock = _SystemClock()
 
 
-def start(run: Callable[..., object], name: str, *args: Any) -> threading.Thread:
+def start(
+    run: Callable[..., object], name: str, *args: Any, kind: type[threading.Thread] = threading.Thread
+) -> threading.Thread:
     """Start a daemon thread that calls `run(*args)`. Raises NoThreadLeft."""
-    return _started(threading.Thread(target=run, args=args, name=name, daemon=True))
-
-
-def _started(thread: threading.Thread) -> threading.Thread:
+    thread = kind(target=run, args=args, name=name, daemon=True)
     try:
+        # Python says RuntimeError where the limit of processes or a cgroup's pids is reached.
         thread.start()
     except (RuntimeError, MemoryError) as error:
         raise NoThreadLeft(f"the system has no thread left: {str(error) or type(error).__name__}") from None
@@ -79,6 +79,7 @@ class _Caller(threading.Thread):
 
     @daemon.setter
     def daemon(self, value: bool) -> None:
+        # `Thread` would take it, and the process would then wait for a call that hangs.
         raise RuntimeError("a caller is a daemon until it begins")
 
     def run(self) -> None:
@@ -117,11 +118,8 @@ class Task(Generic[T]):
         self._ended = False
         self._answer: T | None = None
         self._error: BaseException | None = None
-        run = copy_context().run
-        if as_main:
-            self._thread = _started(_Caller(target=run, args=(self._run,), name=name))
-        else:
-            self._thread = start(run, name, self._run)
+        # The maker's context: log fields and the current call of who asked are seen in the thread.
+        self._thread = start(copy_context().run, name, self._run, kind=_Caller if as_main else threading.Thread)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until the call has ended, at most so long (None: without end); whether it has."""
@@ -162,6 +160,7 @@ class Task(Generic[T]):
             self._error = error
         finally:
             if self._on_end is not None:
+                # Before anyone is told: who learns of the end finds the place free.
                 self._on_end()
             with self._changed:
                 self._ended = True
@@ -176,6 +175,7 @@ def within(seconds: float, function: Callable[[], T], *, name: str, as_main: boo
     cancelled = threading.Event()
     task = Task(function, name, call=Call(time.monotonic() + seconds, cancelled), as_main=as_main)
     if not task.wait(seconds):
+        # First: a thread that it starts from now on must not keep the process.
         task.abandon()
         cancelled.set()
         raise TooLate(f"{name} has not returned within {seconds:g} s")
@@ -206,6 +206,9 @@ class ThreadPool:
         keep_one: bool = False,
         clock: Clock = _SYSTEM_CLOCK,
     ) -> None:
+        """Raises ValueError for a limit below 1."""
+        if limit < 1:
+            raise ValueError(f"{name}: at least 1 thread is needed, got {limit}")
         self._name = name
         self._limit = limit
         self._idle_seconds = idle_seconds
@@ -225,15 +228,18 @@ class ThreadPool:
         Raises NoThreadLeft where a new one is needed and cannot be had: then it will not be done.
         """
         with self._lock:
+            # The last to come idle is the first to go, so that those below may end.
             if self._idle:
                 worker = self._idle.pop()
                 worker.work = work
                 worker.changed.notify()
                 return
+            # A hung call has its thread for itself: others must not wait for it.
             if self._threads - self._lost >= self._limit:
                 self._waiting.append(work)
                 return
             worker = _Worker(work, self._lock)
+            # Counted only once it runs: where the system has none left, none is missing afterwards.
             start(self._serve, f"{self._name}-{next(self._numbers)}", worker)
             self._threads += 1
 
@@ -255,6 +261,7 @@ class ThreadPool:
         """Threads end as soon as they have no work, idle ones now. May be called twice."""
         with self._lock:
             self._closed = True
+            # Those that work see `_closed` when they are done.
             self._threads -= len(self._idle)
             while self._idle:
                 self._idle.pop().changed.notify()
@@ -284,6 +291,7 @@ class ThreadPool:
 
     def _next(self, worker: _Worker) -> bool:
         """Give the thread its next work, or make it idle; False when it is to end."""
+        # Not beyond the limit: a lost thread that comes back may be one too many.
         if self._waiting and self._threads - self._lost <= self._limit:
             worker.work = self._waiting.popleft()
             return True
@@ -298,6 +306,7 @@ class ThreadPool:
         """Wait for work; returns without any when the thread is to end."""
         until = self._clock.monotonic() + self._idle_seconds
         while worker.work is None and not self._closed:
+            # The lowest one, which is asked last: the others end by their time.
             stays = self._keep_one and self._idle[0] is worker
             left = until - self._clock.monotonic()
             if left <= 0 and not stays:

@@ -22,9 +22,8 @@ from cloudprovider.call import current_call
 from cloudprovider.checks.nodelabels import annotation_problems, refused, taint_problems
 from cloudprovider.helpers.addresses import address_problems
 from cloudprovider.helpers.labels import label_key_problems, label_value_problems, node_name_problems
-from cloudprovider.helpers.providerid import same_provider_id
+from cloudprovider.helpers.providerid import MISSING_VALUE, same_provider_id
 from cloudprovider.instances import InstanceMetadata, InstanceState
-from cloudprovider.internal.problem import missing_value
 from cloudprovider.ips import IPNetwork, parse_ip, parse_network
 from cloudprovider.loadbalancer import OwnedLoadBalancer
 from cloudprovider.ownedresources import OwnedResource
@@ -104,8 +103,8 @@ def _provider_id_problems(provider_id: str, prefixes: Sequence[str], field: str 
         return [f"{field} {_show(provider_id)} does not begin with {' or '.join(map(repr, prefixes))}"]
     if not provider_id[len(prefix) :].strip("/"):
         return [f"{field} {_show(provider_id)} names no instance"]
-    if missing := missing_value(provider_id):
-        return [f"{field} {_show(provider_id)} is made of a value that was not there: {missing}"]
+    if missing := MISSING_VALUE.search(provider_id):
+        return [f"{field} {_show(provider_id)} is made of a value that was not there: {missing[0]}"]
     return []
 
 
@@ -182,7 +181,7 @@ def pod_cidrs(answer: object) -> tuple[IPNetwork, ...]:
 def load_balancer_status(answer: object) -> V1LoadBalancerStatus:
     """A status whose ingress points have an IP or a host name each; it may have none yet."""
     found = _of_type(answer, V1LoadBalancerStatus, "V1LoadBalancerStatus")
-    points = _unchecked(found.ingress) or []
+    points: Any = found.ingress or []  # whatever its annotation says: not every class checks what it is made of
     if not isinstance(points, list):
         raise WrongAnswer([f"ingress is {kind_of(points)}, not a list"])
     problems = []
@@ -190,7 +189,8 @@ def load_balancer_status(answer: object) -> V1LoadBalancerStatus:
         if not isinstance(point, V1LoadBalancerIngress):
             problems.append(f"ingress[{index}] is {kind_of(point)}, not V1LoadBalancerIngress")
             continue
-        ip, hostname = _unchecked(point.ip), _unchecked(point.hostname)
+        ip: Any = point.ip
+        hostname: Any = point.hostname
         if not ip and not hostname:
             problems.append(f"ingress[{index}] has neither ip nor hostname")
         if ip and (not isinstance(ip, str) or parse_ip(ip) is None):
@@ -199,7 +199,7 @@ def load_balancer_status(answer: object) -> V1LoadBalancerStatus:
         if hostname and (not isinstance(hostname, str) or node_name_problems(hostname) or parse_ip(hostname)):
             rule = "a DNS name in lower case, without a final dot"
             problems.append(f"ingress[{index}].hostname {_show(hostname)} must be {rule}")
-        mode = _unchecked(point.ip_mode)
+        mode: Any = point.ip_mode
         if mode is not None and (mode not in ("VIP", "Proxy") or not ip):
             problems.append(f"ingress[{index}].ip_mode {_show(mode)} must be 'VIP' or 'Proxy', and stand beside an ip")
     _raise_for(problems)
@@ -315,11 +315,6 @@ def nothing(answer: object) -> None:
         raise _wrong_type(answer, "nothing")
 
 
-def _unchecked(value: Any) -> Any:
-    """The same, without believing its annotation: not every class checks what it is made of."""
-    return value
-
-
 def _items(answer: object, what: str) -> list[Any]:
     if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
         raise _wrong_type(answer, f"a sequence of {what}")
@@ -340,7 +335,8 @@ def _address_problems(answer: Sequence[object]) -> list[str]:
         if not isinstance(address, V1NodeAddress):
             problems.append(f"address {index} is {kind_of(address)}, not V1NodeAddress")
             continue
-        kind, value = _unchecked(address.type), _unchecked(address.address)
+        kind: Any = address.type
+        value: Any = address.address
         if not isinstance(kind, str) or not isinstance(value, str):
             problems.append(
                 f"address {index} has {type(kind).__name__} as type and {type(value).__name__} as address, not text"

@@ -23,7 +23,7 @@ from cloudprovider.errors import (
 )
 from cloudprovider.interface import Interface
 from cloudprovider.internal.cleaning import conceal
-from cloudprovider.internal.masking import secret_values
+from cloudprovider.internal.configsecrets import secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import error_text, home_of, raised_at
 from cloudprovider.loading.loader import load_factory, start_provider
@@ -111,9 +111,7 @@ class Started:
             self._config = CloudConfig.read(config_path) if config_path else None
             source = Registry().locate(name)
         except RegistryError as error:
-            known = getattr(error, "known", ())
-            fix = error.problem.fix + (f" (installed: {', '.join(known)})" if known else "")
-            raise Failure(Problem(error.problem.what, fix, error.problem.details), WRONG_USAGE) from None
+            raise Failure(error.problem, WRONG_USAGE) from None
         conceal(secret_values(self._config.data if self._config else b""), loaded=True)
         assert isinstance(source, Plugin), "nothing is registered in a registry of its own"
         self._plugin = source
@@ -134,6 +132,7 @@ class Started:
         Raises `Failure` for a config that it refuses and a provider that is none;
         `ProviderFactoryError`, `TooLate`.
         """
+        # Once: a factory may log in, or start threads.
         if self._provider is None:
             made = self._made(seconds)
             wrong = [problem for problem in interface_problems(made, self.name) if problem.fatal]
@@ -196,6 +195,7 @@ class Started:
             return in_time(start, seconds)
         except RegistryError as error:
             cause: Any = error.__cause__
+            # The operator's file is wrong, so that no further try can mend it.
             if isinstance(cause, InvalidConfig):
                 raise Failure(error.problem, WRONG_USAGE) from error
             if isinstance(error, ProviderTypeError):

@@ -133,6 +133,7 @@ def _node_info(given: argparse.Namespace) -> int:
         if given.write:
             _write(Path(given.write), text)
         else:
+            # Bytes: a locale of a booting machine is often plain ASCII.
             sys.stdout.buffer.write(_bytes(text))
             sys.stdout.buffer.flush()
     except Failure as failure:
@@ -158,6 +159,7 @@ def _result(given: argparse.Namespace) -> str:
 
             return limit.until_answered(scrubbed, started.described, started.where)
         info = node_info(started, kubelet_hostname(given.hostname or socket.gethostname()), limit)
+    # As the manager chooses, or it would change what the kubelet has just written.
     choice = AddressChoice(given.node_address_families, given.node_address_exclude)
     info = evolve(info, metadata=evolve(info.metadata, node_addresses=choice.of(info.metadata.node_addresses)))
     if given.without_additional_labels:
@@ -169,6 +171,7 @@ def _result(given: argparse.Namespace) -> str:
 
 def _warn(info: NodeInfo, ips: tuple[str, ...]) -> None:
     internal = [one.address for one in info.metadata.node_addresses if one.type == NODE_ADDRESS_INTERNAL_IP]
+    # Told, as the kubelet picks an address by itself then, which may be another network's.
     if internal and not ips:
         _tell(
             f"warning: no --node-ip: no interface of this machine has the internal address that the cloud has for it "

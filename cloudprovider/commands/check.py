@@ -24,7 +24,7 @@ from cloudprovider.commands.report import Report
 from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
 from cloudprovider.internal.cleaning import conceal
-from cloudprovider.internal.masking import safe_cause, secret_values
+from cloudprovider.internal.configsecrets import safe_cause, secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import code_place, error_text, home_of, raised_at, signature_problem
 from cloudprovider.loading.loader import Factory, described_type, load_factory, start_provider
@@ -80,6 +80,7 @@ def check(
             )
             asked.run(offline=offline)
     finally:
+        # Whatever happened: the provider's threads wait for it.
         stop.set()
     _threads(report, before)
     return report
@@ -89,8 +90,7 @@ def _entry_point(report: Report, name: str) -> Plugin | None:
     try:
         source = Registry().locate(name)
     except RegistryError as error:
-        known = f" (installed: {', '.join(error.known)})" if error.known else ""
-        report.problem("entry point", Problem(error.what, error.fix + known, error.details))
+        report.problem("entry point", error.problem)
         return None
     assert isinstance(source, Plugin), "nothing is registered in a registry of its own"
     report.distribution = source.distribution
@@ -148,6 +148,7 @@ def _threads(report: Report, before: set[threading.Thread]) -> None:
     # One that is no daemon would keep a manager's process from ending.
     mine = [one for one in threading.enumerate() if one not in before and not one.daemon]
     for one in mine:
+        # One bound for all of them together.
         one.join(max(0.0, end - time.monotonic()))
     names = [one.name for one in mine if one.is_alive()]
     if names:
@@ -180,6 +181,7 @@ class _Checked:
     def run(self, *, offline: bool) -> None:
         problems = interface_problems(self.provider, self.plugin.name)
         self._note("methods", problems, "named as its entry point; plain methods with the right parameters")
+        # A provider without its methods would only repeat the same mistake in other words.
         if not any(problem.fatal for problem in problems):
             self._cluster_id()
             ready = self._initialize(offline)
@@ -232,6 +234,7 @@ class _Checked:
         clients = NoClients("this is a check of the provider alone")
         count = len(self.report.problems)
         self._called("initialize", lambda: self.provider.initialize(clients, self.stop), quiet=lambda: clients.used)
+        # No fault: a provider may read the cluster's objects. It cannot be asked further.
         if clients.used:
             self.report.skipped("initialize", "it needs a client of the cluster, which a check does not have")
             return False
@@ -263,6 +266,7 @@ class _Checked:
         same = self.provider.same_provider_id
         answers = self._ask(questions_about(node, capabilities, prefixes, self.plugin.name, same))
         metadata = answers.get("instances_metadata") or answers.get("instance_metadata")
+        # Told as a problem already, or the provider cannot say it.
         if metadata is None:
             self.report.skipped("node", "what it would get is not known without right metadata of its machine")
             return
@@ -289,6 +293,7 @@ class _Checked:
         refused = 0
         for service in services:
             said = self._called("services", partial(refusal, balancers, service))
+            # It raised something else than a refusal, which stands in the report.
             if isinstance(said, _Failed):
                 refused += 1
             elif isinstance(said, str) and said:
@@ -342,6 +347,7 @@ class _Checked:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - vendor boundary: it becomes a problem
+            # The refused client is no fault of the provider's.
             if not quiet():
                 self._raised(step, about or step, error)
         return _Failed()
@@ -349,11 +355,13 @@ class _Checked:
     def _raised(self, step: str, what: str, error: BaseException) -> None:
         text, details = error_text(error)
         where = raised_at(error, home_of(type(self.provider).__module__))
+        # First what the operator has in hand: wrong credentials are the usual cause, code is the
+        # rare one.
         source = f"the cloud config {self.config.path!r}" if self.config else "the credentials (there is no config)"
         problem = Problem(
             f"{what} raised {text} ({where})",
             f"check {source}, and that the cloud can be reached from here; for a slow one give a longer --timeout; "
-            "if they are right, correct that line",
+            f"if all that is right, {where.partition(', in ')[0] or 'the code'} of {self.plugin.distribution} is wrong",
             details,
         )
         secrets = self.config.data if self.config else None

@@ -186,6 +186,7 @@ def _providers(given: argparse.Namespace) -> int:
             print(f"unreadable metadata: {line}")
         for problem in wrong:
             print(problem)
+    # A script that installs providers learns of any of them by the exit code.
     return PROBLEMS if unreadable or wrong or any(one.problem for one in listed) else FINE
 
 
@@ -220,6 +221,7 @@ def _check(given: argparse.Namespace) -> int:
         for step in causes:
             print(f"\n{step.name}:", file=sys.stderr)
             traceback.print_exception(step.error)
+    # In JSON nobody reads a hint, and it would spoil the document.
     elif causes and given.output == "text":
         print("--traceback shows where it was raised, in full.")
     return PROBLEMS if report.problems else FINE
@@ -257,6 +259,7 @@ def _diff(given: argparse.Namespace) -> int:
         return WRONG_USAGE
     try:
         note = read_note(given.diff)
+        # A package from before notes does not say its name.
         if note is None and not given.name:
             print(f"{given.diff / NOTE} is missing. Fix: new NAME --diff PATH, with --http as then.", file=sys.stderr)
             return WRONG_USAGE

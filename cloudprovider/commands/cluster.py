@@ -25,6 +25,7 @@ from attrs import define, field, frozen
 
 from cloudprovider.commands.asking import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.helpers.labels import node_name_problems
+from cloudprovider.internal.cleaning import few
 from cloudprovider.internal.problem import Problem
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 
@@ -128,6 +129,7 @@ def _ended_by_signals(stop: threading.Event) -> Iterator[None]:
     def end(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
+    # SIGHUP too: who closes the terminal means the cluster to end, and its kubeconfig to go.
     before = {number: signal.signal(number, end) for number in _ENDS}
     try:
         yield
@@ -145,6 +147,7 @@ def _serve(given: argparse.Namespace, stop: threading.Event) -> None:
     _check_place(path)
     # Go's clients, and so kubectl, send a token over TLS only.
     server = EmbeddedAPIServer(port=given.port, token=given.token or None, tls=True)
+    # Before it listens: the program beside it finds the Nodes with its first list.
     kubelets = _filled(server, joining, given.service)
     news = News()
     news.lines(server)  # what is there from the start is in the greeting
@@ -158,6 +161,8 @@ def _serve(given: argparse.Namespace, stop: threading.Event) -> None:
         print(_greeting(server, path, [one.name for one in joining]), flush=True)
         due = time.monotonic()
         while not stop.wait(_LOOK):
+            # By the clock, and not every n looks: printing may take long, and Leases run out after
+            # 40 s.
             if time.monotonic() >= due:
                 kubelets.beat()
                 due += _BEAT
@@ -234,6 +239,8 @@ def _is_ours(path: Path) -> bool:
     from cloudprovider.testing.apiserver.server import KUBECONFIG_NAME
 
     try:
+        # By its name for the cluster, which nobody else gives; most kubeconfigs are YAML, and no
+        # JSON.
         return bool(json.loads(path.read_bytes())["current-context"] == KUBECONFIG_NAME)
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -248,7 +255,7 @@ def _write(server: EmbeddedAPIServer, path: Path) -> bytes:
 
 
 def _greeting(server: EmbeddedAPIServer, path: Path, names: Sequence[str]) -> str:
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "") or "none"
+    shown = few(names, 5) or "none"
     kubectl = f"kubectl --kubeconfig={path}"
     absent = "" if shutil.which("kubectl") else " (not on your PATH)"
     return "\n".join(
@@ -283,6 +290,7 @@ class News:
 
     def lines(self, server: EmbeddedAPIServer) -> list[str]:
         """The lines; none where nothing has changed."""
+        # Most looks find nothing new: the objects are not read for that.
         if server.version == self._version:
             return []
         self._version = server.version
@@ -290,6 +298,7 @@ class News:
         services = {_name(one): _service(one) for one in server.list("services") if _is_balanced(one)}
         events = {_name(one): _event(one) for one in server.list("events") if one.get("type") == "Warning"}
         found = [*_changes("node", self._nodes, nodes), *_changes("Service", self._services, services)]
+        # An Event that comes again has another count, and the same text: it is told once.
         found += [text for name, text in events.items() if self._events.get(name) != text]
         self._nodes, self._services, self._events = nodes, services, events
         return found
@@ -310,6 +319,7 @@ def _name(obj: Mapping[str, Any]) -> str:
 def _node(node: Mapping[str, Any]) -> str:
     taints = [taint["key"] for taint in node["spec"].get("taints") or ()]
     silent = [f"Ready={one['status']}" for one in node["status"].get("conditions") or () if _is_silent(one)]
+    # Nothing else is known of such a node, nor is it of interest.
     if TAINT_EXTERNAL_CLOUD_PROVIDER in taints:
         return ", ".join(["waits for its cloud provider", *silent])
     labels = node["metadata"].get("labels") or {}
@@ -335,6 +345,7 @@ def _is_balanced(service: Mapping[str, Any]) -> bool:
 def _service(service: Mapping[str, Any]) -> str:
     points = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     addresses = ", ".join(point.get("ip") or point.get("hostname") or "?" for point in points)
+    # It still has its address, which says the less important thing.
     if service["metadata"].get("deletionTimestamp"):
         return "is being deleted"
     return addresses or "waits for its load balancer"

@@ -59,6 +59,7 @@ def _asked(kubeconfig: str, call: Callable[[CoreV1Api], object]) -> object:
     untyped: Any = new_client_from_config
     try:
         api = CoreV1Api(untyped(kubeconfig))
+    # The loader raises a dozen kinds, of which some are no ConfigException.
     except Exception as error:
         raise NotDone(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
     try:

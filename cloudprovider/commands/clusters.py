@@ -100,6 +100,7 @@ def list_clusters(started: Started, *, only: str = "", timeout: float = 10.0) ->
             raise Failure(Problem(unknown, "ask again later"))
         return (row,)
     names: object = _asked(started, "list_clusters", lambda: in_time(clusters.list_clusters, timeout))
+    # A text is a sequence of texts, too: its letters would be clusters.
     if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
         raise Failure(
             Problem(

@@ -14,9 +14,8 @@ from attrs import frozen
 
 from cloudprovider.checks.nodelabels import wanted_annotations, wanted_labels, wanted_taints
 from cloudprovider.helpers.addresses import preferred_addresses, provided_node_ip
-from cloudprovider.helpers.objects import addresses_of
+from cloudprovider.helpers.objects import addresses_of, find_taint, needs_initialization, node_taints
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import find_taint, needs_initialization, node_taints
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER, TAINT_NODE_SHUTDOWN
 
 if TYPE_CHECKING:

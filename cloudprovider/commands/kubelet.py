@@ -49,6 +49,7 @@ def is_here(address: str) -> bool:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as tried:
+            # Asks the kernel alone: no packet is sent, and no list of interfaces has to be parsed.
             tried.bind((address, 0))
     except OSError:
         return False
@@ -90,6 +91,7 @@ def _configuration(info: NodeInfo, ips: Sequence[str]) -> str:
         "apiVersion: kubelet.config.k8s.io/v1beta1",
         "kind: KubeletConfiguration",
     ]
+    # An empty one would be a value; left out, the manager sets it.
     if info.metadata.provider_id:
         lines.append(f"providerID: {json.dumps(info.metadata.provider_id)}")
     return "\n".join([*lines, ""])

@@ -106,7 +106,10 @@ def write(names: Names, folder: Path) -> list[str]:
     """Write the package into `folder`, which must not exist; returns the files' paths in it. Raises
     OSError."""
     rendered = render(names)
+    # Of the files as they are written, by which a later --diff tells its own changes from the
+    # owner's.
     rendered[NOTE] = Note.of(names.name, names.http, rendered).text()
+    # It must not exist: nothing that somebody has written is ever overwritten.
     folder.mkdir()
     for path, text in rendered.items():
         target = folder / path

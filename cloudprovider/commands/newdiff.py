@@ -64,10 +64,12 @@ def changes(folder: Path, note: Note | None, rendered: Mapping[str, str]) -> Ite
     was = note.files if note is not None else {}
     for path in sorted({*rendered, *was}):
         new, old = rendered.get(path), _text(folder / path)
+        # The template has not changed since: whatever is different is the owner's.
         if new == old or (new is not None and was.get(path) == _digest(new)):
             continue
         if old is None and path in was:
             continue  # its owner removed it
+        # To be merged by hand, so it is said first.
         yours = old is not None and was.get(path, _digest(old)) != _digest(old)
         if new is None:
             why = f"{path}: the template has it no more"

@@ -92,6 +92,7 @@ class TimeLimit:
                         f"the provider cannot tell it: {described(error)}", "implement LocalInstance, or InstancesV2"
                     )
                 ) from error
+            # At once: for five minutes of tries the machine would boot without a node.
             except _BUGS as error:
                 raise Failure(
                     Problem(
@@ -183,6 +184,7 @@ def _by_name(provider: Interface, name: str) -> tuple[str, object]:
             found = answers.batch(batch.instances_metadata([new_node(name)]), [name], lambda _, one: one)
         except answers.WrongAnswer as wrong:
             raise UnusableAnswer(f"instances_metadata gave a wrong answer: {wrong}") from None
+        # A missing name means unknown: the next try may know it.
         if name not in found:
             raise UnusableAnswer(f"instances_metadata says nothing about {name}")
         if isinstance(answer := found[name], BaseException):
@@ -190,6 +192,7 @@ def _by_name(provider: Interface, name: str) -> tuple[str, object]:
         return "instances_batch", answer
     if (older := provider.instances()) is not None:
         zones = provider.zones()
+        # It is the machine itself that asks, so that the older form needs no name for it.
         here = _zone_here(zones)
         adapted = OlderInstances(provider.provider_name(), older, zones if here is None else None)
         said = adapted.instance_metadata(new_node(name))

@@ -64,12 +64,10 @@ class Question:
         """The name of the provider's method."""
         return self.call.partition(" ")[0]
 
-    def read(self, answer: object) -> str | Problem:
-        """What the answer says, or what is wrong with it."""
-        return self.judged(answer)[0]
-
     def judged(self, answer: object) -> tuple[str | Problem, object]:
-        """The same, and the answer's value: None where it has none that is right."""
+        """What the answer says, or what is wrong with it; and its value: None where it has none
+        that is right."""
+        # Exceptions that the contract has for an answer: the host takes them for one, too.
         if isinstance(answer, self.answers):
             return self.shown(answer), None
         try:
@@ -132,6 +130,7 @@ def questions_about(
 
     def metadata(answer: object) -> InstanceMetadata:
         found = checked(answer)
+        # Another machine of this name: the host would refuse to write any of it.
         if own and found.provider_id != own:
             raise answers.WrongAnswer([f"it is of {found.provider_id}, and the node's provider ID is {own}"])
         return found
@@ -162,6 +161,7 @@ def questions_about(
     if (batch := capabilities.get("instances_batch")) is not None:
         yield alone(batch.instances_state, answers.state)
         yield alone(batch.instances_metadata, metadata)
+    # The manager asks the older form only where there is no other.
     if (older := capabilities.get("instances")) is not None and v2 is None and batch is None:
         adapted = OlderInstances(provider, older, capabilities.get("zones"))
         yield about("instance_metadata", lambda: adapted.instance_metadata(node), metadata)
@@ -206,6 +206,7 @@ def _states(answer: Any) -> str | Problem:
         return f"{state.value}, {_ON_DEMAND}"
     if isinstance(state, answers.WrongAnswer):
         raise state
+    # A missing name means unknown, so that no node would ever be found gone.
     if state is None:
         return Problem(
             f"instances_state says nothing about {NODE}, a node that the cloud does not have: that means unknown",

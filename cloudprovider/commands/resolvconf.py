@@ -42,6 +42,7 @@ def adapted(text: str, scrub: Scrub) -> str:
     servers, searches = read_resolver(text)
     new_servers, new_searches = _checked(scrub(tuple(servers), tuple(searches)), {*servers, *searches})
     lines = _lines(text)
+    # What is unchanged keeps its line, with comments and spacing.
     if new_servers != servers:
         lines = _replaced(lines, {"nameserver"}, [f"nameserver {server}" for server in new_servers])
     if new_searches != searches:

@@ -23,7 +23,7 @@ from cloudprovider.config.documents import Document, DocumentError, Place, parse
 from cloudprovider.config.watcher import ConfigWatcher
 from cloudprovider.errors import ConfigUnreadable, InvalidConfig
 from cloudprovider.internal.cleaning import conceal
-from cloudprovider.internal.masking import values_of_secret
+from cloudprovider.internal.configsecrets import values_of_secret
 from cloudprovider.internal.problem import nearest
 from cloudprovider.kinds import Duration, ListOf
 
@@ -79,9 +79,11 @@ class ProviderConfig(BaseModel):
             found = error.errors(include_url=False, include_input=False)
             problems += [reader.line_of(one) for one in found if not reader.is_known(one)]
         else:
+            # A file that could not be read is a problem, even where every field has a default.
             if not problems:
                 conceal((one for secret in _secrets(made) for one in values_of_secret(secret)), loaded=True)
                 return made
+        # A union of types tells one mistake once for each of them.
         raise InvalidConfig(*dict.fromkeys(problems))
 
     @classmethod
@@ -163,6 +165,7 @@ class _Reader:
         values = self._document.values
         if self._document.plain:
             lines: dict[Place, int] = {}
+            # Of INI alone, whose values are all texts under names in any case.
             values = self._fitted(self._model, values, (), (), lines)
             self._document = Document(values, lines, plain=True)
         if self._model.env_prefix:
@@ -174,6 +177,7 @@ class _Reader:
 
     def _variable(self, name: str, place: Place) -> str | None:
         text, path = self._environ.get(name, ""), self._environ.get(f"{name}_FILE", "")
+        # Two answers to one question: which of them counts nobody would remember.
         if text and path:
             self.problems.append(f"{name}: is set, and so is {name}_FILE: set one of them")
         elif path:
@@ -182,6 +186,7 @@ class _Reader:
             except (OSError, ValueError) as error:
                 why = (error.strerror if isinstance(error, OSError) else None) or "not UTF-8 text"
                 self.problems.append(f"{name}_FILE: cannot read {path}: {why}")
+                # So that the field is not called missing as well: one mistake, one line.
                 self._unread.add(place)
         if text:
             self._from[place] = f"{name}_FILE" if path else name
@@ -218,6 +223,7 @@ class _Reader:
         place: Place = tuple(error["loc"])
         shown = _dotted(place)
         message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+        # It has no line: what names it is how it could be given.
         if error["type"] == "missing":
             names = [name for name, at, _ in _variables(self._model, self._model.env_prefix) if at == place]
             instead = f" (or {names[0]}, {names[0]}_FILE)" if names and self._model.env_prefix else ""

@@ -71,6 +71,7 @@ class ConfigWatcher(Generic[T]):
     def look(self) -> None:
         """Look once. For tests, and for programs with a loop of their own; not from two threads."""
         now = self._read()
+        # Two looks alike: a file that is being written is not read half.
         settled, self._seen = now == self._seen, now
         if not settled or now == self._loaded:
             return
@@ -84,6 +85,7 @@ class ConfigWatcher(Generic[T]):
             text = "; ".join(str(error).splitlines()) or type(error).__name__
             logger.warning("%s changed and cannot be used; the old configuration stays: %s", names, text)
             return
+        # A comment was changed, or the same token written: no need to log in again.
         if value == self._value:
             return
         self._value = value

@@ -1,13 +1,12 @@
 """Helpers for providers and controllers: pure functions over the official client's objects, under
 flat names.
 
-Node addresses and taints (`addresses`, `taints`), machines with an IPv6 network of their own
-(`hostnetworks`), labels and names, also a volume's zones
-(`labels`), provider IDs (`providerid`), Services (`service`, `wanted`) and their annotations
-(`annotations`), SSH keys (`sshkeys`), time limits of HTTP clients (`timelimits`), and what is read
-of every object (`objects`). The kinds of values and IP addresses are in `cloudprovider.kinds` and
-`cloudprovider.ips`, which need nothing else. None of them changes an argument; all may be called
-from many threads.
+What is read of every object, taints and conditions of nodes too (`objects`), node addresses
+(`addresses`), machines with an IPv6 network of their own (`hostnetworks`), labels and names, also a
+volume's zones (`labels`), provider IDs (`providerid`), Services (`service`) and their annotations
+(`annotations`), SSH keys (`sshkeys`), and time limits of HTTP clients (`timelimits`). The kinds of
+values and IP addresses are in `cloudprovider.kinds` and `cloudprovider.ips`, which need nothing
+else. None of them changes an argument; all may be called from many threads.
 """
 
 from cloudprovider import ips, kinds
@@ -20,9 +19,7 @@ from cloudprovider.helpers import (
     providerid,
     service,
     sshkeys,
-    taints,
     timelimits,
-    wanted,
 )
 from cloudprovider.helpers.addresses import *
 from cloudprovider.helpers.annotations import *
@@ -32,9 +29,7 @@ from cloudprovider.helpers.objects import *
 from cloudprovider.helpers.providerid import *
 from cloudprovider.helpers.service import *
 from cloudprovider.helpers.sshkeys import *
-from cloudprovider.helpers.taints import *
 from cloudprovider.helpers.timelimits import *
-from cloudprovider.helpers.wanted import *
 from cloudprovider.ips import *
 from cloudprovider.kinds import *
 
@@ -49,6 +44,4 @@ __all__ += objects.__all__
 __all__ += providerid.__all__
 __all__ += service.__all__
 __all__ += sshkeys.__all__
-__all__ += taints.__all__
 __all__ += timelimits.__all__
-__all__ += wanted.__all__

@@ -87,8 +87,10 @@ class AddressChoice:
         """Those that are chosen. The places that a type has in the list go to its addresses of the
         preferred family first, each family in the order given. Twice changes nothing more."""
         chosen = tuple(address for address in addresses if self.takes(address))
+        # One family has no order, and without any the cloud's own counts.
         if len(self.families) < 2:
             return chosen
+        # Types keep their places: who takes the list's first address must not get an ExternalIP.
         by_type = {kind: [one for one in chosen if one.type == kind] for kind in _IP_TYPES}
         preferred = {kind: iter(sorted(found, key=self._rank)) for kind, found in by_type.items()}
         return tuple(next(preferred[one.type]) if one.type in preferred else one for one in chosen)
@@ -96,6 +98,7 @@ class AddressChoice:
     def takes(self, address: V1NodeAddress) -> bool:
         """Whether it is not left out."""
         ip = parse_ip(address.address) if address.type in _IP_TYPES else None
+        # A name; or no IP although it is said to be one, which the host refuses and explains.
         if ip is None:
             return True
         wanted = not self.families or f"ipv{ip.version}" in self.families
@@ -137,6 +140,7 @@ def parse_provided_node_ip(value: str) -> tuple[IPAddress, ...]:
         raise InvalidNodeIP(
             f"the annotation {ANNOTATION_PROVIDED_NODE_IP}={value!r} must hold one IP, or one IPv4 and one IPv6", value
         )
+    # Alone they mean "any address of this family"; kubelets take no pair with them either.
     if len(ips) == 2 and any(ip.is_unspecified for ip in ips):
         raise InvalidNodeIP(
             f"the annotation {ANNOTATION_PROVIDED_NODE_IP}={value!r}: a pair may not include 0.0.0.0 or ::", value
@@ -192,12 +196,14 @@ def preferred_addresses(
     `NodeIPMismatch` when a provided IP is not among those offered.
     """
     addresses = known = add_to_node_addresses(offered)
+    # kube-apiserver asks the kubelet by its Hostname first: without one kubectl logs could fail.
     if addresses and not any(address.type == NODE_ADDRESS_HOSTNAME for address in addresses):
         kept = (address for address in current if address.type == NODE_ADDRESS_HOSTNAME)
         addresses = add_to_node_addresses(addresses, kept)
     groups: list[Sequence[V1NodeAddress]]
     groups = [addresses] if provided_node_ip is None else _match(addresses, known, provided_node_ip)
 
+    # Clouds answer their lists in any order, and each other order would be a write of every node.
     order = {_pair(address): index for index, address in enumerate(current)}
     if keep_order and {_pair(address) for group in groups for address in group} == order.keys():
         groups = [sorted(group, key=lambda address: order[_pair(address)]) for group in groups]
@@ -207,11 +213,12 @@ def preferred_addresses(
 def _match(
     addresses: Sequence[V1NodeAddress], known: Sequence[V1NodeAddress], provided: str
 ) -> list[Sequence[V1NodeAddress]]:
-    """A group of addresses for each provided IP, and one of the rest. `known`: those of the cloud.
-    A Hostname that the kubelet wrote may look like the IP, and proves nothing."""
+    """A group of addresses for each provided IP, and one of the rest. `known`: those of the
+    cloud."""
     groups: list[Sequence[V1NodeAddress]] = []
     for ip in parse_provided_node_ip(provided):
         group = [address for address in addresses if parse_ip(address.address) == ip]
+        # A Hostname that the kubelet wrote may look like the IP, and proves nothing.
         if not any(address in known for address in group):
             raise NodeIPMismatch(
                 f"the cloud does not know the node IP {ip}: the kubelet provided {provided}, the cloud offers "
@@ -220,6 +227,7 @@ def _match(
                 known,
             )
         groups.append(group)
+    # With --node-ip the user has said which address of this type counts: no other one is shown.
     taken = {address.type for group in groups for address in group}
     groups.append([address for address in addresses if address.type not in taken])
     return groups

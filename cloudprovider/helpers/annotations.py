@@ -87,6 +87,7 @@ def annotation(
     has `default`, or None where there is no default; with `required` its absence is a mistake.
     `help` is for the docs' table.
     """
+    # The class is what type checkers see: values of an optional one may be None.
     made = Annotation if required or default is not None else OptionalAnnotation
     return made(name, kind, default, required, help)
 
@@ -149,6 +150,7 @@ class ServiceAnnotations:
             if name not in cls.declared:
                 raise TypeError(f"{cls.__name__} declares no {name!r}, but there is a default for it")
         wrong = [_wrong_default(cls.declared[name], value) for name, value in (defaults or {}).items()]
+        # The operator's mistake: as InvalidAnnotations it would be an Event that blames the Service.
         if found := "; ".join(filter(None, wrong)):
             raise ValueError(f"{cls.__name__}, defaults of the configuration: {found}")
         problems: list[str] = []
@@ -176,6 +178,7 @@ class ServiceAnnotations:
 
     @classmethod
     def _unknown(cls, given: Mapping[str, str]) -> list[str]:
+        # Without a prefix everybody's annotations would be unknown ones of this vendor.
         if not cls.prefix:
             return []
         known = [one.name for one in cls.declared.values()]

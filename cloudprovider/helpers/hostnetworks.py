@@ -32,6 +32,7 @@ def host_address(network: str, node: V1Node | None = None) -> str:
     """
     net = _ipv6(network)
     given = parse_ip(network.partition("/")[0])
+    # Then the cloud has named the address itself, and the kubelet has no say.
     if net.num_addresses == 1 or (isinstance(given, IPv6Address) and given != net.network_address):
         return str(given)
     for text in ((node and provided_node_ip(node)) or "").split(","):
@@ -57,6 +58,7 @@ def pod_range(network: str, prefix: int = 80, *, host: str = "") -> str:
     bits = net.max_prefixlen - prefix
     if not net.prefixlen < prefix <= net.max_prefixlen:
         raise ValueError(f"{net} has no part of /{prefix} for pods: its parts are /{net.prefixlen + 1} to /128")
+    # Of three parts one may begin the network (small parts do), and one be the machine's own.
     for number in range(1, min(4, 1 << (prefix - net.prefixlen))):
         part = IPv6Network((int(net.network_address) + (number << bits), prefix))
         if part.network_address > net.network_address + 1 and (own is None or own not in part):

@@ -110,10 +110,12 @@ def label_value(text: str, *, unique: bool = False) -> str:
     gives "". With `unique` every text that had to be changed ends with its digest: other texts,
     other values. Choose once: labels change when it changes.
     """
+    # Both ends must be letters or digits, or the API server refuses the whole patch of the Node.
     value = _NOT_IN_VALUE.sub("-", text).strip("-_.")
     if len(value) <= _MAX_PART and not (unique and value != text):
         return value
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+    # Room for the digest and its dash; the cut may have left a dash at the end.
     kept = value[: _MAX_PART - _DIGEST - 1].rstrip("-_.")
     return f"{kept}-{digest}" if kept else digest
 
@@ -138,6 +140,7 @@ def missing_twins(labels: Mapping[str, str]) -> dict[str, str]:
     """
     changes: dict[str, str] = {}
     for stable, beta in LABEL_PAIRS:
+        # Not as in Go, where the beta key wins: it is deprecated, and users set the stable one.
         if stable in labels:
             if labels.get(beta) != labels[stable]:
                 changes[beta] = labels[stable]
@@ -167,8 +170,10 @@ def node_name_problems(name: str) -> tuple[str, ...]:
 def kubelet_may_set(key: str) -> bool:
     """Whether a kubelet starts with this label in `--node-labels`, and the API server takes it from
     a kubelet."""
+    # NodeRestriction limits kubelets in the namespaces of Kubernetes alone.
     if not is_kubernetes_label(key):
         return True
+    # Reserved for admins, who keep machines apart by it: a kubelet may set none of these.
     if _FORBIDDEN_NAMESPACE.search(key):
         return False
     return key in _OWN_LABELS or _OWN_NAMESPACES.search(key) is not None
@@ -193,6 +198,7 @@ def zones_to_label_value(zones: Iterable[str]) -> str:
     has blanks around it, or holds or touches the delimiter "__".
     """
     ordered = sorted(set(zones))
+    # "a_" and "_b" would be read back as others: pods would wait for zones that do not exist.
     value = LABEL_MULTI_ZONE_DELIMITER.join(ordered)
     if label_value_to_zone_list(value) != tuple(ordered):
         raise ValueError(

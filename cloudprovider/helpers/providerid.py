@@ -12,13 +12,12 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from attrs import frozen
 
 from cloudprovider.errors import CloudProviderError, NotImplementedByProvider
 from cloudprovider.internal.fields import documented
-from cloudprovider.internal.problem import missing_value
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -40,6 +39,9 @@ __all__ = [
 
 _SCHEME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9])?")
 _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f]")
+MISSING_VALUE: Final = re.compile(r"(?<![^/])(?:None|null|undefined|<nil>)(?![^/])")
+"""A part of a provider ID that was a missing value before it was made text, of Python, JSON,
+JavaScript or Go."""
 
 
 @documented
@@ -89,8 +91,8 @@ def provider_id_problems(provider_id: str) -> tuple[str, ...]:
         problems.append(f"provider ID {provider_id!r} must begin with the provider's name")
     if not instance.strip("/"):
         problems.append(f"provider ID {provider_id!r} names no instance")
-    if missing := missing_value(instance):
-        problems.append(f"provider ID {provider_id!r} is made of a value that was not there: {missing}")
+    if missing := MISSING_VALUE.search(instance):
+        problems.append(f"provider ID {provider_id!r} is made of a value that was not there: {missing[0]}")
     if _UNPRINTABLE.search(instance):
         problems.append(f"provider ID {provider_id!r} has blanks or control characters")
     return tuple(problems)
@@ -108,6 +110,7 @@ def parse_provider_id(provider_id: str) -> ProviderID:
 def format_provider_id(provider: str, instance: str) -> str:
     """The provider ID of an instance. Raises TypeError for a part that is no text (an ID that the
     cloud did not send, or a number), and ValueError when the parts do not make one."""
+    # Not left to an f-string: it would make the text "None" of an ID that the cloud did not send.
     for part, given in (("provider", provider), ("instance", instance)):
         if not isinstance(given, str):
             raise TypeError(f"format_provider_id: the {part} must be text, and is of type {type(given).__name__}")
@@ -124,6 +127,7 @@ def ownership(provider_id: str | None, prefixes: Iterable[str]) -> Ownership:
     # Every ID begins with "": all nodes would be ours, and might be deleted.
     own = tuple(prefix for prefix in prefixes if prefix)
     if provider_id:
+        # Without prefixes `startswith(())` is false: whoever has IDs is another cloud.
         return Ownership.OURS if provider_id.startswith(own) else Ownership.FOREIGN
     return Ownership.UNKNOWN if own else Ownership.OURS
 
@@ -179,6 +183,7 @@ def get_instance_provider_id(cloud: _Cloud, node_name: str) -> str:
     instances = cloud.instances()
     if instances is None:
         raise NotImplementedByProvider(f"provider {cloud.provider_name()!r} has no Instances to ask for provider IDs")
+    # An object, as vendors' code need not keep to its annotations.
     instance: object = instances.instance_id(node_name)
     if not isinstance(instance, str) or not instance:
         raise CloudProviderError(f"provider {cloud.provider_name()!r}: instance_id({node_name!r}) gave no instance ID")

@@ -93,10 +93,13 @@ def parse_ssh_public_key(data: bytes | str) -> SSHPublicKey:
         blob, _, comment = rest.strip().partition(" ")
     except UnicodeDecodeError:
         raise ValueError("it is no text") from None
+    # It would be installed, and let nobody in: sshd trusts authorities in another file.
     if kind.endswith("-cert-v01@openssh.com"):
         raise ValueError("it is a certificate, not a public key")
     if kind == "ssh-dss":
         raise ValueError("it is a DSA key, which OpenSSH no longer takes. Make a new one: ssh-keygen -t ed25519")
+    # Options too (`command="..." ssh-rsa ...`): not every cloud passes them on, and without them
+    # the key would be allowed more than its owner meant.
     if kind not in _TYPES:
         raise ValueError(f"it does not begin with the type of a public key, one of {', '.join(sorted(_TYPES))}")
     _check(kind, blob)
@@ -108,6 +111,7 @@ def _check(kind: str, blob: str) -> None:
     from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
     try:
+        # Strictly: Python's own reading skips what is no base64, and OpenSSH does not.
         base64.b64decode(blob, validate=True)
         load_ssh_public_key(f"{kind} {blob}".encode("ascii"))
     except UnsupportedAlgorithm:

@@ -38,6 +38,7 @@ def time_limit(*, calls: int = 1, most: float = 30.0, margin: float = 1.0, least
     if remaining is None:
         return most
     limit = min(most, (remaining - margin) / calls)
+    # Not begun: cut off in the middle, nobody would know whether the cloud has done it.
     if limit < least:
         each = f" for each of {calls} requests" if calls > 1 else ""
         raise CallDeadlineExceeded(
@@ -54,6 +55,7 @@ def time_limits(
     as `time_limit` does."""
     if connect <= 0:
         raise ValueError(f"connect must be a positive number of seconds, not {connect}")
+    # Together they are the limit: a client spends first the one and then the other.
     whole = time_limit(calls=calls, most=most, margin=margin, least=least)
     first = min(connect, whole / 2)
     return first, whole - first

@@ -34,6 +34,7 @@ def as_tuple(value: Iterable[V1NodeAddress]) -> tuple[V1NodeAddress, ...]:
 
 def own_copy(value: Mapping[str, str]) -> Mapping[str, str]:
     """A converter: a copy that no one else changes. For `labels`."""
+    # A provider may fill one dict for machine after machine: each answer has its own.
     given: Any = value
     return dict(given) if isinstance(given, Mapping) else given
 

@@ -1,12 +1,14 @@
-"""JSON Patch (RFC 6902), applied to an object. Pure; `patching.py` has the others."""
+"""JSON Patch (RFC 6902): applied to an object, and made of two. Pure; `patching.py` has the other
+kinds."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 JSON = dict[str, Any]
+Operation = dict[str, Any]
 
 
 class PatchError(ValueError):
@@ -99,10 +101,40 @@ def _remove(document: Any, path: Sequence[str]) -> Any:
     return holder.pop(_index(path[-1]) if isinstance(holder, list) else path[-1])
 
 
+def patch_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Operation, ...]:
+    """The JSON Patch (RFC 6902) that turns `before` into `after`, both of JSON values.
+
+    Only what differs is in it, so that two webhooks that change different fields do not undo each
+    other's work. Lists are replaced whole.
+    """
+    return tuple(_between("", before, after))
+
+
+def _between(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Operation]:
+    for key in sorted(before.keys() | after.keys()):
+        place = f"{path}/{_pointed(key)}"
+        if key not in after:
+            yield {"op": "remove", "path": place}
+        elif key not in before:
+            yield {"op": "add", "path": place, "value": after[key]}
+        # Inside, so that what another webhook changes beside it stays.
+        elif isinstance(before[key], Mapping) and isinstance(after[key], Mapping):
+            yield from _between(place, before[key], after[key])
+        elif not _same(before[key], after[key]):
+            yield {"op": "replace", "path": place, "value": after[key]}
+
+
+def _pointed(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
 def _same(one: Any, other: Any) -> bool:
-    """Equality of JSON values, where true is not 1."""
-    if isinstance(one, dict) and isinstance(other, dict):
+    """Equality of JSON values, where true is not 1, and 1 is not 1.0: the API server compares them
+    as they are written."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
+    if isinstance(one, list):
         return len(one) == len(other) and all(map(_same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    return bool(one == other)

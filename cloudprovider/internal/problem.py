@@ -9,9 +9,6 @@ from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
-_NOTHING = frozenset({"None", "null", "undefined", "<nil>"})
-"""What a missing value looks like once it is text: of Python, JSON, JavaScript, Go."""
-
 
 @frozen
 class Problem:
@@ -56,8 +53,3 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question to append to a sentence without its full stop; "" where nothing is near."""
     near = nearest(name, known)
     return f". Did you mean {near!r}?" if near else ""
-
-
-def missing_value(provider_id: str) -> str:
-    """The part of a provider ID that is a missing value made text, such as "None"; "" if none."""
-    return next((part for part in provider_id.split("/") if part in _NOTHING), "")

@@ -39,13 +39,9 @@ def _refuse(what: str) -> NoReturn:
     )
 
 
-def _refusing(kind: type, *methods: str) -> dict[str, Any]:
-    """These methods of a container, as they raise."""
-
-    def refuse(name: str) -> Callable[..., NoReturn]:
-        return lambda self, *args, **kwargs: _refuse(f"{kind.__name__}.{name}")
-
-    return {name: refuse(name) for name in methods}
+def _refusing(what: str) -> Callable[..., NoReturn]:
+    """A method of a container that raises."""
+    return lambda *args, **kwargs: _refuse(what)
 
 
 class ReadOnlyDict(dict[str, Any]):
@@ -83,10 +79,10 @@ _CHANGES_A_LIST = (
     *("__setitem__", "__delitem__", "__iadd__", "__imul__", "append", "clear", "extend", "insert"),
     *("pop", "remove", "reverse", "sort"),
 )
-for _name, _method in _refusing(dict, *_CHANGES_A_DICT).items():
-    setattr(ReadOnlyDict, _name, _method)
-for _name, _method in _refusing(list, *_CHANGES_A_LIST).items():
-    setattr(ReadOnlyList, _name, _method)
+for _name in _CHANGES_A_DICT:
+    setattr(ReadOnlyDict, _name, _refusing(f"dict.{_name}"))
+for _name in _CHANGES_A_LIST:
+    setattr(ReadOnlyList, _name, _refusing(f"list.{_name}"))
 
 
 class _ReadOnly:
@@ -209,11 +205,6 @@ def read_only(value: V) -> V:
         if any(parts[name] is not getattr(found, name) for name in parts):
             return _rebuilt(kind, parts)  # type: ignore[no-any-return]  # of the same class
     return value
-
-
-def each_read_only(values: Iterable[V]) -> list[V]:
-    """Each of them, read-only, in a new list. Cheap for thousands of the cache's objects."""
-    return [value if value.__class__ in _classes else read_only(value) for value in values]
 
 
 def ordinary(value: Any) -> Any:

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
+from cloudprovider.errors import ConfigError, InvalidConfig
 from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
-from cloudprovider.internal.cleaning import LONGEST_ERROR, Cleaner, of_process
-from cloudprovider.internal.masking import config_values
+from cloudprovider.internal.cleaning import LONGEST_ERROR, Cleaner, of_process, redact
+from cloudprovider.internal.configsecrets import config_values, file_names, quoted_line, secret_values
 from cloudprovider.internal.problem import Problem, did_you_mean, nearest
-from cloudprovider.internal.redaction import redact
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Plugin
 from cloudprovider.localinstance import LocalInstance
@@ -60,6 +60,8 @@ CONTRACT: tuple[type, ...] = (Interface, *ACCESSORS.values(), *EXTENSIONS)
 """The classes that a vendor implements."""
 
 FACTORY = "def new_provider(config: CloudConfig | None) -> Interface"
+_CONFIGURED = (InvalidConfig, ConfigError)
+"""Of the contract: they name the file and line, or the variable, that is wrong."""
 _MOST_LINES = 50  # of what one exception says
 _PIECE = 8  # characters of a value of the config give it away
 _SECTION = f'[project.entry-points."{ENTRY_POINT_GROUP}"]'
@@ -85,6 +87,7 @@ def import_problem(plugin: Plugin, error: BaseException) -> Problem:
     module, _ = plugin.target
     where = raised_at(error, home_of(module))
     if isinstance(error, ModuleNotFoundError) and error.name:
+        # Without a line of the plugin it is the entry point itself that names what is not there.
         if not where and (module == error.name or module.startswith(f"{error.name}.")):
             return _no_such_module(plugin, module, error.name)
         return Problem(
@@ -127,6 +130,7 @@ def _no_such_module(plugin: Plugin, module: str, missing: str) -> Problem:
 
     parent, _, last = missing.rpartition(".")
     if parent:
+        # It is imported: the import has failed at the last part of the name.
         package = sys.modules.get(parent)
         known = [found.name for found in pkgutil.iter_modules(getattr(package, "__path__", ()))]
     else:
@@ -186,15 +190,26 @@ def factory_problem(error: BaseException, config: CloudConfig | None, home: str,
         for one in reversed(list(_subclasses(CONTRACT))):  # the newest first: a module may have been loaded again
             if one.__name__ == match[1] and _is_about(error, _lacking(one)):
                 return _abstract(one, where)
-    text, details = error_text(error, config.data if config is not None else None)
-    there = f"that line of {whose}" if whose else "that line"
+    text, details = error_text(error, config)
+    line = quoted_line(config.data, str(error)) if config is not None else 0
     if config is not None and config.path:
-        fix = f"correct the cloud config {config.path!r}; if it is right, correct {there}"
+        fix = f"correct {f'line {line} of ' if line else ''}the cloud config {config.path!r}"
     elif config is None:
-        fix = f"give a --cloud-config, if one is needed (without it the factory gets None); if not, correct {there}"
+        fix = "give a --cloud-config, if one is needed (without it the factory gets None)"
     else:
-        fix = f"correct what the provider is configured by; if it is right, correct {there}"
-    return Problem(f"{text}{_at(where)}", fix, details)
+        fix = "correct the flags or the variables that the provider is configured by"
+    if isinstance(error, _CONFIGURED):
+        # It says itself which file and line, or which variable: the code that found it is right.
+        fix = (
+            "correct it in the file or the variable that is named"
+            if config is not None
+            else "give a --cloud-config with it, or a variable that is named"
+        )
+        return Problem(text, fix, details)
+    code = where.partition(", in ")[0] or "the code"
+    return Problem(
+        f"{text}{_at(where)}", f"{fix}; if that is right, {code}{f' of {whose}' if whose else ''} is wrong", details
+    )
 
 
 def _abstract(kind: type, where: str) -> Problem:
@@ -242,14 +257,34 @@ def _subclasses(kinds: Iterable[type]) -> Iterator[type]:
 # What was raised, and where
 
 
-def error_text(error: BaseException, hidden: bytes | None = None) -> tuple[str, tuple[str, ...]]:
+def hidden_values(error: BaseException) -> Callable[[bytes], frozenset[str]]:
+    """What of a cloud config is hidden in this exception's text: every value, as parsers quote the
+    line that they stumbled over. An exception of the contract's own quotes none, so that of it only
+    secrets are: "prod" of another setting would be cut out of "/etc/prod/cloud.conf, line 3"."""
+    return secret_values if isinstance(error, _CONFIGURED) else config_values
+
+
+def file_names_in(error: BaseException, config: CloudConfig | None) -> frozenset[str]:
+    """The files whose names this exception's text may show although the config has them: without
+    the name nobody can correct anything. Never a name that has a secret in it."""
+    data = config.data if config is not None else b""
+    names = {config.path, *file_names(data)} if config is not None else set()
+    for one in (error, error.__cause__, error.__context__):
+        if isinstance(one, OSError):
+            names.update(name for name in (one.filename, one.filename2) if isinstance(name, str) and os.sep in name)
+    secrets = Cleaner(of_process().values | secret_values(data), window=_PIECE)
+    return frozenset(name for name in names if name and secrets.line(name) == name)
+
+
+def error_text(error: BaseException, config: CloudConfig | None = None) -> tuple[str, tuple[str, ...]]:
     """What an exception says: one line with its class; or its class, and what it says line by line.
 
     Line by line: several lines of text; the `problems` of an exception that has them, as an
     attribute; the errors of a pydantic ValidationError; the members of an exception group. Values
-    of the config `hidden` are masked, and what looks like a credential is redacted, as in the
-    manager."""
-    cleaner = Cleaner(of_process().values.union(config_values(hidden) if hidden else ()), window=_PIECE)
+    of the config are masked, but for names of files, and what looks like a credential is redacted,
+    as in the manager."""
+    values = hidden_values(error)(config.data) if config is not None else ()
+    cleaner = Cleaner(of_process().values.union(values), window=_PIECE, keep=file_names_in(error, config))
     kind = type(error).__name__
     lines = [cleaner.line(line.rstrip(), LONGEST_ERROR) for line in _lines(error) if line.strip()]
     if len(lines) < 2:
@@ -264,11 +299,13 @@ def _lines(error: BaseException) -> list[str]:
         return [f"{type(one).__name__}: {' '.join(_lines(one))}" for one in _leaves(error)]
     if isinstance(error, SyntaxError):
         return [": ".join(part for part in (error.msg, (error.text or "").strip()) if part)]
+    # A vendor's own exception may have such a list, too; ours has.
     problems = getattr(error, "problems", None)
     if isinstance(problems, list | tuple) and problems:
         return [str(one) for one in problems]
     pydantic = sys.modules.get("pydantic_core")
     if pydantic is not None and isinstance(error, pydantic.ValidationError):
+        # Without the values: what is wrong may be the secret itself.
         found = error.errors(include_url=False, include_context=False, include_input=False)
         return [f"{'.'.join(map(str, one['loc'])) or error.title}: {one['msg']}" for one in found]
     return redact(str(error)).splitlines()  # before it is cut: a private key has many lines
@@ -299,6 +336,7 @@ def raised_at(error: BaseException, home: str = "") -> str:
     below = [frame for frame in frames if home and (frame.filename == home or frame.filename.startswith(home + os.sep))]
     if not frames:
         return ""
+    # The vendor's own line, where there is one: a library's innermost frame says nothing to them.
     frame = (below or frames)[-1]
     function = "" if frame.name.startswith("<") else f", in {frame.name}"
     return f"{frame.filename}:{frame.lineno}{function}"
@@ -318,6 +356,7 @@ def provider_place(error: BaseException) -> str:
 
 def was_not_entered(error: BaseException) -> bool:
     """Whether the exception comes from the call itself, before the first line of the callee."""
+    # A frame more would be one of the callee, whose own TypeError is another mistake.
     return isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 

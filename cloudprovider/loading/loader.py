@@ -12,7 +12,7 @@ from importlib import import_module
 from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.errors import ProviderFactoryError, ProviderLoadError, ProviderTypeError, RegistryError
 from cloudprovider.interface import Interface
-from cloudprovider.internal.masking import safe_cause
+from cloudprovider.internal.configsecrets import safe_cause
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.plugins import Plugin
 
@@ -60,11 +60,13 @@ def start_provider(name: str, factory: Factory, config: CloudConfig | None, plug
 
         kind: type[RegistryError] = ProviderTypeError
         problem = diagnostics.signature_problem(factory) if diagnostics.was_not_entered(error) else None
+        # The factory was entered, so that what it raised is its own.
         if problem is None:
             kind = ProviderFactoryError
             home = diagnostics.home_of(getattr(factory, "__module__", None) or "")
             problem = diagnostics.factory_problem(error, config, home, whose=plugin.distribution if plugin else "")
-            _, cause = safe_cause(error, config.data if config is not None else None)
+            data, keep = config.data if config is not None else None, diagnostics.file_names_in(error, config)
+            _, cause = safe_cause(error, data, diagnostics.hidden_values(error), keep)
         failure = kind(
             f"cloud provider {name!r} ({origin}) could not be started: {problem.what}",
             details=problem.details,

@@ -63,6 +63,7 @@ class Registry:
                 provider=name,
             )
         with self._lock:
+            # In one step: of two threads that register one name, one has to lose.
             present = self._factories.setdefault(name, factory)
         if present != factory:
             raise DuplicateProvider(
@@ -95,6 +96,7 @@ class Registry:
         if not name:
             return None
         if is_external(name):
+            # As kubelets have it: the path of a config is not even looked at.
             logger.info("cloud provider %r given: another program is the provider", name)
             return None
         source = self.locate(name)
@@ -115,6 +117,7 @@ class Registry:
         offers = found.named(name)
         if not offers:
             raise _unknown(name, self.names(), found.broken)
+        # Which of them is meant nobody can tell: by chance the wrong cloud would be changed.
         if len(offers) > 1:
             claims = "; ".join(f"{offer.distribution} ({offer.value})" for offer in offers)
             raise DuplicateProvider(
@@ -135,6 +138,7 @@ def _started(
 ) -> Interface:
     plugin = source if isinstance(source, Plugin) else None
     factory = load_factory(source) if isinstance(source, Plugin) else source
+    # Between the two: the plugin's loggers exist now, and its factory may already log.
     imported(factory)
     return start_provider(name, factory, config, plugin)
 

@@ -21,11 +21,13 @@ _ABOUT = (
 
 class _Formatter(argparse.HelpFormatter):
     def _split_lines(self, text: str, width: int) -> list[str]:
+        # argparse breaks --cloud-config at its hyphen: nobody could copy or search for it.
         return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
 
 
 def _default(row: Flag[Any]) -> str:
     shown = row.kind.show(row.default)
+    # "default false" beside each switch would say what its name says already.
     if row.kind in (BOOL, VERSION):
         return " (default true)" if row.default is True else ""
     if isinstance(row.default, str | tuple):

@@ -21,9 +21,6 @@ no `__str__` and no property of a vendor's class runs anywhere else. Exceptions 
 
 from __future__ import annotations
 
-import math
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -53,12 +50,10 @@ from cloudprovider.internal.cleaning import text_of
 from cloudprovider.internal.errorchain import links
 from cloudprovider.internal.readonly import ordinary
 from cloudprovider.loading.diagnostics import provider_place
-from controllers.runtime.cache import key_of, uid_of, version_of
+from controllers.runtime.cache import key_of, uid_of
 from controllers.runtime.queue import AskAgain, Parked, retry_after_of
 
 A = TypeVar("A")
-
-_KEPT: Final = 20_000  # answers in a cache
 
 # ---- errors
 
@@ -318,7 +313,8 @@ class Answer(Generic[A]):
         """What the cloud said of this node. Raises what the cloud said instead of an answer, and
         AskAgain when the question was about another Node of that name, or about an instance that
         the node does not name any more."""
-        (uid, provider_id), now = _stands_for(self.node), _stands_for(node)
+        uid, provider_id = uid_of(self.node), provider_id_of(self.node)
+        now = uid_of(node), provider_id_of(node)
         if (uid, provider_id) != now:
             raise AskAgain(
                 f"the cloud was asked about node {key_of(node)} with UID {uid} and provider ID "
@@ -327,48 +323,3 @@ class Answer(Generic[A]):
         if isinstance(self.unbound, Exception):
             raise self.unbound
         return self.unbound
-
-
-class AnswerCache(Generic[A]):
-    """Answers about nodes that are some seconds old. Fresh questions, on which a deletion may rest,
-    read nothing here, and the state of an instance is never kept. Thread-safe. `ttl` in seconds,
-    from the question on: 0 keeps none."""
-
-    def __init__(self, ttl: float) -> None:
-        self._ttl = ttl
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[object, tuple[float, A]] = OrderedDict()  # by the time of the question
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def recall(self, node: V1Node, now: float) -> A | None:
-        """The answer kept, if it is young enough."""
-        with self._lock:
-            asked_at, answer = self._kept.get(_question(node), (-math.inf, None))
-        return answer if now - asked_at < self._ttl else None
-
-    def keep(self, node: V1Node, answer: A, asked_at: float, now: float) -> None:
-        """Keep the answer to a question of time `asked_at`, unless a newer one is here."""
-        what = _question(node)
-        with self._lock:
-            if what not in self._kept or self._kept[what][0] <= asked_at:
-                self._kept[what] = (asked_at, answer)
-                self._kept.move_to_end(what)
-            while self._kept:
-                oldest, _ = next(iter(self._kept.values()))
-                if now - oldest < self._ttl and len(self._kept) <= _KEPT:
-                    return
-                self._kept.popitem(last=False)
-
-
-def _stands_for(node: V1Node) -> tuple[str, str]:
-    """UID and provider ID: which Node it is, and of which instance."""
-    return uid_of(node), provider_id_of(node)
-
-
-def _question(node: V1Node) -> tuple[str, ...]:
-    """What must be equal for two questions to be the same: the instance. Without a provider ID a
-    vendor may look at anything of the node, so then it is the revision."""
-    uid, provider_id = _stands_for(node)
-    return (key_of(node), uid, provider_id, "" if provider_id else version_of(node))

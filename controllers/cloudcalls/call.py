@@ -8,7 +8,6 @@ deadline. Whatever vendor code does, SystemExit included, costs that call and no
 
 from __future__ import annotations
 
-import enum
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import define, field
 
 from cloudprovider import Call, Throttled, call_scope
-from cloudprovider.internal.readonly import each_read_only, read_only
+from cloudprovider.internal.readonly import read_only
 from controllers.cloudcalls.answers import PARTIAL, REFUSED, SUCCESS, BatchAnswer, outcome_of, translate
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.fairqueue import FairQueue
@@ -32,17 +31,6 @@ PRIORITY_NEW = 10
 PRIORITY_NORMAL = 0
 PRIORITY_SWEEP = -10
 """Periodic checks of everything: they have time. Higher ones overtake them."""
-
-
-class CallState(enum.Enum):
-    QUEUED = "queued"
-    RUNNING = "running"
-    ENDED = "ended"
-    """It ended in time."""
-    OVERDUE = "overdue"
-    """Given up, and still running."""
-    LATE = "late"
-    """Given up, and ended since."""
 
 
 @define
@@ -88,11 +76,8 @@ class CloudCall(Generic[R]):
     future: Future[R] | None = field(init=False, factory=Future)
     """The answer, or the error; ends when the call does, or when it is overdue or refused. Gone
     then: an error's traceback holds frames that hold the call, which must not hold the error."""
-    outcome: Outcome[R] | None = field(init=False, default=None)
-    """From its end until it is told; gone then, too."""
     until: Future[None] | None = field(init=False, default=None)
     """Ends when an overdue call does."""
-    state: CallState = field(init=False, default=CallState.QUEUED)
     timeout: float = field(init=False, default=math.inf)
     cancelled: ClockEvent = field(init=False)
     kind: str = field(init=False)
@@ -115,12 +100,6 @@ class CloudCall(Generic[R]):
             future.set_result(answer)  # type: ignore[arg-type]  # without an error there is an answer
         else:
             future.set_exception(error)
-
-    def end_late(self) -> None:
-        """An overdue call has ended: its key may be asked about again."""
-        self.outcome = None
-        assert self.until is not None
-        self.until.set_result(None)
 
 
 Called = CloudCall[Any]
@@ -158,7 +137,7 @@ def _failed(error: Exception) -> Outcome[Any]:
 def _handed_out(arg: Any) -> Any:
     """An argument as the provider gets it: the cache's own objects, which are read-only, and others
     made so. A list is a new one for each call, to be sorted and cut."""
-    return each_read_only(arg) if isinstance(arg, list | tuple) else read_only(arg)
+    return [read_only(one) for one in arg] if isinstance(arg, list | tuple) else read_only(arg)
 
 
 # ---- whose turn it is

@@ -20,7 +20,7 @@ from cloudprovider.checks.olderinstances import OlderInstances
 from cloudprovider.helpers import provider_id_of
 from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls import nodes as asking
-from controllers.cloudcalls.answers import Answer, AnswerCache, InvalidAnswer, failed, judge
+from controllers.cloudcalls.answers import Answer, InvalidAnswer, failed, judge
 from controllers.cloudcalls.call import PRIORITY_NORMAL, CloudCall
 from controllers.cloudcalls.capabilities import (
     LoadBalancerCalls,
@@ -32,7 +32,7 @@ from controllers.cloudcalls.capabilities import (
 )
 from controllers.cloudcalls.lookagain import LookAgain
 from controllers.cloudcalls.metrics import CallHealth, CallMetrics, OverdueCall
-from controllers.cloudcalls.nodes import Deliver, Fetch, NodeQuery, Together
+from controllers.cloudcalls.nodes import Ask, Deliver, Fetch, NodeQuery, Together
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
@@ -154,7 +154,6 @@ class CloudCalls:
         nodes: Sequence[V1Node],
         deliver: Deliver[InstanceMetadata],
         *,
-        fresh: bool = False,
         priority: int = PRIORITY_NORMAL,
     ) -> None:
         """Ask what should be written on each node; `deliver(name, answer)` once per node, as
@@ -162,11 +161,9 @@ class CloudCalls:
 
         Blocks until every node is answered, and calls `deliver` in this thread. The nodes have
         distinct names. What `Answer.of` raises is one node's own: InstanceNotFound, InvalidAnswer,
-        AnswerMissing, Throttled, CallOverdue ...
-
-        Unless `fresh`, an answer of the last `options.cache_ttl` seconds serves too.
+        AnswerMissing, Throttled, CallOverdue ... Nothing is answered from memory.
         """
-        self._fetch("metadata", self._metadata_query, nodes, deliver, fresh=fresh, priority=priority)
+        self._fetch("metadata", self._metadata_query, nodes, deliver, priority)
 
     def fetch_state(
         self, nodes: Sequence[V1Node], deliver: Deliver[InstanceState], *, confirm: Container[str] = ()
@@ -174,8 +171,7 @@ class CloudCalls:
         """Ask whether each node's instance runs, is shut down, or gone; otherwise as
         `fetch_metadata`.
 
-        "Gone" is always InstanceState.GONE, and an error always means unknown. Every answer is
-        fresh: deletions rest on them.
+        "Gone" is always InstanceState.GONE, and an error always means unknown.
 
         `confirm`: names of nodes that are gone only if `instances_state` and `instance_exists` both
         say so, where the provider has both. Where they contradict, the answer is a Contradiction.
@@ -198,8 +194,7 @@ class CloudCalls:
         """Ask for the pod CIDRs that the cloud chose, () where it has not yet; otherwise as
         `fetch_metadata`.
 
-        Where `chooses_pod_cidrs`. Every answer is fresh: one of each IP family at most, without
-        host bits.
+        Where `chooses_pod_cidrs`. One of each IP family at most, without host bits.
         """
         self._fetch("pod cidrs", self._pod_cidrs_query, nodes, deliver)
 
@@ -276,8 +271,6 @@ class CloudCalls:
         make: Callable[[], NodeQuery[A]],
         nodes: Sequence[V1Node],
         deliver: Deliver[A],
-        *,
-        fresh: bool = True,
         priority: int = PRIORITY_NORMAL,
     ) -> None:
         try:
@@ -286,7 +279,7 @@ class CloudCalls:
             for node in nodes:
                 deliver(key_of(node), Answer(node, error))
             return
-        Fetch(self._pool, query, deliver, fresh=fresh, priority=priority).run(nodes)
+        Fetch(self._pool, query, deliver, priority).run(nodes)
 
     def _metadata_query(self) -> NodeQuery[InstanceMetadata]:
         prefixes, v2 = self.provider_id_prefixes, self._instances_v2()
@@ -298,39 +291,37 @@ class CloudCalls:
             given = () if none else prefixes
             return answers.metadata(answer, own=provider_id_of(node), prefixes=given, same=self._same_id)
 
-        return NodeQuery(
-            self._no_instances if v2 is None else partial(asking.ask_metadata, v2, check),
-            self._together("instances_metadata", check),
-            AnswerCache(self.options.cache_ttl),
-        )
+        return self._instances_query(partial(asking.ask_metadata, check=check), "instances_metadata", check)
 
     def _state_query(self) -> NodeQuery[InstanceState]:
-        v2 = self._instances_v2()
-        return NodeQuery(
-            self._no_instances if v2 is None else partial(asking.ask_state, v2),
-            self._together("instances_state", lambda _, value: answers.state(value), InstanceState.GONE),
+        return self._instances_query(
+            asking.ask_state, "instances_state", lambda _, value: answers.state(value), InstanceState.GONE
         )
-
-    def _together(
-        self, method: str, check: Callable[[V1Node, object], A], not_found: A | None = None
-    ) -> Together[A] | None:
-        batch = self._capability("instances_batch")
-        return None if batch is None else Together(batch, method, check, self.max_batch, not_found)
 
     def _existence_query(self) -> NodeQuery[InstanceState]:
         v2 = self._instances_v2()
-        return NodeQuery(self._no_instances if v2 is None else partial(asking.ask_state, v2, gone_by="instances_state"))
+        assert v2 is not None  # asked only of a provider that has both
+        return NodeQuery(partial(asking.ask_state, v2, gone_by="instances_state"))
 
     def _pod_cidrs_query(self) -> NodeQuery[tuple[IPNetwork, ...]]:
         capability = self._capability("pod_cidrs")
         if capability is None:
             raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} chooses no pod CIDRs")
         size = self._quietly("max_batch", lambda: capability.max_batch, _batch_size)
-        asked = Together(capability, "pod_cidrs", lambda _, value: answers.pod_cidrs(value), size)
-        return NodeQuery(_no_pod_cidrs, asked)
+        return NodeQuery(None, Together(capability, "pod_cidrs", lambda _, value: answers.pod_cidrs(value), size))
 
-    def _no_instances(self, node: V1Node, priority: int) -> Any:
-        raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")
+    def _instances_query(
+        self,
+        ask: Callable[..., Ask[A]],
+        method: str,
+        check: Callable[[V1Node, object], A],
+        not_found: A | None = None,
+    ) -> NodeQuery[A]:
+        v2, batch = self._instances_v2(), self._capability("instances_batch")
+        if v2 is None and batch is None:
+            raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")
+        together = None if batch is None else Together(batch, method, check, self.max_batch, not_found)
+        return NodeQuery(None if v2 is None else partial(ask, v2), together)
 
     def _instances_v2(self) -> InstancesV2 | None:
         """InstancesV2, or the older Instances as such a one."""
@@ -388,10 +379,3 @@ def _batch_size(answer: object) -> int:
     if not isinstance(answer, int) or isinstance(answer, bool) or answer < 1:
         raise InvalidAnswer("max_batch", [f"it is {answer!r}, not a number of at least 1"])
     return answer
-
-
-def _no_pod_cidrs(node: V1Node, priority: int) -> Any:
-    """There is no other way to ask for them."""
-    raise NotImplementedByProvider(
-        f"the provider's pod_cidrs is not implemented: it has no pod CIDR for {key_of(node)}"
-    )

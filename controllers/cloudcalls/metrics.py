@@ -91,8 +91,7 @@ class CallMetrics:
         )
         self._metrics = metrics
         # The label lookups of prometheus_client cost more than the counting.
-        self._counting: dict[tuple[str, str], Callable[[], None]] = {}
-        self._timing: dict[str, Callable[[float], None]] = {}
+        self._counting: dict[tuple[str, str], tuple[Callable[[], None], Callable[[float], None]]] = {}
         # Failed calls in a row: how many, since when, about what, and the last one.
         self._lock = threading.Lock()
         self._told: set[str] = set()
@@ -165,14 +164,13 @@ class CallMetrics:
         )
 
     def _count(self, method: str, outcome: str, seconds: float) -> None:
-        count = self._counting.get((method, outcome))
-        if count is None:
-            count = self._requests.labels(self._provider, method, outcome).inc
-            self._counting[method, outcome] = count
+        found = self._counting.get((method, outcome))
+        if found is None:
+            ends = self._requests.labels(self._provider, method, outcome)
+            times = self._durations.labels(self._provider, method)
+            found = self._counting[method, outcome] = (ends.inc, times.observe)
+        count, observe = found
         count()
-        observe = self._timing.get(method)
-        if observe is None:
-            observe = self._timing[method] = self._durations.labels(self._provider, method).observe
         observe(seconds)
 
     def _heard(self, call: Called, outcome: str, error: Exception | None) -> None:

@@ -32,7 +32,6 @@ from cloudprovider import (
 from cloudprovider.checks import answers as checks
 from controllers.cloudcalls.answers import (
     Answer,
-    AnswerCache,
     BatchAnswer,
     CallFailed,
     CallOverdue,
@@ -45,7 +44,7 @@ from controllers.cloudcalls.answers import (
 from controllers.cloudcalls.call import CloudCall
 from controllers.cloudcalls.pool import CallPool
 from controllers.runtime.cache import key_of
-from controllers.runtime.queue import bounded
+from controllers.runtime.clock import bounded
 
 log = logging.getLogger(__name__)
 
@@ -66,21 +65,20 @@ def concerns_all(error: Exception) -> bool:
     return isinstance(error, Throttled | RetryError | NotImplementedByProvider | CallCancelled | CallsClosed)
 
 
+@define(eq=False)
 class Batch:
     """Keys to be asked about in one call, and what came of all parts that it was cut into."""
 
-    __slots__ = ("answered", "names", "poison", "whole")
-
-    def __init__(self, names: tuple[str, ...], whole: Batch | None = None) -> None:
-        self.names = names
-        self.whole = whole
-        """The batch that this was cut off, if any."""
-        self.answered = False
-        """Whether any part of it was answered."""
-        self.poison: list[str] = []
-        """Keys that failed alone."""
+    names: tuple[str, ...]
+    whole: Batch | None = None
+    """The batch that this was cut off, if any."""
+    answered: bool = field(init=False, default=False)
+    """Whether any part of it was answered."""
+    poison: list[str] = field(init=False, factory=list)
+    """Keys that failed alone."""
 
 
+@define(eq=False)
 class Batcher:
     """Forms the batches of one method, and remembers suspects and failures. Thread-safe.
 
@@ -89,10 +87,9 @@ class Batcher:
     made, and fewer than 2 N. Such a key is *suspect*: next time it is asked about alone.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._suspects: OrderedDict[str, None] = OrderedDict()
-        self._barren = 0  # batches cut since the last success
+    _lock: threading.Lock = field(init=False, factory=threading.Lock)
+    _suspects: OrderedDict[str, None] = field(init=False, factory=OrderedDict)
+    _barren: int = field(init=False, default=0)  # batches cut since the last success
 
     def suspects(self) -> tuple[str, ...]:
         """The keys that are asked about alone, the longest known first."""
@@ -169,7 +166,7 @@ class Ask(Generic[A]):
     read: Callable[[Any], Any] = lambda said: said
 
 
-@frozen
+@frozen(eq=False)
 class Together(Generic[A]):
     """A method of the provider that is asked about several nodes in one call."""
 
@@ -180,23 +177,21 @@ class Together(Generic[A]):
     max_batch: int
     not_found: A | None = None
     """The value that "not found" is; None where it is an error."""
+    batcher: Batcher = field(init=False, factory=Batcher)
 
 
-@define(eq=False)
+@frozen(eq=False)
 class NodeQuery(Generic[A]):
-    """What is asked about nodes (metadata, state), and how this provider takes it. Shared by all
+    """What is asked about nodes (metadata, state), and how this provider takes it: together, or
+    each alone where it has no method for several, or that is not implemented. Shared by all
     fetches."""
 
-    alone: Callable[[V1Node, int], Ask[A]]
-    """Asks about one node, with this priority."""
+    alone: Callable[[V1Node, int], Ask[A]] | None
+    """Asks about one node, with this priority; None where there is no way to."""
     together: Together[A] | None = None
-    """None where the provider is asked about each node alone."""
-    kept: AnswerCache[A] | None = None
-    """What may be answered from memory; None where every answer is fresh."""
-    batcher: Batcher = field(factory=Batcher)
 
 
-def ask_metadata(v2: InstancesV2, check: Callable[[V1Node, object], Any], node: V1Node, priority: int) -> Ask[Any]:
+def ask_metadata(v2: InstancesV2, node: V1Node, priority: int, check: Callable[[V1Node, object], Any]) -> Ask[Any]:
     """What InstancesV2 says. `check(node, answer)` judges it."""
     return Ask(_about(node, "instance_metadata", v2.instance_metadata, partial(check, node), priority))
 
@@ -242,50 +237,43 @@ def node_key(name: str) -> str:
 # ---- many at once
 
 
+@define(eq=False)
 class Fetch(Generic[A]):
     """One fetch; used once, by one thread."""
 
-    def __init__(self, pool: CallPool, query: NodeQuery[A], deliver: Deliver[A], *, fresh: bool, priority: int) -> None:
-        self._pool = pool
-        self._query = query
-        self._deliver = deliver
-        self._fresh = fresh
-        self._priority = priority
-        self._asked_at = pool.clock.monotonic()
-        self._open: dict[str, V1Node] = {}  # nodes without an answer
-        self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
-        self._handlers: dict[Future[Any], Ended] = {}
-        self._failure: Exception | None = None
+    _pool: CallPool
+    _query: NodeQuery[A]
+    _deliver: Deliver[A]
+    _priority: int
+    _open: dict[str, V1Node] = field(init=False, factory=dict)  # nodes without an answer
+    _ended: SimpleQueue[Future[Any]] = field(init=False, factory=SimpleQueue)
+    _handlers: dict[Future[Any], Ended] = field(init=False, factory=dict)
+    _failure: Exception | None = field(init=False, default=None)
 
     def run(self, nodes: Sequence[V1Node]) -> None:
         """Ask about the nodes (distinct by name) and deliver. Raises what `deliver` raised."""
-        query, batches = self._query, []
+        together, batches = self._query.together, list[Batch]()
         self._open = {key_of(node): node for node in nodes}
-        to_ask: list[str] = []
-        for name, node in list(self._open.items()):
-            answer: A | Exception | None = self._pool.parked_error(node_key(name), "the call under way")
-            if answer is None and query.kept is not None and not self._fresh:
-                answer = query.kept.recall(node, self._asked_at)
-            if answer is None:
-                to_ask.append(name)
-            else:
-                self._answer(name, answer, keep=False)
-        if query.together is None:
-            for name in to_ask:
+        # A batch parks nobody, so it must not ask again about a node whose own call hangs.
+        for name in list(self._open):
+            parked = self._pool.parked_error(node_key(name), "the call under way")
+            if parked is not None:
+                self._answer(name, parked)
+        if together is None:
+            for name in list(self._open):
                 self._ask_alone(name)
         else:
-            batches = query.batcher.form(to_ask, query.together.max_batch)
+            batches = together.batcher.form(list(self._open), together.max_batch)
             for batch in batches:
-                self._ask_together(batch)
+                self._ask_together(together, batch)
         while self._handlers:
             with bounded():  # the deadlines of calls end it: no stall of the worker that waits
                 future = self._ended.get()
             error = future.exception()
             self._handlers.pop(future)(future.result() if error is None else error)
             del future, error
-        query.batcher.finished(batches)
-        for name in list(self._open):
-            self._answer(name, CallFailed(f"the question about {name} was lost; this is a fault of the gateway"))
+        if together is not None:
+            together.batcher.finished(batches)
         if self._failure is not None:
             raise self._failure
 
@@ -297,12 +285,9 @@ class Fetch(Generic[A]):
     # ---- alone
 
     def _ask_alone(self, name: str) -> None:
-        try:
-            ask = self._query.alone(self._open[name], self._priority)
-        except NotImplementedByProvider as error:  # the provider cannot be asked about one node
-            self._answer(name, error)
-        else:
-            self._submit(ask.call, partial(self._said, name, ask))
+        assert self._query.alone is not None
+        ask = self._query.alone(self._open[name], self._priority)
+        self._submit(ask.call, partial(self._said, name, ask))
 
     def _said(self, name: str, ask: Ask[A], said: Any) -> None:
         found = ask.read(said)
@@ -313,9 +298,7 @@ class Fetch(Generic[A]):
 
     # ---- batches
 
-    def _ask_together(self, batch: Batch) -> None:
-        asked = self._query.together
-        assert asked is not None
+    def _ask_together(self, asked: Together[A], batch: Batch) -> None:
         names, nodes = batch.names, {name: self._open[name] for name in batch.names}
         call = CloudCall(
             asked.method,
@@ -330,10 +313,10 @@ class Fetch(Generic[A]):
 
     def _batch_ended(self, asked: Together[A], batch: Batch, said: BatchAnswer[A] | Exception) -> None:
         if isinstance(said, BatchAnswer):
-            self._query.batcher.answered(batch)
+            asked.batcher.answered(batch)
             for name, value in said.values.items():
                 self._answer(name, value)
-        elif isinstance(said, NotImplementedByProvider):
+        elif isinstance(said, NotImplementedByProvider) and self._query.alone is not None:
             for name in batch.names:
                 self._ask_alone(name)
         else:
@@ -343,22 +326,19 @@ class Fetch(Generic[A]):
         if isinstance(error, CallOverdue) and len(batch.names) > 1:
             # No reason to park these keys: at most one of them is to blame, and it will be found.
             error = CallFailed(f"the provider's {asked.method} has not answered in time for {len(batch.names)} nodes")
-        parts = [] if concerns_all(error) else self._query.batcher.failed(batch, asked.max_batch)
+        parts = [] if concerns_all(error) else asked.batcher.failed(batch, asked.max_batch)
         again = {name for part in parts for name in part.names}
         for name in batch.names:
             if name not in again:
                 self._answer(name, error if len(batch.names) == 1 else _of_its_own(error))
         for part in parts:
-            self._ask_together(part)
+            self._ask_together(asked, part)
 
     # ---- answers
 
-    def _answer(self, name: str, answer: A | Exception, *, keep: bool = True) -> None:
-        node = self._open.pop(name)
-        if keep and self._query.kept is not None and not isinstance(answer, Exception):
-            self._query.kept.keep(node, answer, self._asked_at, self._pool.clock.monotonic())
+    def _answer(self, name: str, answer: A | Exception) -> None:
         try:
-            self._deliver(name, Answer(node, answer))
+            self._deliver(name, Answer(self._open.pop(name), answer))
         except Exception as error:
             # A fault of the controller's. The other nodes get their answers first.
             log.exception("the answer about %s could not be delivered", name)

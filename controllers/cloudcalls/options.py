@@ -76,8 +76,3 @@ class CloudCallOptions:
     max_abandoned: int = option(128, INT, check=not_negative)
     """Overdue calls that still hold a thread. One more, and health turns fatal: the manager ends
     the process with 1, because threads cannot be taken back from code that never returns."""
-
-    cache_ttl: float = option(5.0, DURATION, check=not_negative)
-    """Seconds for which an instance's metadata may be answered from memory; 0 turns it off. One
-    poll's answers serve the next question. Never used for fresh questions, and no state is ever
-    remembered."""

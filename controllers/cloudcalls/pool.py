@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -19,10 +18,9 @@ from typing import Any, Final, TypeVar
 
 from cloudprovider.threads import NoThreadLeft, ThreadPool, start
 from controllers.cloudcalls.answers import CallFailed, CallOverdue, CallsClosed
-from controllers.cloudcalls.call import CallQueue, CallState, CloudCall, Outcome, run
+from controllers.cloudcalls.call import CallQueue, CloudCall, Outcome, run
 from controllers.cloudcalls.options import CloudCallOptions
-from controllers.runtime.clock import Clock, ClockEvent, wait_for
-from controllers.runtime.queue import bounded
+from controllers.runtime.clock import Clock, ClockEvent, bounded, wait_for
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +70,6 @@ class CallPool:
         )  # fmt: skip
 
         self._lock = threading.Lock()
-        self._busy = 0  # slots in use: running calls, and overdue ones beyond max_abandoned
-        self._handed: deque[Called] = deque()  # running calls that no thread has taken up yet
         self._running: set[Called] = set()
         self._overdue: set[Called] = set()
         self._excess: set[Called] = set()  # overdue calls that keep their slot
@@ -136,7 +132,6 @@ class CallPool:
             self._threads.close()
             self._time.notify()
         for call in waiting:
-            call.state = CallState.ENDED
             call.end(_closed(call))
 
     def wait_idle(self, timeout: float | None) -> bool:
@@ -196,17 +191,15 @@ class CallPool:
         while (call := self._take()) is not None:
             try:
                 self._watched(self._look_at(call))  # nothing runs without a timer
-                self._threads.run(self._work)
-                self._handed.append(call)
+                self._threads.run(partial(self._work, call))
             except NoThreadLeft as error:  # the calls that run will be followed by others
-                self._free(call)
-                self._running.discard(call)
-                call.state = CallState.ENDED
+                self._running.remove(call)
+                self._queue.ended(call)
                 call.end(CallFailed(f"no thread for the provider's {call.method}: {error}"))
 
     def _take(self) -> Called | None:
         """The next call, marked as running, if one may run now."""
-        if self._busy >= self.options.concurrency:
+        if len(self._running) + len(self._excess) >= self.options.concurrency:
             return None
         now = self.clock.monotonic()
         call, wait = self._queue.next(now)
@@ -218,16 +211,9 @@ class CallPool:
                 except NoThreadLeft as error:  # the next call tries again
                     log.error("%s: rate-limited calls wait, as their timer did not start: %s", self.provider, error)
             return None
-        self._busy += 1
         self._running.add(call)
         call.started = now
-        call.state = CallState.RUNNING
         return call
-
-    def _free(self, call: Called) -> None:
-        """The call's slot is free."""
-        self._busy -= 1
-        self._queue.ended(call)
 
     def _overdue_error(self, method: str, key: str, call: Called) -> CallOverdue:
         assert call.until is not None
@@ -295,12 +281,11 @@ class CallPool:
         fatal = ""
         refused: list[Called] = []
         with self._lock:
-            if call.state is not CallState.RUNNING:
+            if call not in self._running:
                 return
-            call.state = CallState.OVERDUE
             call.until = Future()
             call.until.set_running_or_notify_cancel()  # so that only the pool ends it
-            self._running.discard(call)
+            self._running.remove(call)
             self._overdue.add(call)
             if call.key:
                 self._parked[call.key] = (*self._parked.get(call.key, ()), call)
@@ -318,7 +303,7 @@ class CallPool:
                     )
             else:
                 self._threads.lose()  # another one may take its place
-                self._free(call)
+                self._queue.ended(call)
                 self._dispatch()
             self._changed.notify_all()
         try:
@@ -332,63 +317,53 @@ class CallPool:
 
     # ---- in the threads of the pool; they take the lock
 
-    def _work(self) -> Callable[[], None]:
-        """Run the call that was handed over, and those whose turn is next; what is returned tells
-        the end of the last one. A thread holds on to no call but the one that it runs."""
-        with self._lock:
-            call = self._handed.popleft()
-        while True:
-            call.outcome = self._run_call(call)
-            tell, following = self._ended(call)
-            if following is None:
-                return tell
-            tell()
-            call = following
-            del tell, following
+    def _work(self, call: Called) -> Callable[[], None]:
+        """Run the call; what is returned tells its end, once its thread is free."""
+        # No local name for the outcome: the traceback of its error leads back to this frame.
+        return self._returned(call, self._run_call(call))
 
-    def _ended(self, call: Called) -> tuple[Callable[[], None], Called | None]:
-        """The call has returned: how to tell it, and the call that this thread runs next."""
+    def _returned(self, call: Called, outcome: Outcome[Any]) -> Callable[[], None]:
+        """The call has returned: its slot is free, or its key, if it was given up before."""
         with self._lock:
             now = self.clock.monotonic()
-            if call.outcome is not None and (throttled := call.outcome.throttled) is not None:
-                self._queue.throttled(call, now, throttled)
-            in_time = call.state is CallState.RUNNING
-            if in_time:
-                call.state = CallState.ENDED
-                self._running.discard(call)
-                self._free(call)
-            else:  # it was given up, and ended after all
-                call.state = CallState.LATE
-                self._overdue.discard(call)
-                if call in self._excess:
-                    self._excess.discard(call)
-                    self._free(call)
+            if outcome.throttled is not None:
+                self._queue.throttled(call, now, outcome.throttled)
+            if call in self._running:
+                self._running.remove(call)
+                self._queue.ended(call)
+                return partial(self._ended, call, outcome, now - call.started)
+            # It was given up, and has returned after all.
+            self._overdue.remove(call)
+            if call in self._excess:
+                self._excess.remove(call)
+                self._queue.ended(call)
+            else:
+                self._threads.find()
+            if call.key:
+                others = tuple(other for other in self._parked[call.key] if other is not call)
+                if others:
+                    self._parked[call.key] = others
                 else:
-                    self._threads.find()
-                if call.key:
-                    others = tuple(other for other in self._parked[call.key] if other is not call)
-                    if others:
-                        self._parked[call.key] = others
-                    else:
-                        del self._parked[call.key]
+                    del self._parked[call.key]
+            return partial(self._ended, call, None, 0.0)
+
+    def _ended(self, call: Called, outcome: Outcome[Any] | None, seconds: float) -> None:
+        """Tell the end of the call, or None of one that was given up before. The thread is free,
+        and takes up the next one."""
+        with self._lock:
+            self._dispatch()
             self._changed.notify_all()
             if self._closed and not self._running:
                 self._time.notify()
-            tell = partial(self._tell, call, now - call.started) if in_time else call.end_late
-            following = self._take()
-            if following is not None:
-                self._watched(self._look_at(following))  # it runs: it watched the last call
-            return tell, following
-
-    def _tell(self, call: Called, seconds: float) -> None:
-        """Without the lock. Whoever waits is told, whatever happens here."""
-        outcome, call.outcome = call.outcome, None  # whoever holds the call no longer holds an error's frames
-        assert outcome is not None
+        if outcome is None:
+            assert call.until is not None
+            call.until.set_result(None)  # its key may be asked about again
+            return
         try:
             self._on_end(call, outcome, seconds)
-        except Exception:  # it must not cost this thread the call that it runs next
+        except Exception:
             log.exception("%s: the end of %s for %s was not counted", self.provider, call.method, call.shown)
-        finally:
+        finally:  # whoever waits is told, whatever happens here
             call.end(outcome.error, outcome.answer)
 
 

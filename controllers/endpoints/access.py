@@ -84,6 +84,7 @@ class _Pace:
             self._peers[peer] = own + 1 / _OF_A_PEER[0]
             self._peers.move_to_end(peer)
             if len(self._peers) > _PEERS:
+                # The one that was silent longest: what it asked for is paid off by now.
                 self._peers.popitem(last=False)
             return True
 
@@ -143,6 +144,7 @@ class Authentication:
 def bearer_token(header: str) -> str | None:
     """The token of an Authorization header; None for none, as without credentials."""
     scheme, _, rest = header.strip().partition(" ")
+    # Another scheme, Basic say, is no credential here, as in k8s.io/apiserver.
     if scheme.lower() != "bearer":
         return None
     return rest.partition(" ")[0] or None
@@ -154,12 +156,15 @@ def user_of_certificate(certificate: Certificate) -> User | None:
     names = [value for kind, value in parts if kind == "commonName"]
     if not names or not names[-1]:
         return None
+    # kube-apiserver reads the groups of a user from the organizations, too.
     groups = [value for kind, value in parts if kind == "organizationName"]
+    # Of several common names the last one counts, as in crypto/x509.
     return User(names[-1], groups=tuple(dict.fromkeys([*groups, AUTHENTICATED])))
 
 
 def _user_of(status: Mapping[str, Any]) -> User | None:
     described = status.get("user")
+    # A wrong token is answered with 201 as well: this field alone is a yes.
     if status.get("authenticated") is not True or not isinstance(described, dict):
         return None
     name = described.get("username")
@@ -233,6 +238,7 @@ class Authorization:
                 reason = text_of(error)
                 log.debug("it is not known whether %s may %s %s: %s", text_of(user.name), verb, path, reason)
                 raise Undecided(reason) from None
+            # A no is kept as well: a probe without the right would be a question each time.
             self._known.put(key, known, self._ttls[known])
         return known
 
@@ -261,11 +267,13 @@ class ClusterCA:
         now = self._clock.monotonic()
         if now < self._next:
             return self._known
+        # Set before the request: while it fails, not every handshake asks again.
         self._next = now + RETRY_SECONDS
         try:
             found = self._rest.get(PATH, timeout=_TIMEOUT)
             self._known = str((found.get("data") or {}).get("client-ca-file", "")).encode()
         except NotFound:
+            # An answer, not an outage: what was trusted before is trusted no longer.
             self._known, self._refusals = b"", 0
             self._tell("there is none, so this cluster has no CA of client certificates")
         except Forbidden:
@@ -274,6 +282,7 @@ class ClusterCA:
             if self._refusals > 1:
                 self._tell(f"missing permission: {LOOKUP_RULE.fix()}")
         except ApiError as error:
+            # An API server that is away takes no trust away.
             log.debug("%s cannot be read now: %s", self.name, text_of(error))
             return self._known
         else:
@@ -284,6 +293,7 @@ class ClusterCA:
 
     def _tell(self, problem: str) -> None:
         self._next = self._clock.monotonic() + REFRESH_SECONDS
+        # Asked about each minute, told once: it is the same until somebody changes the roles.
         if problem != self._logged:
             self._logged = problem
             log.log(

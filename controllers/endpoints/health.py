@@ -1,21 +1,26 @@
-"""What the health endpoints say: the manager's parts, and which of them makes which endpoint fail.
+"""What the health endpoints say: the manager's parts, which of them makes which endpoint fail, how
+a check is written, and how metrics count it.
 
 /readyz fails until everything runs, again while stopping, and while a cache is not synced. /livez
 fails only for what a restart mends: a controller that died or is wedged, threads lost to hung
 calls, credentials that have failed for a minute. /healthz asks everything, overdue cloud calls
-included, as alerts watch Go's."""
+included, as alerts watch Go's.
+
+The text follows https://kubernetes.io/docs/reference/using-api/health-checks/: 200 `ok`, or 500
+with one line per check, whose reason is withheld from strangers. Names, labels and words of the
+metrics are those of k8s.io/component-base metrics/prometheus/slis."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
-from attrs import define, evolve
+from attrs import define, evolve, frozen
 
 from cloudprovider.host import StopSignal
-from controllers.endpoints.checks import Check, Checks
+from cloudprovider.internal.cleaning import one_line
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import seconds_text
 from controllers.runtime.write import timestamp
@@ -24,8 +29,14 @@ if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.registration.entry import Controller
     from controllers.runtime.cache import InformerFactory
+    from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
+
+ENDPOINTS: Final = ("healthz", "livez", "readyz")
+SLI_SAMPLES: Final = ("kubernetes_healthcheck", "kubernetes_healthchecks_total", "process_start_time_seconds")
+_LONGEST_DETAIL: Final = 1024
+_WITHHELD: Final = "reason withheld"
 
 SILENT_SECONDS = 240.0
 """A cache that received nothing for so long is called stale: it missed four bookmarks."""
@@ -34,6 +45,19 @@ LOOK_SECONDS = 2.0
 """Between two looks at all checks."""
 _TELL_AFTER = 3.0  # seconds for which a check fails until the log says so
 _AT_WORK = ("running", "standing by")
+
+
+@frozen
+class Check:
+    """One answer: the part's name, whether it is well, and what is worth knowing, or ""."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+
+
+Checks = Callable[[], Iterable[Check]]
+"""Called at every request, from several threads at once; must not block."""
 
 
 Observe = Callable[[str, Sequence[Check]], None]
@@ -143,6 +167,7 @@ class Health:
                 if failing is None:
                     stamp = timestamp(self._clock.time())
                     failing = self._failing[check.name] = _Failing(now, stamp, check.detail)
+                # The latest reason, and the time of the first one.
                 failing.detail = check.detail
                 since = f"since {failing.stamp} ({seconds_text(now - failing.began)})"
                 dated.append(evolve(check, detail=f"{check.detail}; {since}" if check.detail else since))
@@ -178,6 +203,7 @@ class Health:
         checks = [Check("ping", True), *self._caches(), *self._workers()]
         if self.cloud is not None:
             health = self.cloud.health()
+            # Not in livez: a restart does not bring a cloud back.
             checks.append(Check("cloud-calls", health.ok, health.message))
         return [*checks, *self._controllers_notes(), *(check for ask in self.notes for check in ask())]
 
@@ -194,6 +220,7 @@ class Health:
         for one in self.informers.health() if self.informers else ():
             silent = one.silent_for or 0.0
             detail = "" if one.synced else one.error or "waiting for the first list"
+            # Bookmarks come each minute: silence means that the connection is half open.
             if one.synced and silent > SILENT_SECONDS:
                 detail = f"nothing received from the API server for {silent:.0f} s: {one.error or 'no error known'}"
             if one.quarantined:
@@ -211,6 +238,7 @@ class Health:
             if not alive():
                 checks.append(Check(name, self._state == "stopping", "has ended"))
                 continue
+            # One without parts has a line too: without one it would look like one that is off.
             checks += _asked(name, "health()", controller.health) or [Check(name, True)]
         return checks
 
@@ -220,3 +248,65 @@ def _asked(name: str, method: str, ask: Callable[[], Iterable[tuple[str, bool, s
         return [Check(f"{name}-{part}", ok, detail) for part, ok, detail in ask()]
     except Exception as error:  # noqa: BLE001 - a vendor's own controller: the other checks are looked at all the same
         return [Check(name, False, f"its {method} raised {type(error).__name__}")]
+
+
+def report(
+    endpoint: str,
+    checks: Sequence[Check],
+    *,
+    verbose: bool = False,
+    details: bool = True,
+    excluded: Collection[str] = (),
+) -> tuple[int, str]:
+    """The status code and body for these checks, in the format of the Kubernetes components. Pure.
+
+    Without `details` a failed check's reason is withheld; the log has it. Excluded checks count as
+    well; a name among them that no check has is reported.
+    """
+    ill = False
+    lines = []
+    for check in checks:
+        if check.name in excluded:
+            lines.append(f"[+]{check.name} excluded: ok")
+            continue
+        ill = ill or not check.ok
+        detail = one_line(check.detail, _LONGEST_DETAIL) if details else "" if check.ok else _WITHHELD
+        reason = f": {detail}" if detail else ""
+        lines.append(f"[+]{check.name} ok{reason}" if check.ok else f"[-]{check.name} failed{reason}")
+    # As kube-apiserver: probes read the status alone, people ask with ?verbose.
+    if not ill and not verbose:
+        return 200, "ok"
+    # A probe that excludes a misspelt check would go on failing, and nobody would see why.
+    unknown = sorted(set(excluded) - {check.name for check in checks})
+    if unknown:
+        named = ", ".join(f'"{one_line(name, 100)}"' for name in unknown[:5])
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {named}")
+    lines.append(f"{endpoint} check {'failed' if ill else 'passed'}")
+    return (500 if ill else 200), "\n".join(lines) + "\n"
+
+
+class HealthMetrics:
+    """Counts looks. For one thread."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._last = metrics.gauge(
+            "kubernetes_healthcheck", "Whether a check passed (1) or failed (0) at the last look.", ("name", "type")
+        )
+        self._total = metrics.counter(
+            "kubernetes_healthchecks_total",
+            "Looks at each check, by what came of them: success or error.",
+            ("name", "type", "status"),
+        )
+        self._shown: dict[str, set[str]] = {}
+
+    def observe(self, endpoint: str, checks: Iterable[Check]) -> None:
+        """Count one look at the checks of this endpoint. One that is gone has no result."""
+        names = set()
+        for check in checks:
+            names.add(check.name)
+            self._last.labels(name=check.name, type=endpoint).set(1 if check.ok else 0)
+            self._total.labels(name=check.name, type=endpoint, status="success" if check.ok else "error").inc()
+        for gone in self._shown.get(endpoint, set()) - names:
+            # Else a permission that was granted meanwhile would read as failed until the restart.
+            self._last.remove(gone, endpoint)
+        self._shown[endpoint] = names

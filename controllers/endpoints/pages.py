@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import attrs
 
 from cloudprovider.internal.cleaning import one_line
-from controllers.endpoints.checks import SLI_SAMPLES, Check, Checks, report
+from controllers.endpoints.health import SLI_SAMPLES, Check, Checks, report
 from controllers.httpserver.messages import Request, Response
 from controllers.process import logs
 from controllers.program import version
@@ -88,6 +88,7 @@ class Endpoints:
         if request.method not in methods:
             text = f"only {' and '.join(methods)}\n"
             return Response(405, text.encode(), headers=(("Allow", ", ".join(methods)),))
+        # Only PUT: a link that somebody opens must change nothing.
         if path in self._setters:
             return Asked(path, request.body)
         if path in self._pages:
@@ -181,6 +182,7 @@ def threads() -> str:
     known = {thread.ident: thread for thread in threading.enumerate()}
     frames = sorted(sys._current_frames().items(), key=lambda item: _name(known.get(item[0])))
     lines = [f"{len(frames)} threads"]
+    # A manager that leaks threads is when this page is needed: it must not be endless.
     for ident, frame in frames[:_THREADS]:
         thread = known.get(ident)
         lines += ["", f"{one_line(_name(thread), 200)}{' (daemon)' if thread is not None and thread.daemon else ''}"]

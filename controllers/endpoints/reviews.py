@@ -84,6 +84,7 @@ class Reviewer:
             self._total.labels(code=code).inc()
             self._seconds.labels(code=code).observe(self._clock.monotonic() - began)
         status = answer.json().get("status")
+        # A proxy's page is no yes: an empty status authenticates and allows nobody.
         return status if isinstance(status, dict) else {}
 
     def _complain(self, error: ApiError) -> None:
@@ -91,6 +92,7 @@ class Reviewer:
         now = self._clock.monotonic()
         with self._lock:
             self._failed += 1
+            # Anybody may cause it, so the number of lines must not be theirs to choose.
             if now < self._complain_at:
                 return
             self._complain_at = now + _COMPLAIN_SECONDS
@@ -127,12 +129,14 @@ class Remembered(Generic[K, V]):
             if found is None:
                 return None
             if self._clock.monotonic() >= found[0]:
+                # A permission that was taken away must end here within the time that the flag says.
                 del self._known[key]
                 return None
             return found[1]
 
     def put(self, key: K, value: V, seconds: float) -> None:
         """Remember this for so long; 0: not at all."""
+        # A time of 0 in the flag turns the memory off.
         if seconds <= 0:
             return
         with self._lock:

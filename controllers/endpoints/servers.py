@@ -21,7 +21,7 @@ from controllers.endpoints.access import (
     Undecided,
     User,
 )
-from controllers.endpoints.checks import Checks
+from controllers.endpoints.health import Checks
 from controllers.endpoints.pages import METHODS, Asked, Endpoints, Page, metrics_page
 from controllers.endpoints.reviews import NeedsLookup
 from controllers.httpserver.messages import Later, Limits, Request, Response
@@ -115,6 +115,7 @@ class SecureServer(Server):
         asked = self._endpoints.find(request)
         try:
             return self._admitted(request, asked, ask=False)
+        # In another pool: a probe that needs no answer must not wait behind one that does.
         except NeedsLookup:
             return lambda: self._admitted(request, asked, ask=True)
 

@@ -15,8 +15,7 @@ from cloudprovider.host import StopSignal
 from cloudprovider.internal.cleaning import text_of
 from controllers.endpoints import pages
 from controllers.endpoints.access import Authentication, Authorization, ClusterCA
-from controllers.endpoints.checks import ENDPOINTS
-from controllers.endpoints.health import Health
+from controllers.endpoints.health import ENDPOINTS, Health
 from controllers.endpoints.options import ServingOptions
 from controllers.endpoints.pages import Endpoints, Page
 from controllers.endpoints.reviews import ACCESS_RULE, TOKEN_RULE, Reviewer
@@ -119,6 +118,7 @@ class Serving:
             try:
                 server.start()
             except OSError as error:
+                # The other one must not go on serving for a manager that does not start.
                 self.stop(_STOP)
                 flags = "--bind-address={}, --secure-port={}".format(*server.address)
                 asked = flags if server is self._secure else f"--health-bind-address={server.place}"
@@ -127,6 +127,7 @@ class Serving:
     def stop(self, seconds: float) -> bool:
         """Close the ports and all connections; True when all threads have ended in time."""
         ended = [server.stop(min(seconds, _STOP)) for server in (self._plain, self._secure) if server]
+        # Last: reviews for requests under way still go through them.
         for clients in self._own.values():
             clients.close()
         return all(ended)
@@ -170,6 +171,7 @@ class Serving:
         options = self._options
         if options.tls_cert_file:
             return FilePair(options.tls_cert_file, options.tls_private_key_file), False
+        # The root file system is read-only as a rule: nothing is written unless it is asked for.
         if not options.cert_dir:
             return MemoryPair(names_for(options.bind_address), clock=self._clock), True
         with refusing(f"--cert-dir={options.cert_dir}"):
@@ -179,6 +181,7 @@ class Serving:
         options = self._options
         if options.client_ca_file:
             return client_ca("--client-ca-file", options.client_ca_file)
+        # Asked for by a cluster where the ConfigMap may not be read: then tokens are the only way.
         if options.authentication_skip_lookup:
             return NoCA()
         rest = self._rest(options.authentication_kubeconfig, "authentication")
@@ -210,6 +213,7 @@ class Serving:
         clients = self._own.get(kubeconfig) if kubeconfig else self._clients
         if clients is None:
             try:
+                # It is for reviews alone, with connections and credentials of its own.
                 settings = ClientSettings(over_http=self._clients.settings.over_http)
                 clients = ClientBuilder.from_options(
                     kubeconfig, settings=settings, metrics=self._metrics, clock=self._clock

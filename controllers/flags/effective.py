@@ -93,12 +93,14 @@ def _values(options: Options, catalog: Sequence[ControllerEntry] = ()) -> Iterat
     kinds = dict.fromkeys((*options.own, *option_classes(catalog)) if catalog else options.own)
     for one in (options.manager, *map(options.of, kinds)):
         for flag, value in values_of(one):
+            # Two controllers may share an option, the cluster's ranges for one.
             if flag.name not in seen:
                 seen.add(flag.name)
                 yield flag, value
 
 
 def _shown(flag: Flag[Any], value: Any) -> str:
+    # Its length alone would say something.
     if flag.secret:
         return CLASSIFIED
     return one_line(without_user(flag.kind.show(value)))

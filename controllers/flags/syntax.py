@@ -109,6 +109,7 @@ class _Parser:
                 self._problems.append(f"{display(word)}: there is no flag -{display(letter)}{hint}")
                 return False
             attached = letters[position + 1 :]
+            # As pflag: letters of switches may stand together, and the last may have a value.
             if flag.kind.bare is not None and attached:
                 self._take(flag, f"-{letter}", None, None)
                 continue

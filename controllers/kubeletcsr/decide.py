@@ -20,9 +20,8 @@ from kubernetes.client.models.v1_node_status import V1NodeStatus
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 
 from cloudprovider.helpers.addresses import describe_addresses
-from cloudprovider.helpers.objects import addresses_of, key_of, uid_of
+from cloudprovider.helpers.objects import addresses_of, key_of, needs_initialization, uid_of
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import needs_initialization
 from cloudprovider.ips import IPAddress, parse_ip
 from cloudprovider.wellknown import (
     NODE_ADDRESS_EXTERNAL_DNS,
@@ -73,6 +72,7 @@ def mismatches(request: Request, node: V1Node, metadata: InstanceMetadata) -> li
     known = metadata.node_addresses
     problems = []
     name, named = key_of(node).lower(), names_of(known)
+    # By the first label too: clouds often name a machine in full, and kubelets in short.
     own = not named or name in named or name in {one.partition(".")[0] for one in named}
     if not own:
         problems.append(f"the cloud calls the machine of this name {' or '.join(sorted(named))}")

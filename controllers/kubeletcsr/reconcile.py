@@ -76,6 +76,7 @@ class KubeletCSRReconciler:
         if csr is None or is_decided(csr):
             return DONE
         request, node = read(csr), self._nodes.get(key)
+        # Approved later, the certificate would reach nobody: the kubelet has made another key.
         if self._tries(key) >= TRIES:
             raise GivenUp(f"request {name} waits no longer: the kubelet sends another one")
         # What costs no question comes first: a kubelet may send any number of requests.
@@ -103,6 +104,7 @@ class KubeletCSRReconciler:
         if isinstance(error, Refused):
             self._metrics.refused()
         node, name = self._nodes.get(key), self._newest(key)
+        # Every node that joins would have a Warning otherwise, for a moment's delay.
         early = isinstance(error, NotYet) and self._tries(key) <= _QUIET
         if node is None or early or isinstance(error, GivenUp):
             return
@@ -122,6 +124,7 @@ class KubeletCSRReconciler:
         except InstanceNotFound as error:
             raise NotYet(f"the cloud knows no machine by the name of node {key_of(node)}: {error}") from error
         own = provider_id_of(node)
+        # Another machine has the name in the cloud: its addresses are not this Node's.
         if not self._cloud.same_provider_id(own, metadata.provider_id):
             raise NotYet(f"the machine of this name is {metadata.provider_id}, and the Node has the provider ID {own}")
         return metadata
@@ -129,7 +132,7 @@ class KubeletCSRReconciler:
     def _ask(self, node: V1Node) -> InstanceMetadata:
         """What the cloud says of the machine now, not from memory: an address may have moved."""
         answers: list[Answer[InstanceMetadata]] = []
-        self._cloud.fetch_metadata([node], lambda _, answer: answers.append(answer), fresh=True, priority=PRIORITY_NEW)
+        self._cloud.fetch_metadata([node], lambda _, answer: answers.append(answer), priority=PRIORITY_NEW)
         return answers[0].of(node)
 
     def _approve(self, csr: V1CertificateSigningRequest, node: V1Node, request: Request) -> None:
@@ -143,6 +146,7 @@ class KubeletCSRReconciler:
         }
 
         def plan(fresh: V1CertificateSigningRequest) -> list[Patch]:
+            # Somebody else was faster; a denial of theirs stands.
             if is_decided(fresh):
                 return []
             # The list is written whole, so onto the version that it was made from. Of all else the

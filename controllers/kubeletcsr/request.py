@@ -78,6 +78,7 @@ def read(csr: V1CertificateSigningRequest) -> Request:
         problems.append(f"its signer is {spec.signer_name}, not {KUBELET_SERVING}")
     if not node:
         problems.append(f"{spec.username or 'its sender'} is no kubelet ({_USER}NAME in the group {_GROUP})")
+    # Exactly these: with "client auth" the certificate would let its owner in as a client.
     usages = spec.usages or []
     if frozenset(usages) not in (_USAGES, _RSA_USAGES):
         problems.append(f"its usages are {', '.join(usages)}; a kubelet's are {', '.join(sorted(_RSA_USAGES))}")
@@ -118,6 +119,7 @@ def _contents(der: bytes, user: str, problems: list[str]) -> tuple[frozenset[IPA
     if subject != sorted([(_COMMON_NAME, user), (_ORGANIZATION, _GROUP)]):
         shown = csr.subject.rfc4514_string()[:200]
         problems.append(f"its subject is {shown!r}, not O={_GROUP},CN={user} and nothing else")
+    # What the signer would copy into the certificate, and nobody here has looked at.
     if attributes != [_EXTENSION_REQUEST] or list(extensions) != [_ALTERNATIVE_NAMES]:
         extra = sorted({*attributes, *extensions} - {_EXTENSION_REQUEST, _ALTERNATIVE_NAMES})
         seen = f": {', '.join(extra)}" if extra else ""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 
 from cloudprovider.host import StopSignal
-from controllers.endpoints.checks import Check
+from controllers.endpoints.health import Check
 from controllers.registration.entry import Rule
 from controllers.runtime.api import ApiError, CredentialsUnavailable, RestClient
 from controllers.runtime.clock import Clock

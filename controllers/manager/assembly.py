@@ -14,10 +14,9 @@ from functools import partial
 import attrs
 
 from cloudprovider import CloudConfig, Interface, StopSignal
-from cloudprovider.internal.cleaning import conceal_config
+from cloudprovider.internal.configsecrets import conceal_config
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
-from controllers.endpoints.checks import HealthMetrics
-from controllers.endpoints.health import Health
+from controllers.endpoints.health import Health, HealthMetrics
 from controllers.manager import earlylists
 from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.migration import LeaderMigration, MigrationProblems, share

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from cloudprovider import CloudConfig, Interface, StopSignal
-from cloudprovider.internal.cleaning import conceal_config
+from cloudprovider.internal.configsecrets import conceal_config
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.manager.earlylists import IDENTITY
 from controllers.manager.leadership import Leadership, lease_lost

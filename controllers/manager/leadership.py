@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cloudprovider import StopSignal
-from controllers.endpoints.checks import Check
+from controllers.endpoints.health import Check
 from controllers.manager.provider_host import ManagerError
 from controllers.manager.shutdown import Stoppable
 from controllers.program import PROGRAM

@@ -12,8 +12,8 @@ from attrs import evolve
 
 from cloudprovider import CloudConfig, Interface, RegistryError, StopSignal, get_cloud_provider
 from cloudprovider.checks.provider import capability_problems, interface_problems
-from cloudprovider.internal.cleaning import conceal, conceal_config
-from cloudprovider.internal.masking import safe_cause, secret_values
+from cloudprovider.internal.cleaning import conceal
+from cloudprovider.internal.configsecrets import conceal_config, safe_cause, secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import home_of, raised_at
 from cloudprovider.loading.plugins import find_plugins, intruders

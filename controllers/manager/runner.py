@@ -65,6 +65,7 @@ class ControllerRunner:
     def start(self, built: Sequence[Built], ending: StopSignal) -> bool:
         """Start these, one after the other; False when `ending` was set before all had started."""
         for number, (entry, controller) in enumerate(built):
+            # Not before the first one: a takeover waits for it.
             if number and not self._paused(ending):
                 return False
             self._start(entry, controller)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cloudprovider.host import StopSignal
-from controllers.endpoints.checks import Check
+from controllers.endpoints.health import Check
 from controllers.runtime.api import ApiError, CredentialsUnavailable, RestClient, Unauthorized, Unreachable
 from controllers.runtime.clock import Clock
 

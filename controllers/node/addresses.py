@@ -28,8 +28,7 @@ from cloudprovider.helpers.addresses import (
     preferred_addresses,
     provided_node_ip,
 )
-from cloudprovider.helpers.objects import addresses_of, key_of
-from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.helpers.objects import addresses_of, key_of, needs_initialization
 from cloudprovider.ips import parse_ip
 from cloudprovider.wellknown import (
     NODE_ADDRESS_EXTERNAL_IP,
@@ -110,12 +109,14 @@ def has_ip(addresses: Iterable[V1NodeAddress]) -> bool:
 def hear(before: Heard, metadata: InstanceMetadata, *, now: float, period: float, new: bool) -> Heard:
     """What is known after one more answer. `period`: seconds between two refreshes; `new`: the node
     was new and took the answer as it is."""
+    # A guest agent that is down, a port that is being attached: it counts as no answer.
     if not has_ip(metadata.node_addresses):
-        return before  # it counts as none
+        return before
     types = _types(metadata.node_addresses)
     order = hash(tuple((address.type, address.address) for address in metadata.node_addresses))
     if new:
         return Heard(now, types, order=order, agreed=SETTLED)
+    # Asked twice within a second, a cloud repeats itself: that is one answer, and no proof.
     early = now - before.at < period / 2
     doubted = before.types | before.doubted if early else before.types
     if order == before.order:
@@ -159,6 +160,7 @@ def wanted(node: V1Node, metadata: InstanceMetadata, heard: Heard, choice: Addre
                 f"{choice} leaves out every IP address that the cloud has for this node: {describe_addresses(known)}. "
                 "Correct the flag of the controller manager"
             )
+    # Not the Hostname: without one in the answer the node's own stays in any case.
     kept = frozenset() if new else heard.doubted & _types(current) - {NODE_ADDRESS_HOSTNAME}
     try:
         addresses = preferred_addresses(
@@ -175,7 +177,7 @@ def wanted(node: V1Node, metadata: InstanceMetadata, heard: Heard, choice: Addre
             f"the kubelet's --node-ip={error.provided} asks for {describe_addresses(left_out)}, which the cloud knows "
             f"and {choice} leaves out. Correct the flag of the controller manager, or the kubelet's"
         ) from error
-    return Wanted(addresses, kept, _left_out(offered, addresses, requested))
+    return Wanted(addresses, kept, _left_out(offered, addresses, requested) if requested is not None else ())
 
 
 def missing_text(node: V1Node, metadata: InstanceMetadata, kept: frozenset[str]) -> str:
@@ -240,9 +242,10 @@ def _shared(types: frozenset[str]) -> frozenset[str]:
 
 
 def _left_out(
-    offered: Iterable[V1NodeAddress], addresses: tuple[V1NodeAddress, ...], requested: str | None
+    offered: Iterable[V1NodeAddress], addresses: tuple[V1NodeAddress, ...], requested: str
 ) -> tuple[V1NodeAddress, ...]:
-    ips = parse_provided_node_ip(requested) if requested is not None else ()
+    ips = parse_provided_node_ip(requested)
+    # A --node-ip of both families leaves nothing out but what the user meant to leave out.
     if len(ips) != 1:
         return ()
     families = ((address, parse_ip(address.address)) for address in offered if address not in addresses)

@@ -20,9 +20,15 @@ from attrs import evolve, field, frozen
 from cloudprovider.checks.nodelabels import refused, wanted_taints
 from cloudprovider.helpers.addresses import ALL_ADDRESSES, AddressChoice, describe_addresses, provided_node_ip
 from cloudprovider.helpers.labels import missing_twins
-from cloudprovider.helpers.objects import addresses_of, labels_of, pod_cidrs_of
+from cloudprovider.helpers.objects import (
+    addresses_of,
+    find_taint,
+    get_node_condition,
+    labels_of,
+    node_taints,
+    pod_cidrs_of,
+)
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import find_taint, get_node_condition, node_taints
 from cloudprovider.ips import is_inside, parse_ip, parse_network
 from cloudprovider.wellknown import (
     CONDITION_NETWORK_UNAVAILABLE,
@@ -30,7 +36,7 @@ from cloudprovider.wellknown import (
     TAINT_EXTERNAL_CLOUD_PROVIDER,
 )
 from controllers.node.addresses import UNHEARD, Heard, NoIPAddress, Wanted, has_ip, wanted
-from controllers.node.kept import Known, of_known, of_new
+from controllers.node.kept import Known, kept
 from controllers.runtime.write import Patch, addresses_replaced, combined, condition_set, taints_changed
 
 if TYPE_CHECKING:
@@ -67,8 +73,8 @@ class NodeChanges:
     """What is to be written, in this order."""
 
     patches: tuple[Patch, ...] = ()
-    refused: tuple[str, ...] = ()
-    """What of the provider's lies in reserved namespaces, for people."""
+    refused: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    """What of the provider's lies in reserved namespaces, by field, for people."""
     known: Known | None = None
     """What is known of the labels once this is written; None where nothing new is."""
     addresses: Wanted | None = None
@@ -105,11 +111,15 @@ def initialization(
     addresses = wanted(node, metadata, UNHEARD, choice)
     if ip_needed and not has_ip(addresses.addresses):
         raise NoIPAddress(metadata)
-    kept = of_new(node, metadata, known)
+    ours = kept(node, metadata, known, new=True)
+    # Never overwritten: the field is immutable, and the whole write would be refused.
     identity = Patch() if provider_id_of(node) else _identity(metadata)
-    rest = combined(kept.patch, identity, _untainted(node, metadata))
-    status = combined(addresses_replaced(addresses_of(node), addresses.addresses), _unrouted(node, routed, now))
-    return NodeChanges(_due(status, rest), _refused(metadata), kept.known, addresses, kept.replaced)
+    rest = combined(ours.patch, identity, _untainted(node, metadata))
+    status = addresses_replaced(addresses_of(node), addresses.addresses)
+    # Where no routes are made, nobody would ever take the condition back.
+    if routed:
+        status = combined(status, _unrouted(node, routed, now))
+    return NodeChanges(_due(status, rest), refused(metadata), ours.known, addresses, ours.replaced)
 
 
 def _untainted(node: V1Node, metadata: InstanceMetadata) -> Patch:
@@ -158,10 +168,10 @@ def refresh(
     `known` and `choice` as in `initialization`; `heard` with this answer. Raises InstanceReplaced,
     NodeIPError and AddressesExcluded."""
     _same_instance(node, metadata)
-    kept = of_known(node, metadata, known)
+    ours = kept(node, metadata, known, new=False)
     addresses = wanted(node, metadata, heard, choice)
     status = addresses_replaced(addresses_of(node), addresses.addresses)
-    return NodeChanges(_due(status, kept.patch), _refused(metadata), kept.known, addresses)
+    return NodeChanges(_due(status, ours.patch), refused(metadata), ours.known, addresses)
 
 
 def adoption(
@@ -179,6 +189,7 @@ def adoption(
     Raises `NotAdopted`, with the reason for users, and what `refresh` raises."""
     if provider_id_of(node):
         return refresh(node, metadata, known, heard, choice)  # another program was faster
+    # An old Node and a new machine may share a name; an address that both have is proof.
     own = (node.status.addresses if node.status else None) or ()
     if not {parse_ip(a.address) for a in own} & {parse_ip(a.address) for a in metadata.node_addresses} - {None}:
         raise NotAdopted(
@@ -200,6 +211,7 @@ def pairing(node: V1Node) -> NodeChanges:
 
 def _same_instance(node: V1Node, metadata: InstanceMetadata) -> None:
     known = provider_id_of(node)
+    # Its labels and addresses would be another machine's than the one whose pods run here.
     if known and metadata.provider_id and known != metadata.provider_id:
         raise InstanceReplaced(
             f"the cloud answers with instance {metadata.provider_id}, but spec.providerID is {known} and cannot "
@@ -226,12 +238,6 @@ def inputs(node: V1Node, metadata: InstanceMetadata, heard: Heard) -> int:
         provided_node_ip(node),
     )
     return hash(facts)  # kept for every node, and only compared within this process
-
-
-def _refused(metadata: InstanceMetadata) -> tuple[str, ...]:
-    if not (metadata.additional_labels or metadata.taints or metadata.annotations):
-        return ()
-    return tuple(text for texts in refused(metadata).values() for text in texts)
 
 
 def _identity(metadata: InstanceMetadata) -> Patch:

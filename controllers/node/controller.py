@@ -7,13 +7,13 @@ Runs in the manager, or alone in a program of your own."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from cloudprovider import InstanceNotFound, RetryError
 from cloudprovider.helpers.addresses import AddressChoice, NodeIPError
+from cloudprovider.helpers.objects import is_ready, needs_initialization
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import is_ready, needs_initialization
 from controllers.cloudcalls import CloudCallError, InvalidAnswer
 from controllers.node.addresses import AddressesExcluded, NoIPAddress
 from controllers.node.changes import InstanceReplaced, ProviderIDTaken
@@ -37,7 +37,16 @@ log = logging.getLogger(__name__)
 
 _MIN_INTERVAL = 1.0
 _BATCH_FETCHERS = 4
-_AGAIN = 1.0  # seconds at least from the provider's wish to look at a node again until that look
+_REASONS: Final[Mapping[type[Exception], str]] = {
+    NodeIPError: "ProvidedNodeIPMismatch",
+    AddressesExcluded: "AddressesExcluded",
+    InstanceReplaced: "ProviderIDMismatch",
+    Parked: "CloudCallOverdue",
+    NoIPAddress: "AddressesMissing",
+    ProviderIDTaken: "ProviderIDOnTwoNodes",
+    InvalidAnswer: "InvalidInstanceMetadata",
+}
+"""Reasons of Events, by what keeps a node from being ready; anything else failed."""
 
 
 class CloudNodeController(ControllerBase):
@@ -80,10 +89,7 @@ class CloudNodeController(ControllerBase):
         reconciler = NodeReconciler(
             self._rest, lister, cloud, self._recorder, own_metrics, clock, memory, options.routed, choice
         )
-        again_after = max(_AGAIN, cloud.options.cache_ttl)
-        self._triggers = NodeTriggers(
-            nodes, refreshes, lister, cloud, memory, clock, self._foreign, self._shared, again_after
-        )
+        self._triggers = NodeTriggers(nodes, refreshes, lister, cloud, memory, clock, self._foreign, self._shared)
         cloud.again.serve("Node", self._triggers.look_again)
         self._watch(informer, self._triggers)
         self._every(options.node_status_update_frequency, "refresh", self._sweep)
@@ -108,6 +114,7 @@ class CloudNodeController(ControllerBase):
 
     def _foreign(self, node: V1Node) -> None:
         """Report once that a tainted node belongs to another cloud provider."""
+        # It waits for another manager, perhaps for good, and may have many events meanwhile.
         if not self._memory.of(node).report_once("ForeignProviderID"):
             return
         prefixes = " or ".join(self._cloud.provider_id_prefixes) or "anything: this cloud has no provider IDs"
@@ -146,26 +153,11 @@ class CloudNodeController(ControllerBase):
         if node is None:
             return
         new = needs_initialization(node)
-        if isinstance(error, NodeIPError):
-            reason = "ProvidedNodeIPMismatch"
-        elif isinstance(error, AddressesExcluded):
-            reason = "AddressesExcluded"
-        elif isinstance(error, InstanceReplaced):
-            reason = "ProviderIDMismatch"
-        elif isinstance(error, Parked):
-            reason = "CloudCallOverdue"
-        elif isinstance(error, NoIPAddress):
-            reason = "AddressesMissing"
-        elif isinstance(error, ProviderIDTaken):
-            reason = "ProviderIDOnTwoNodes"
-            other = self._lister.get(error.other)
-            if other is not None:
-                text = f"Node {key} is to get the provider ID {error.provider_id} of this Node, too: see its Events"
-                self._recorder.event(other, "Warning", reason, text)
-        elif isinstance(error, InvalidAnswer):
-            reason = "InvalidInstanceMetadata"
-        else:
-            reason = "FailedToInitializeNode" if new else "FailedToRefreshNode"
+        otherwise = "FailedToInitializeNode" if new else "FailedToRefreshNode"
+        reason = next((reason for kind, reason in _REASONS.items() if isinstance(error, kind)), otherwise)
+        if isinstance(error, ProviderIDTaken) and (other := self._lister.get(error.other)) is not None:
+            text = f"Node {key} is to get the provider ID {error.provider_id} of this Node, too: see its Events"
+            self._recorder.event(other, "Warning", "ProviderIDOnTwoNodes", text)
         consequence = "the node stays tainted until this succeeds" if new else "the node keeps what it has"
         if isinstance(error, NoIPAddress):
             taint = f"stays tainted meanwhile, for {OPEN_AFTER:.0f} s at most" if new else "is in use without one"

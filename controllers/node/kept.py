@@ -20,7 +20,7 @@ Annotations of the provider are kept by the rules of additional labels, with a r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
@@ -68,20 +68,42 @@ class Kept:
     """Labels that somebody else gave to a new node: their value, and the cloud's."""
 
 
-def of_new(node: V1Node, metadata: InstanceMetadata, known: Known | None) -> Kept:
-    """What a node that joins gets of what the cloud asks for. `known`: what this process knew of it
-    before, None when it never compared it with the cloud."""
-    return _kept(node, metadata, known, _first)
-
-
-def of_known(node: V1Node, metadata: InstanceMetadata, known: Known | None) -> Kept:
-    """What an initialised node gets of it. `known` as above."""
-    return _kept(node, metadata, known, _followed)
+def kept(node: V1Node, metadata: InstanceMetadata, known: Known | None, *, new: bool) -> Kept:
+    """What a node gets of the labels and annotations that the cloud asks for, and the records of
+    what is ours then. `new`: it has only joined. `known`: what this process knew of it before, None
+    when it never compared it with the cloud."""
+    rule = _first if new else _followed
+    there, written = labels_of(node), _written(node, known, APPLIED_LABELS)
+    labels = rule(there, wanted_labels(metadata), written, known, silent=not metadata.additional_labels)
+    # Not what the cloud says alone: a pair that a user or a kubelet wrote in part agrees then, too.
+    labels.changed.update(missing_twins({key: v for key, v in {**there, **labels.changed}.items() if v is not None}))
+    annotations = None
+    noted_before = known.annotations if known else None
+    # Most nodes have none, nor had.
+    if metadata.annotations or noted_before is not None or APPLIED_ANNOTATIONS in annotations_of(node):
+        there, written = annotations_of(node), _written(node, noted_before, APPLIED_ANNOTATIONS)
+        asked = wanted_annotations(metadata)
+        annotations = rule(there, asked, written, noted_before, silent=not metadata.annotations)
+    noted = dict(annotations.changed) if annotations else {}
+    for record, part in ((APPLIED_LABELS, labels), (APPLIED_ANNOTATIONS, annotations)):
+        if part is None:
+            continue
+        ours = dict(part.known.written)
+        if ours != recorded(node, record):
+            # Letters as they are: as escapes they would take up to three times the bytes.
+            text = json.dumps(ours, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            noted[record] = text if ours else None
+    meta = {name: dict(changed) for name, changed in (("labels", labels.changed), ("annotations", noted)) if changed}
+    # Versioned: what is written depends on the present labels, which may just have been changed.
+    patch = Patch({"metadata": meta}, versioned=True) if meta else Patch()
+    after = evolve(labels.known, annotations=annotations.known) if annotations else labels.known
+    return Kept(patch, after, labels.replaced)
 
 
 def recorded(node: V1Node, record: str = APPLIED_LABELS) -> dict[str, str]:
     """The labels that we wrote on this node, from its annotation; {} if missing or spoilt. Or the
     annotations: `record` says which."""
+    # Its kubelet may write it: whatever cannot be read is no record, and never an error.
     raw = annotations_of(node).get(record)
     try:
         found = json.loads(raw) if raw else {}
@@ -110,6 +132,8 @@ def _first(
     ours = {} if known is None else {key: value for key, value in written.items() if key not in asked}
     for key, value in asked.items():
         present = there.get(key)
+        # A kubelet may start with --node-labels of its own; of type, zone and region the cloud
+        # knows better, as in Go.
         if key in PAIRED or present in (None, written.get(key)):
             ours[key] = value
             if present != value:
@@ -160,32 +184,3 @@ def _written(node: V1Node, known: Known | None, record: str) -> Mapping[str, str
 def _known(ours: Mapping[str, str], asked: Mapping[str, str], known: Known | None) -> Known:
     before = known.added if known is not None else frozenset()
     return Known(ours, frozenset(key for key in ours if key not in PAIRED and (key in asked or key in before)))
-
-
-def _kept(node: V1Node, metadata: InstanceMetadata, known: Known | None, rule: Callable[..., _Part]) -> Kept:
-    """The same of labels and annotations, by `rule`; and the records of what is ours then."""
-    there, written = labels_of(node), _written(node, known, APPLIED_LABELS)
-    labels = rule(there, wanted_labels(metadata), written, known, silent=not metadata.additional_labels)
-    # The labels of every pair agree once it is written.
-    labels.changed.update(missing_twins({key: v for key, v in {**there, **labels.changed}.items() if v is not None}))
-    annotations = None
-    noted_before = known.annotations if known else None
-    # Most nodes have none, nor had.
-    if metadata.annotations or noted_before is not None or APPLIED_ANNOTATIONS in annotations_of(node):
-        there, written = annotations_of(node), _written(node, noted_before, APPLIED_ANNOTATIONS)
-        asked = wanted_annotations(metadata)
-        annotations = rule(there, asked, written, noted_before, silent=not metadata.annotations)
-    noted = dict(annotations.changed) if annotations else {}
-    for record, part in ((APPLIED_LABELS, labels), (APPLIED_ANNOTATIONS, annotations)):
-        if part is None:
-            continue
-        ours = dict(part.known.written)
-        if ours != recorded(node, record):
-            # Letters as they are: as escapes they would take up to three times the bytes.
-            text = json.dumps(ours, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-            noted[record] = text if ours else None
-    meta = {name: dict(changed) for name, changed in (("labels", labels.changed), ("annotations", noted)) if changed}
-    # Versioned: what is written depends on the present labels, which may just have been changed.
-    patch = Patch({"metadata": meta}, versioned=True) if meta else Patch()
-    after = evolve(labels.known, annotations=annotations.known) if annotations else labels.known
-    return Kept(patch, after, labels.replaced)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
-from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.helpers.objects import needs_initialization
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.node.addresses import UNHEARD, Heard
 from controllers.runtime.cache import key_of, uid_of
@@ -136,6 +136,7 @@ class NodeMemory:
     def give_id(self, key: str, provider_id: str, holds: Callable[[str], bool]) -> str:
         """Note that this provider ID is about to be written on the Node; returns "". Or the name of
         another Node that it is being written on, or that carries it, as far as that one `holds`."""
+        # In one step: of two new Nodes of one machine, two threads would both find it free.
         with self._lock:
             others = [name for name, given in self._given.items() if given == provider_id and name != key]
             others += [name for name in self._names.get(provider_id, ()) if name != key and holds(name)]

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cloudprovider import InstanceMetadata, InstanceNotFound
 from cloudprovider.helpers.addresses import ALL_ADDRESSES, AddressChoice, provided_node_ip
-from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
-from cloudprovider.helpers.taints import get_node_condition, needs_initialization
+from cloudprovider.helpers.objects import get_node_condition, needs_initialization
+from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, Answer, InvalidAnswer
 from controllers.node import addresses, changes
 from controllers.node.addresses import NoIPAddress, Wanted
 from controllers.node.changes import NOTHING, NodeChanges, NotAdopted, ProviderIDTaken
 from controllers.node.memory import UNTAINTING, NodeMemory, NodeMetrics, Remembered
-from controllers.node.triggers import is_refreshed
+from controllers.node.triggers import is_foreign, is_refreshed
 from controllers.runtime.api import ObjectNotFound, RestClient, ServerError, Unreachable
 from controllers.runtime.cache import NODES, Lister, key_of, uid_of
 from controllers.runtime.queue import Result, seconds_text
@@ -97,7 +98,8 @@ class NodeReconciler:
         if node is None:
             self._memory.forget(key)
             return None
-        if self._is_foreign(node):
+        # The triggers look at that, too, but another cloud's manager may give a node its ID later.
+        if is_foreign(node, self._cloud):
             return None
         if isinstance(answer, Exception):
             raise answer
@@ -118,7 +120,6 @@ class NodeReconciler:
             # Another manager, or a patch of ours whose answer was lost, was faster.
             if not needs_initialization(fresh):
                 return NOTHING
-            written = timestamp(self._clock.time())
             return changes.initialization(
                 fresh,
                 metadata,
@@ -126,15 +127,18 @@ class NodeReconciler:
                 ip_needed=ip_needed,
                 routed=self._routed,
                 choice=self._choice,
-                now=written,
+                now=timestamp(self._clock.time()),
             )
 
         try:
             done, latest, planned = self._apply(node, plan)
         except NoIPAddress as error:
+            # Its own rhythm, not the queue's back-off: an address comes in seconds, or in minutes.
             error.retry_after = self._next_question(entry, OPEN_AFTER)
             raise
         except (Unreachable, ServerError):
+            # The API server may have applied it, and its answer be lost: then the next look finds
+            # the node initialised, and reports it.
             entry.unsure = True
             entry.known = None  # whatever was applied, the record says so
             raise
@@ -171,10 +175,6 @@ class NodeReconciler:
             entry.without_ip_since = now
         waited = now - entry.without_ip_since
         return max(1.0, min(waited, longest - waited if waited < longest else longest))
-
-    def _is_foreign(self, node: V1Node) -> bool:
-        # The triggers look at that, too, but another cloud's manager may give a node its ID later.
-        return ownership(provider_id_of(node), self._cloud.provider_id_prefixes) is Ownership.FOREIGN
 
     def _too_early(self, node: V1Node) -> float:
         """Seconds for which an initialised node keeps the taint that was set again."""
@@ -351,18 +351,15 @@ class NodeReconciler:
         priority: int,
     ) -> None:
         nodes: list[V1Node] = []
-        waiting: list[V1Node] = []
         for key in keys:
             node = self._lister.get(key)
-            if node is not None and wanted(node) and not self._is_foreign(node):
-                # What was answered a moment ago has no IP address, so it is of no use again.
-                (nodes if self._memory.of(node).without_ip_since is None else waiting).append(node)
+            if node is not None and wanted(node) and not is_foreign(node, self._cloud):
+                nodes.append(node)
             else:
                 deliver(key, None)
+        # Two calls: with `fresh` for all, the others would cost the cloud a question each, too.
         if nodes:
             self._cloud.fetch_metadata(nodes, deliver, priority=priority)
-        if waiting:
-            self._cloud.fetch_metadata(waiting, deliver, fresh=True, priority=priority)
 
     def _apply(self, node: V1Node, plan: Callable[[V1Node], NodeChanges]) -> _Applied:
         """Write what `plan` makes of the node, or of a fresher one after a conflict."""
@@ -371,8 +368,8 @@ class NodeReconciler:
         def patches(fresh: V1Node) -> Sequence[Patch]:
             nonlocal latest, planned
             latest = fresh
-            planned = NOTHING if self._is_foreign(fresh) else plan(fresh)  # its ID may have come meanwhile
-            for what in planned.refused:
+            planned = NOTHING if is_foreign(fresh, self._cloud) else plan(fresh)  # its ID may have come meanwhile
+            for what in chain.from_iterable(planned.refused.values()):
                 if what not in self._refused_before:  # one line for a mistake, and not one a node
                     self._refused_before.add(what)
                     log.warning("of the provider's answers: %s", what)

@@ -6,13 +6,12 @@ and `NodeRefresh` (compare with the cloud). Decides whether there is work, never
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cloudprovider.helpers.addresses import provided_node_ip
 from cloudprovider.helpers.labels import missing_twins
-from cloudprovider.helpers.objects import addresses_of, labels_of
+from cloudprovider.helpers.objects import addresses_of, labels_of, needs_initialization
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
-from cloudprovider.helpers.taints import needs_initialization
 from controllers.node.addresses import has_ip
 from controllers.node.kept import PAIRED
 from controllers.runtime.cache import Lister, key_of
@@ -29,6 +28,8 @@ NEW_NODE = 10
 """Priority of a node that nothing can be scheduled on yet, above one that is only kept right."""
 AGAIN = -10
 """Priority of an initialised node that only the provider asks for."""
+
+_GATHERED: Final = 1.0  # seconds for which the provider's wishes to look at a node again become one look
 
 
 class NodeTriggers:
@@ -47,10 +48,7 @@ class NodeTriggers:
         clock: Clock,
         on_foreign: Callable[[V1Node], None],
         on_shared: Callable[[V1Node, Sequence[str]], None],
-        again_after: float = 5.0,
     ) -> None:
-        """`again_after`: seconds for which the provider's wishes to look at a node again are
-        gathered. What the cloud answered before is forgotten then."""
         self._nodes = nodes
         self._refreshes = refreshes
         self._lister = lister
@@ -59,7 +57,6 @@ class NodeTriggers:
         self._clock = clock
         self._on_foreign = on_foreign
         self._on_shared = on_shared
-        self._again_after = again_after
 
     def on_add(self, node: V1Node, initial: bool) -> None:
         self._look_at(node)
@@ -80,7 +77,7 @@ class NodeTriggers:
             if needs_initialization(old) and not needs_initialization(new) and not has_ip(addresses_of(new)):
                 self._refreshes.add(key_of(new))  # opened without an IP address: the next sweep is far
         # While it is initialised, its own write is the change; the sweep compares it afterwards.
-        if needs_initialization(new) or needs_initialization(old) or not self.owned(new):
+        if needs_initialization(new) or needs_initialization(old) or is_foreign(new, self._cloud):
             return
         if moved or (relabeled and self._undone(old, new)):
             self._refreshes.add(key_of(new))
@@ -94,8 +91,9 @@ class NodeTriggers:
     def sweep(self) -> int:
         """Ask for a refresh of every initialised node of this provider that is not being deleted;
         returns how many."""
+        # An answer that came after its node's deletion made an entry once more.
         self._memory.forget_gone(lambda key: self._lister.get(key) is not None)
-        due = [key_of(node) for node in self._lister.list() if is_refreshed(node) and self.owned(node)]
+        due = [key_of(node) for node in self._lister.list() if is_refreshed(node) and not is_foreign(node, self._cloud)]
         for name in due:
             self._refreshes.add(name)
         return len(due)
@@ -106,20 +104,17 @@ class NodeTriggers:
         node = self._lister.get(name)
         if node is None:
             return False
+        # Later, and all together: a provider calls this for each of many machines that changed.
         if needs_initialization(node):
-            self._nodes.add_after(name, self._again_after, NEW_NODE)
+            self._nodes.add_after(name, _GATHERED, NEW_NODE)
         else:
-            self._refreshes.add_after(name, self._again_after, AGAIN)
+            self._refreshes.add_after(name, _GATHERED, AGAIN)
         return True
-
-    def owned(self, node: V1Node) -> bool:
-        """Whether the node is this provider's: its provider ID is ours, or still to be given."""
-        return ownership(provider_id_of(node), self._cloud.provider_id_prefixes) is not Ownership.FOREIGN
 
     def _note_id(self, old: V1Node | None, new: V1Node) -> None:
         """Tell both if the node has the provider ID of another one. Of those that have it already,
         only a single one was not told before."""
-        if not self.owned(new):
+        if is_foreign(new, self._cloud):
             return
         others = self._memory.note_id(key_of(new), provider_id_of(old) if old else "", provider_id_of(new))
         if others:
@@ -140,7 +135,7 @@ class NodeTriggers:
         )
 
     def _look_at(self, node: V1Node) -> None:
-        if not self.owned(node):
+        if is_foreign(node, self._cloud):
             if needs_initialization(node):
                 self._on_foreign(node)
             entry = self._memory.find(key_of(node))
@@ -151,6 +146,11 @@ class NodeTriggers:
             self._nodes.add(key_of(node), NEW_NODE)
         elif missing_twins(labels_of(node)):
             self._nodes.add(key_of(node))
+
+
+def is_foreign(node: V1Node, cloud: CloudCalls) -> bool:
+    """Whether its provider ID is another provider's: neither ours, nor still to be given."""
+    return ownership(provider_id_of(node), cloud.provider_id_prefixes) is Ownership.FOREIGN
 
 
 def is_refreshed(node: V1Node) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
+from cloudprovider.internal.cleaning import few
 from controllers.nodeipam.guards import NodeFacts, assignment, facts_of, facts_of_raw
 from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound, ObjectNotFound, RestClient, ServerError
 from controllers.runtime.cache import NODES, Lister, is_newer, key_of, quorum_list, uid_of
@@ -93,11 +94,13 @@ class Assigner:
     def start(self, *, seals: bool) -> None:
         """List all nodes by quorum read, and take what they have. `seals`: those that lack ranges
         are to be sealed."""
+        # Not from the cache: it may lack what the last leader wrote a moment ago.
         listed = quorum_list(self.rest, NODES, facts_of_raw)
         self._seals = seals
         lacking = [node for node in listed if not node.ranges and not node.problem]
         self._lacked |= {node.name: node.uid for node in lacking}
         having = [node for node in listed if node.ranges]
+        # All are taken first: which of two is too wide shows only when both are known.
         overlaps = {node.name: self.allocations.saw(node.name, node.uid, node.ranges) for node in having}
         baseless = {node.name: wide for node in having if (wide := self._baseless(node, made_with=False))}
         for node in having:
@@ -146,10 +149,11 @@ class Assigner:
                 if (left := self.allocations.rest(held.uid, now + self.rests) - now) > 0:
                     self.queue.add_after(name, left, WAITING)
                 else:
-                    self._check(held)
+                    self.again(held)  # the cache is no proof that it is gone
         if facts is None:
             self._drop(name)
             return None
+        # Not overwritten: the API server would refuse it, and pods may have such addresses.
         if facts.problem:
             text = f"Its pod CIDRs cannot be read: {facts.problem}. They are left as they are"
             self.recorder.event(node, "Warning", "InvalidPodCIDR", text)
@@ -209,6 +213,7 @@ class Assigner:
         # try, of the same ranges, shows what became of it.
         node: NodeFacts | None = facts
         for attempt in range(_ATTEMPTS):
+            # Each time again: another allocator may have been found while this one waited.
             if node is None or not node.waits or self.detector.verdict:
                 return False
             try:
@@ -221,6 +226,7 @@ class Assigner:
                     resource_version=node.version,
                 )
             except (Conflict, Invalid, NotFound, ObjectReplaced) as error:
+                # Invalid: it may have got ranges meanwhile, which cannot be changed.
                 node = self.again(facts)
                 if node is not None and (isinstance(error, Invalid) or attempt + 1 == _ATTEMPTS):
                     raise
@@ -257,23 +263,15 @@ class Assigner:
         if node is not None:
             self.recorder.event(node, "Warning", reason, text)
 
-    def _check(self, held: Holding) -> None:
-        """Free what a node has that the cache does not show, once a quorum read says it is gone."""
-        raw = self.read(held.name)
-        facts = None if raw is None else facts_of_raw(raw)
-        if facts is not None and facts.ranges:
-            self.saw(facts, raw)  # first: a Node that was created again may have its former one's
-        if facts is None or facts.uid != held.uid:  # by UID: a new Node of that name is another one
-            self.gone(held.uid, held.name)
-
-    def again(self, facts: NodeFacts) -> NodeFacts | None:
-        """The node as it is now, by quorum read; None when this one is gone, or has ranges."""
-        raw = self.read(facts.name)
+    def again(self, node: NodeFacts | Holding) -> NodeFacts | None:
+        """The node as it is now, by quorum read; None when this one is gone, which frees what it
+        had, or has ranges."""
+        raw = self.read(node.name)
         found = None if raw is None else facts_of_raw(raw)
         if found is not None and found.ranges:
-            self.saw(found, raw)
-        if found is None or found.uid != facts.uid:
-            self.gone(facts.uid, facts.name)
+            self.saw(found, raw)  # first: a Node that was created again may have its former one's
+        if found is None or found.uid != node.uid:  # by UID: a new Node of that name is another one
+            self.gone(node.uid, node.name)
             return None
         return None if found.ranges else found
 
@@ -300,10 +298,10 @@ class Assigner:
         self._conflict("too_wide", "PodCIDRTooWide", name, text)
 
     def _report_overlap(self, name: str, others: Sequence[str]) -> None:
-        some = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
         text = (
-            f"Its pod CIDRs overlap with those of {some}: pods of these nodes can have the same addresses. Nothing was "
-            "changed. Fix: drain one of them, delete its Node object and restart its kubelet, so that it gets others"
+            f"Its pod CIDRs overlap with those of {few(others, 3)}: pods of these nodes can have the same addresses. "
+            "Nothing was changed. Fix: drain one of them, delete its Node object and restart its kubelet, so that it "
+            "gets others"
         )
         self._conflict("overlap", "PodCIDRConflict", name, text)
 
@@ -320,6 +318,7 @@ class Assigner:
     def _conflict(self, kind: str, reason: str, name: str, text: str) -> None:
         self.metrics.conflict(kind)
         log.warning("node %s: %s", name, text)
+        # At the start the cache may not have it yet, and this is told once.
         node = self.lister.get(name) or Reference(kind="Node", name=name)
         self.recorder.event(node, "Warning", reason, text)
 

@@ -28,12 +28,6 @@ class IntervalSet:
         self._sorted: list[tuple[int, int]] = []
         self._bits: Counter[int] = Counter()
 
-    def __contains__(self, interval: Interval) -> bool:
-        return interval in self._counts
-
-    def __len__(self) -> int:
-        return len(self._counts)
-
     def add(self, interval: Interval) -> bool:
         """Add it; whether it was not there before."""
         self._counts[interval] = count = self._counts.get(interval, 0) + 1
@@ -65,6 +59,7 @@ class IntervalSet:
 
     def inside(self, interval: Interval) -> Iterator[Interval]:
         """Those that the interval contains, itself left out; wider ones first."""
+        # Aligned intervals that begin in it lie in it: the first that begins behind it is the end.
         first, bits = interval
         end = first + (1 << bits)
         place = bisect_left(self._sorted, (first, -bits))
@@ -142,6 +137,7 @@ class CIDRSet:
         if not self.free:
             return None
         place = self._next
+        # From one taken interval to the next, not from block to block: of /24 a /8 has 65,536.
         while True:
             self.tries += 1
             end = self._taken.end_of(place)
@@ -160,6 +156,7 @@ class CIDRSet:
         """The blocks that overlap with the range, counted from the first one."""
         if net.version != self.cluster.version:
             return None
+        # A range as wide as the cluster CIDR, or wider: it takes all of it, or nothing.
         if net.prefixlen <= self.cluster.prefixlen:
             inside = self.cluster.network_address in net
             return (0, self.mask_size - self.cluster.prefixlen) if inside else None

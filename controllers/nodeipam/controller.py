@@ -87,6 +87,7 @@ class NodeIPAMController(ControllerBase):
         self._barrier = StartupBarrier(clock)
         self._detector = ConflictDetector(self._rest.user_agent.partition("/")[0], self._recorder, own)
         pending = PendingNodes(queue)
+        # None where the cloud chooses: then nothing is given out here, only compared.
         pools = [CIDRSet(net, sizes[net.version]) for net in (() if options.cloud_chooses else options.cluster_cidrs)]
         allocations = Allocations(pools, options.service_cidrs, own.changed, own.searched)
         for pool in pools:
@@ -147,6 +148,7 @@ class NodeIPAMController(ControllerBase):
         """Whether ranges can be given; no restart would fix what prevents it. Thread-safe."""
         verdict = self._detector.verdict
         found = [("other-allocator", not verdict, verdict)]
+        # Only while it matters: after a takeover this is often open within a second.
         if not self._barrier.over:
             names = self._barrier.names()
             some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

@@ -91,17 +91,13 @@ def assignment(ranges: Sequence[IPNetwork], *, sealed: bool) -> dict[str, Any]:
     # The two are one field in the API server, and cannot change once they are set.
     texts = [str(net) for net in ranges]
     body: dict[str, Any] = {"spec": {"podCIDR": texts[0], "podCIDRs": texts}}
-    return body | unsealed() if sealed else body
+    return body | seal(None) if sealed else body
 
 
-def seal(token: str) -> dict[str, Any]:
-    """The JSON merge patch that changes a node, so that writes onto the version before fail."""
+def seal(token: str | None) -> dict[str, Any]:
+    """The JSON merge patch that changes a node, so that writes onto the version before fail; with
+    None the one that takes the seal away."""
     return {"metadata": {"annotations": {SEAL: token}}}
-
-
-def unsealed() -> dict[str, Any]:
-    """The JSON merge patch that takes the seal away."""
-    return {"metadata": {"annotations": {SEAL: None}}}
 
 
 def writers_of(raw: Mapping[str, Any]) -> frozenset[str]:
@@ -121,6 +117,7 @@ def _facts(
     ranges: dict[IPNetwork, None] = {}
     problems = []
     for text in texts:
+        # One that cannot be read hides none of the others: those are taken all the same.
         try:
             ranges[parse_network(text)] = None
         except ValueError as error:
@@ -195,6 +192,7 @@ class StartupBarrier:
         """No older write can reach this node."""
         with self._lock:
             listed = self._unsettled.get(name)
+            # By UID: a Node that was created again under the name says nothing about the former.
             if listed is not None and listed.uid == uid:
                 del self._unsettled[name]
 
@@ -220,6 +218,7 @@ class ConflictDetector:
 
         `node` is the raw object, with its managedFields. `before_us`: maybe the last leader's."""
         writers = writers_of(node)
+        # The last leader has our name, and its last write may have arrived after our list.
         if before_us and writers <= {self._own}:
             return
         name, kube = node["metadata"]["name"], KUBE_CONTROLLER_MANAGER in writers

@@ -56,6 +56,7 @@ class NodeIPAMMetrics:
             "than a node gets and that no allocator gave.",
             ("kind",),
         )
+        # At 0 from the start, or an alert on their increase would miss the first.
         for kind in ("overlap", "other_writer", "too_wide"):
             self._conflicts.labels(kind=kind)
         self._stopped = metrics.gauge(

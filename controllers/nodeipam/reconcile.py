@@ -11,7 +11,7 @@ from attrs import evolve
 
 from cloudprovider.ips import IPNetwork
 from controllers.cloudcalls import Answer
-from controllers.nodeipam.guards import NodeFacts, facts_of_raw, seal, unsealed
+from controllers.nodeipam.guards import NodeFacts, facts_of_raw, seal
 from controllers.runtime.api import MERGE_PATCH, Conflict, NotFound
 from controllers.runtime.cache import NODES, uid_of
 from controllers.runtime.queue import DONE, AskAgain, Result
@@ -73,11 +73,13 @@ class RangeReconciler:
         facts = self._assigner.look(name)
         if facts is None or self._assigner.detector.verdict:
             return DONE
+        # Not this node alone: the range that looks free for it may be on its way to another one.
         if not self._barrier.over:
             self._wait(name)
             return DONE
         ranges = self._allocations.give(name, facts.uid)
         if ranges is None:
+            # Pending before it fails: a range that returns right now must find it.
             self._wait(name)
             raise NoRangeLeft(self._exhausted())
         self._assigner.write(facts, ranges)
@@ -106,7 +108,7 @@ class RangeReconciler:
             self._assigner.remember(found)
         elif listed.sealed:  # the last leader's, left on a node that has got its ranges
             with suppress(NotFound, ObjectReplaced):
-                patch(self._assigner.rest, path, unsealed(), MERGE_PATCH, uid=listed.uid)
+                patch(self._assigner.rest, path, seal(None), MERGE_PATCH, uid=listed.uid)
         self._barrier.settle(listed.name, listed.uid)
         if self._barrier.over:
             self._pending.wake()
@@ -149,6 +151,7 @@ class CloudReconciler:
                         self._pending.wake()
                 deliver(key, None)
                 continue
+            # One node that cannot be read costs its own answer, and not the batch.
             try:
                 facts = self._assigner.look(key)
             except Exception as error:  # noqa: BLE001 - it is this node's answer
@@ -180,8 +183,10 @@ class CloudReconciler:
         ranges = answer.of(node)
         if facts.uid != uid_of(answer.node):  # the cache went on between the two looks
             raise AskAgain(f"node {name} was made again a moment ago")
+        # The contract: an empty answer is "later", and never "none at all".
         if not ranges:
             raise NotChosenYet("the cloud has chosen no pod CIDRs for it yet")
+        # Two nodes with one range lose packets without a word: rather none than that.
         others = self._assigner.allocations.claim(name, facts.uid, ranges)
         if others:
             shown = ", ".join(map(str, ranges))

@@ -129,6 +129,7 @@ _build = built("controllers.nodeipam.controller:NodeIPAMController", NodeIPAMOpt
 
 def _construct(context: Context) -> Controller | None:
     options = context.options.of(NodeIPAMOptions)
+    # No error: vendors' manifests name all controllers, and leave this flag to the user.
     if not options.allocate_node_cidrs:
         log.warning("node-ipam-controller is off, although --controllers names it: it needs --allocate-node-cidrs")
         return None

@@ -11,9 +11,8 @@ import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from cloudprovider.helpers.objects import labels_of
+from cloudprovider.helpers.objects import find_taint, is_ready, labels_of, needs_initialization, node_taints
 from cloudprovider.helpers.providerid import is_owned, provider_id_of
-from cloudprovider.helpers.taints import find_taint, is_ready, needs_initialization, node_taints
 from cloudprovider.wellknown import (
     LABEL_HANDS_OFF,
     LABEL_TOPOLOGY_ZONE,
@@ -64,22 +63,32 @@ def hands_off(node: V1Node) -> bool:
 
 
 def attention(
-    node: V1Node, prefixes: Sequence[str], age: float, grace: float, *, out_of_service: bool = False
+    node: V1Node,
+    prefixes: Sequence[str],
+    age: float,
+    grace: float,
+    *,
+    moved: bool = False,
+    out_of_service: bool = False,
 ) -> Attention:
     """What this node needs, if the provider's IDs have these prefixes.
 
     Nodes of other clouds need nothing, nor do those that an administrator keeps us from, that are
     being deleted already, or that have waited for their initialisation for less than `grace`
-    seconds. `age`: see `Shared.age`.
+    seconds. `age` and `moved`: see `Shared`.
     """
+    # Without an ID, or with another cloud's, "gone" could be said of a machine that is another one.
     if hands_off(node) or not is_owned(provider_id_of(node), prefixes):
         return Attention.NONE
+    stays = node.metadata is not None and node.metadata.deletion_timestamp is None
     if is_ready(node):
+        # On another machine its kubelet says nothing about the instance of the Node's ID.
+        if moved and stays:
+            return Attention.ASK
         return Attention.TIDY if returned(node, out_of_service=out_of_service) else Attention.NONE
-    meta = node.metadata
-    if meta is None or meta.deletion_timestamp is not None:
-        return Attention.NONE
-    if needs_initialization(node) and age < grace:
+    # A cloud may list a machine that joins only after a while, and the node controller has it until
+    # it is initialised.
+    if not stays or (needs_initialization(node) and age < grace):
         return Attention.NONE
     return Attention.ASK
 

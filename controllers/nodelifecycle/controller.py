@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from cloudprovider import InstanceState
 from cloudprovider.internal.backoff import Backoff
 from cloudprovider.wellknown import LABEL_HANDS_OFF
 from controllers.cloudcalls import CloudCallError
@@ -75,7 +76,7 @@ class NodeLifecycleController(ControllerBase):
         )
         # An unknown is asked about again at the sweep's pace, then slower: the cloud is in trouble.
         backoff = Backoff(base=min(period, _LONGEST_PAUSE), cap=_LONGEST_PAUSE)
-        queue = self._queue("NodeLifecycle", backoff=backoff, min_interval=min(_MIN_INTERVAL, period / 2))
+        queue = self._keys = self._queue("NodeLifecycle", backoff=backoff, min_interval=min(_MIN_INTERVAL, period / 2))
         self._reports = reports = Reports(shared, cloud, own)
         self._writer = NodeWriter(self._rest, shared, own)
         self._triggers = NodeLifecycleTriggers(queue, shared, self._writer)
@@ -102,7 +103,8 @@ class NodeLifecycleController(ControllerBase):
         """("node/NAME", why, whether it only waits) of nodes said to be gone. Thread-safe."""
         return [
             (f"node/{name}", f"held back: {why}" if one.held else why, not one.held)
-            for name, one in self._shared.candidates.gone()
+            for name, one in self._shared.candidates.all()
+            if one.state is InstanceState.GONE
             for why in [self._reports.why(one)]
         ]
 
@@ -132,6 +134,8 @@ class NodeLifecycleController(ControllerBase):
         self._reports.survey()
         self._writer.sweep()
         due = self._triggers.due(survey)
+        # Before the first key is queued: it may be worked on before the next line runs.
         self._reports.metrics.sweep_began(began, due)
-        self._triggers.enqueue(due)
+        for name, priority in due.items():
+            self._keys.add(name, priority)
         log.debug("checking %d nodes in the cloud", len(due))

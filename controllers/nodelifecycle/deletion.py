@@ -62,19 +62,6 @@ class Sample:
     existing: int = 0
     gone: tuple[Identity, ...] = ()
 
-    @property
-    def tolerated(self) -> int:
-        """How many of the list may stay Ready and called gone.
-
-        Among many right answers a single wrong one is a fact about that one node, and one kubelet
-        must not veto a zone's deletions."""
-        return 1 if self.existing >= _MANY else 0
-
-    @property
-    def confirms(self) -> bool:
-        """Whether it shows that the cloud can tell a machine that exists from one that does not."""
-        return self.existing > 0 and 2 * (self.existing + len(self.gone)) >= self.size
-
 
 class Verdict(enum.Enum):
     """What is to be done about a candidate that is confirmed gone."""
@@ -89,9 +76,13 @@ class Verdict(enum.Enum):
 def judge(sample: Sample, still: int) -> Verdict:
     """The rows of the table about the sample. `still`: how many of its list are still Ready and
     still called gone."""
-    if still > sample.tolerated:
+    # Among many right answers a single wrong one is a fact about that one node, and one kubelet
+    # must not veto a zone's deletions.
+    if still > (1 if sample.existing >= _MANY else 0):
         return Verdict.WAIT
-    return Verdict.DELETE if sample.confirms else Verdict.LIMIT
+    # Only a cloud that calls machines existing has shown that it can tell the two apart.
+    shown = sample.existing > 0 and 2 * (sample.existing + len(sample.gone)) >= sample.size
+    return Verdict.DELETE if shown else Verdict.LIMIT
 
 
 @frozen(eq=False)
@@ -158,21 +149,21 @@ class Candidate:
 
 def counted(one: Candidate | None, answer: StateAnswer, period: float) -> Candidate:
     """The candidate after one more answer."""
+    new = Candidate(uid_of(answer.node), provider_id_of(answer.node), zone_of(answer.node))
     # In another zone other nodes decide about it.
-    if one is None or not one.is_of(answer.node) or one.zone != zone_of(answer.node):
-        one = Candidate(uid_of(answer.node), provider_id_of(answer.node))
-    new = Candidate(one.uid, one.provider_id, zone_of(answer.node))
+    if one is None or not one.is_of(answer.node) or one.zone != new.zone:
+        one = new
     if isinstance(answer.state, Exception):
         since = answer.asked_at if one.unknown_since is None else one.unknown_since
-        problem = str(answer.state)[:500]
-        new = evolve(new, unknown_since=since, problem=problem, reported_at=one.reported_at)
+        new = evolve(new, unknown_since=since, problem=str(answer.state)[:500], reported_at=one.reported_at)
+        # People are told once that it is held back, also where the cloud falls silent in between.
         return evolve(new, gone_since=one.gone_since, told=one.told)
     if one.state is not answer.state:
         at = answer.answered_at
         new = evolve(new, state=answer.state, since=at, counted_at=at, answers=1)
-        if answer.state is not InstanceState.GONE:
-            return new
-        return evolve(new, gone_since=at if one.gone_since is None else one.gone_since, told=one.told)
+        if answer.state is InstanceState.GONE:
+            new = evolve(new, gone_since=at if one.gone_since is None else one.gone_since, told=one.told)
+        return new
     if answer.asked_at - one.counted_at < period - ROUNDING:  # too soon to be another answer
         return one
     confirmed = one.confirmed or answer.confirms
@@ -249,11 +240,8 @@ class Limit:
         self._outlive_start(now)
         if self._opened_at is None and self.deletions(now) >= self.number(now):
             self._opened_at = self._trickled_at = now
-        elif self._opened_at is not None and now - self._trickled_at >= TRICKLE:
+        if self._opened_at is None or now - self._trickled_at >= TRICKLE:
             self._trickled_at = now
-            self._deleted.append(now)
-            return Admission.ALLOWED
-        if self._opened_at is None:
             self._deleted.append(now)
             return Admission.ALLOWED
         self._held_at = now

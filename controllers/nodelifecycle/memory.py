@@ -10,13 +10,13 @@ import itertools
 import random
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve, field, frozen
 
 from cloudprovider import InstanceState
-from cloudprovider.helpers import is_owned, is_ready, provider_id_of
-from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.helpers import is_ready
+from cloudprovider.helpers.objects import needs_initialization
 from controllers.nodelifecycle.changes import Attention, attention, can_be_sampled, hands_off, identity_of, zone_of
 from controllers.nodelifecycle.deletion import SAMPLE, Candidate, Identity, Sample, StateAnswer, counted
 from controllers.runtime.cache import key_of, uid_of
@@ -51,24 +51,29 @@ class Candidates:
     def add(self, name: str, answer: StateAnswer, period: float) -> Candidate:
         """Add one more answer about the node; returns the candidate."""
         with self._lock:
-            return self._put(name, counted(self._all.get(name), answer, period))
+            one = counted(self._all.get(name), answer, period)
+            self._put(name, one)
+            return one
 
-    def replace(self, name: str, old: Candidate, new: Candidate) -> None:
-        """Replace the candidate, unless it is not `old` any more."""
+    def note(self, name: str, one: Candidate, **fields: Any) -> Candidate:
+        """Note these fields of the candidate, unless another thread has changed it; returns it
+        with them."""
+        noted = evolve(one, **fields)
         with self._lock:
-            if self._all.get(name) is old:
-                self._put(name, new)
+            if self._all.get(name) is one:
+                self._put(name, noted)
+        return noted
 
     def forget(self, name: str) -> None:
         """The node is ready, deleted, or another one."""
         with self._lock:
-            self._pop(name)
+            self._put(name, None)
 
     def keep(self, names: Collection[str]) -> None:
         """Forget all but these."""
         with self._lock:
             for name in self._all.keys() - names:
-                self._pop(name)
+                self._put(name, None)
 
     def release_held(self) -> int:
         """Release the nodes that are held back at this moment; returns how many. Another answer of
@@ -84,10 +89,6 @@ class Candidates:
         with self._lock:
             return list(self._all.items())
 
-    def gone(self) -> list[tuple[str, Candidate]]:
-        """Those that are said to be gone."""
-        return [(name, one) for name, one in self.all() if one.state is InstanceState.GONE]
-
     def lasting_unknowns(self, now: float, after: float) -> list[tuple[str, Candidate]]:
         """Those that the cloud has said nothing of for `after` seconds or more."""
         return [
@@ -96,31 +97,17 @@ class Candidates:
             if one.unknown_since is not None and now - one.unknown_since >= after
         ]
 
-    def untold(self, now: float, after: float) -> list[tuple[str, Candidate]]:
-        """Those said to be gone `after` seconds ago or more, without an Event that says why they
-        are still there."""
-        return [
-            (name, one)
-            for name, one in self.all()
-            if one.gone_since is not None and now - one.gone_since >= after and not one.told
-        ]
-
-    def _put(self, name: str, one: Candidate) -> Candidate:
-        self._pop(name)
-        self._all[name] = one
-        self._held += one.held
-        return one
-
-    def _pop(self, name: str) -> None:
+    def _put(self, name: str, one: Candidate | None) -> None:
         old = self._all.pop(name, None)
-        self._held -= old is not None and old.held
+        self._held += (one is not None and one.held) - (old is not None and old.held)
+        if one is not None:
+            self._all[name] = one
 
 
 @define(eq=False)
 class _Said:
     """The cloud's last word about a node of a list."""
 
-    zone: str
     asked_at: float
     gone: bool = True
 
@@ -152,7 +139,7 @@ class Samples:
             for zone in ready.keys() | self._zones.keys():
                 found = self._zones.setdefault(zone, _Zone())
                 found.ready = ready.get(zone, [])
-                if not found.ready and found.drawn_at is None:
+                if not found.ready and found.drawn_at is None:  # else `close` follows
                     del self._zones[zone]
             self._said = {identity: said for identity, said in self._said.items() if identity in wanted}
 
@@ -175,28 +162,33 @@ class Samples:
             found.drawn_at = now
             # Those that other candidates of the zone wait for come with it: once one of them has
             # met a lie, a lucky draw helps no later one.
-            listed = [identity[0] for identity, said in self._said.items() if said.zone == zone and said.gone]
+            listed = [identity[0] for identity, said in self._said.items() if said.gone]
             names = list(found.ready)
+        # At random: the first thirty by name may be one pool, about which alone the cloud is right.
         self._rng.shuffle(names)
-        drawn = _usable(names, usable)
-        return list({key_of(node): node for node in [*drawn, *_usable(listed, usable)]}.values())
+        drawn = (itertools.islice(filter(None, map(usable, those)), SAMPLE) for those in (names, listed))
+        return list({key_of(node): node for node in itertools.chain(*drawn)}.values())
 
-    def close(self, zone: str, sample: Sample | None) -> None:
-        """These are the answers about those that were drawn; None: the question failed."""
+    def close(self, zone: str, drawn: Sequence[V1Node], said: Mapping[str, object] | None) -> None:
+        """What was said of those that were drawn, by name; None: the question failed."""
         with self._lock:
             found = self._zones[zone]
-            found.drawn_at = None
-            if sample is not None:
-                found.last = sample
-                for identity in sample.gone:
-                    self._said[identity] = _Said(zone, sample.asked_at)
+            asked_at, found.drawn_at = found.drawn_at, None
+            if said is None or asked_at is None:
+                return
+            states = [(identity_of(node), said.get(key_of(node))) for node in drawn]
+            gone = tuple(identity for identity, state in states if state is InstanceState.GONE)
+            existing = sum(state in (InstanceState.RUNNING, InstanceState.SHUTDOWN) for _, state in states)
+            found.last = Sample(asked_at, len(drawn), existing, gone)
+            self._said.update((identity, _Said(asked_at)) for identity in gone)
 
-    def ask_again(self, zone: str, sample: Sample, now: float) -> list[Identity]:
+    def ask_again(self, sample: Sample, now: float) -> list[Identity]:
         """Those of this list whom to ask about now: each once in a period, by one thread."""
         with self._lock:
             due = []
+            # A thousand candidates may share this list, and each comes back once in a period.
             for identity in sample.gone:
-                said = self._said.setdefault(identity, _Said(zone, sample.asked_at))
+                said = self._said.setdefault(identity, _Said(sample.asked_at))
                 if now - said.asked_at >= self._period:
                     said.asked_at = now
                     due.append(identity)
@@ -212,11 +204,6 @@ class Samples:
         """Those of this list that the cloud still calls gone."""
         with self._lock:
             return [one for one in sample.gone if (said := self._said.get(one)) is None or said.gone]
-
-
-def _usable(names: Iterable[str], usable: Callable[[str], V1Node | None]) -> list[V1Node]:
-    found = (node for name in names if (node := usable(name)) is not None)
-    return list(itertools.islice(found, SAMPLE))
 
 
 SETTLED: Final = 600.0
@@ -279,31 +266,15 @@ class Shared:
 
     def attention(self, node: V1Node) -> Attention:
         """What this node needs now."""
-        # A Ready node on another machine: its kubelet says nothing about the instance of its ID.
-        stays = node.metadata is not None and node.metadata.deletion_timestamp is None
-        if stays and is_ready(node) and self.moved(node) and self.owns(node) and not hands_off(node):
-            return Attention.ASK
-        return self.attention_unmoved(node)
-
-    def attention_unmoved(self, node: V1Node) -> Attention:
-        """The same by what stands in it alone, for a kubelet that has not changed its machine."""
         options = self.options
         return attention(
             node,
             self.prefixes,
             self.age(node),
             options.uninitialized_grace_period,
+            moved=self.moved(node),
             out_of_service=options.out_of_service_taint,
         )
-
-    def owns(self, node: V1Node) -> bool:
-        """Whether the node is certainly this provider's."""
-        return is_owned(provider_id_of(node), self.prefixes)
-
-    def node(self, name: str, one: Candidate | None) -> V1Node | None:
-        """The node of the cache that this candidate is; None if it is gone, or another one."""
-        node = self.lister.get(name)
-        return node if node is not None and one is not None and one.is_of(node) else None
 
     def sampled(self, zone: str, name: str) -> V1Node | None:
         """The node of this name, if it can be in a sample of the zone; else None."""

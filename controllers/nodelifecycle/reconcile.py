@@ -8,9 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
-
-from attrs import evolve
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from cloudprovider import InstanceState
 from cloudprovider.helpers import is_ready, provider_id_of
@@ -30,7 +29,7 @@ from controllers.nodelifecycle.deletion import (
 )
 from controllers.nodelifecycle.reports import some
 from controllers.runtime.api import ServerError, Unreachable
-from controllers.runtime.cache import key_of, uid_of
+from controllers.runtime.cache import key_of
 from controllers.runtime.queue import Result, retry_after_of
 from controllers.runtime.write import Patch
 
@@ -89,7 +88,7 @@ class NodeLifecycleReconciler:
         said: dict[str, InstanceState | Exception] = {}
         late: list[tuple[str, StateAnswer]] = []
         lost: list[V1Node] = []
-        asked = False
+        answered: Mapping[str, InstanceState | Exception] | None = None
 
         def heard(name: str, answer: Answer[InstanceState]) -> None:
             node, state = answer.node, answer.unbound
@@ -110,10 +109,10 @@ class NodeLifecycleReconciler:
         try:
             ready = self._ready_nodes(judged, nodes, drawn, asked_at)
             self._cloud.fetch_state([*nodes.values(), *ready.values()], heard, confirm=confirm)
-            asked = True
-        finally:
+            answered = said
+        finally:  # a zone that is not closed would never be asked about again
             for zone, found in drawn.items():
-                self._samples.close(zone, _sample(found, said, asked_at) if asked else None)
+                self._samples.close(zone, found, answered)
         for name, state_answer in late:
             deliver(name, state_answer)
         if lost:
@@ -131,7 +130,8 @@ class NodeLifecycleReconciler:
             if one.answers < CONFIRMATIONS and now - one.counted_at < self._options.node_monitor_period - ROUNDING:
                 continue  # the next answer comes too soon to count
             excused, young = one.released or is_announced(node), self._shared.is_young(node)
-            # Once for a row of answers: it may be one call for each node.
+            # Once for a row of answers: it may be one call for each node. And not for what is kept
+            # anyway, as it is young.
             if not one.confirmed and (excused or not young):
                 confirm.add(key)
             if self._options.breaker and not (excused or young or is_ready(node)):
@@ -147,24 +147,22 @@ class NodeLifecycleReconciler:
     ) -> dict[str, V1Node]:
         """The Ready nodes to ask about: a sample of each zone that needs one, added to `drawn`, and
         those for which a candidate waits."""
-
-        def usable(name: str) -> V1Node | None:
-            return None if name in nodes else self._shared.sampled(zone, name)
-
         waited_for: dict[str, V1Node] = {}
         for one in judged.values():
             zone = one.zone
             if one.sample is None:
                 if zone not in drawn and self._latest(one, asked_at) is None:
-                    found = self._samples.draw(zone, usable, asked_at)
+                    found = self._samples.draw(zone, partial(self._shared.sampled, zone), asked_at)
                     if found is not None:
                         drawn[zone] = found
                 continue
-            for identity in self._samples.ask_again(zone, one.sample, asked_at):
+            for identity in self._samples.ask_again(one.sample, asked_at):
                 node = self._shared.ready_node(identity)
-                if node is not None and identity[0] not in nodes:
+                if node is not None:
                     waited_for[identity[0]] = node
-        return waited_for | {key_of(node): node for found in drawn.values() for node in found}
+        ready = waited_for | {key_of(node): node for found in drawn.values() for node in found}
+        # One that has turned Ready only now is asked about as a candidate, and gets that answer.
+        return {name: node for name, node in ready.items() if name not in nodes}
 
     def _is_news(self, node: V1Node) -> bool:
         """Whether "gone" about this node's instance is new: another one may have its name."""
@@ -179,7 +177,7 @@ class NodeLifecycleReconciler:
 
     # ---- the work
 
-    def reconcile(self, key: str, answer: StateAnswer | Exception | None) -> Result | None:
+    def reconcile(self, key: str, answer: StateAnswer | None) -> Result | None:
         """Act on what the cloud said, or tidy up a node that is ready again.
 
         Raises what the cloud answered instead of a state, and what the API server refused.
@@ -189,7 +187,7 @@ class NodeLifecycleReconciler:
         finally:
             self._reports.metrics.worked_on(key)
 
-    def _reconcile(self, key: str, answer: StateAnswer | Exception | None) -> Result | None:
+    def _reconcile(self, key: str, answer: StateAnswer | None) -> Result | None:
         node = self._shared.lister.get(key)
         if node is None:
             self._candidates.forget(key)
@@ -202,18 +200,16 @@ class NodeLifecycleReconciler:
                     node, "Ready", "returned", lambda fresh: self._returned(fresh) if is_ready(fresh) else Patch()
                 )
             return None
-        if isinstance(answer, Exception):
-            raise answer
         if answer is None:
             return None  # it needed no question when its batch was asked about; the sweep brings it again
-        if (uid_of(answer.node), provider_id_of(answer.node)) != (uid_of(node), provider_id_of(node)):
+        if identity_of(answer.node) != identity_of(node):
             return None  # it was asked about the former node; the next sweep asks about this one
         one = self._candidates.add(key, answer, self._options.node_monitor_period)
         if isinstance(answer.state, Exception):
             if isinstance(answer.state, Contradiction):
                 self._reports.disagreed(node, answer.state)
             if delay := retry_after_of(answer.state):
-                self._note(key, one, rests_until=self._shared.now() + delay)
+                self._candidates.note(key, one, rests_until=self._shared.now() + delay)
             raise answer.state
         if answer.state is InstanceState.GONE:
             return self._gone(key, node, one, answer)
@@ -238,45 +234,48 @@ class NodeLifecycleReconciler:
 
         self._writer.write(node, "cloud", "shut down", plan, at_once=evict)
         if evict and not ready:
-            self._note(key, one, out_of_service=True)
-        return None if confirmed or not self._options.out_of_service_taint else self._ask_again(key, one)
+            self._candidates.note(key, one, out_of_service=True)
+        return None if confirmed or not self._options.out_of_service_taint else self._look_again(key, one)
 
     def _gone(self, key: str, node: V1Node, one: Candidate, answer: StateAnswer) -> Result | None:
         if one.answers < CONFIRMATIONS:
-            self._reports.first_gone(one.zone, key)
-            return self._ask_again(key, one)
+            return self._look_again(key, one)
+        # Before Ready is looked at: it is Ready there, and people are to be told.
         if self._shared.moved(node):
             # Its kubelet would not register again: it has gone on with this Node.
             why = (
                 "its kubelet runs on another machine than the one that is gone. Delete the Node, and restart the "
                 "kubelet there, which registers only when it starts"
             )
-            return self._look_again(key, self._note(key, one, why=why), _MOVED)
+            return self._look_again(key, self._candidates.note(key, one, why=why), _MOVED)
         if is_ready(node):
             return None  # a Ready node is never deleted
-        if self._shared.is_young(node) and not (one.released or is_announced(node)):
+        excused = one.released or is_announced(node)
+        if self._shared.is_young(node) and not excused:
             why = (
                 f"it was initialised, or first seen, less than {self._options.young_grace:g} s ago "
                 "(--node-deletion-young-grace), and the cloud may not list it yet"
             )
-            return self._ask_again(key, self._note(key, one, why=why))
+            return self._look_again(key, self._candidates.note(key, one, why=why))
         if not one.confirmed:  # "gone" of one method alone: the next answer is of all
-            return self._ask_again(key, one)
-        if one.released or is_announced(node) or not self._options.breaker:
-            self._delete(key, node)
+            return self._look_again(key, one)
+        if excused or not self._options.breaker:
+            self._writer.delete(key, node)
             return None
         sample = one.sample or self._latest(one, answer.asked_at)
         if sample is None:  # another thread is asking
             why = f"the cloud has not answered yet about Ready nodes of zone {one.zone!r}"
-            return self._look_again(key, self._note(key, one, why=why), self._options.node_monitor_period / 2)
+            return self._look_again(
+                key, self._candidates.note(key, one, why=why), self._options.node_monitor_period / 2
+            )
         still = self._shared.still(sample)
         verdict = judge(sample, len(still))
         if verdict is Verdict.WAIT:
             return self._wait(key, one, sample, still)
         if verdict is Verdict.LIMIT:
-            self._within_limit(key, node, self._note(key, one, sample=None))
+            self._within_limit(key, node, self._candidates.note(key, one, sample=None))
         else:
-            self._delete(key, node)
+            self._writer.delete(key, node)
         return None
 
     def _wait(self, key: str, one: Candidate, sample: Sample, still: list[str]) -> Result:
@@ -288,10 +287,10 @@ class NodeLifecycleReconciler:
             if held
             else "which shows within a minute"
         )
-        one = self._note(key, one, sample=sample, held=held, why=why)
+        one = self._candidates.note(key, one, sample=sample, held=held, why=why)
         if held:
             self._reports.contradicted(one.zone, still, sample)
-        return self._ask_again(key, one)
+        return self._look_again(key, one)
 
     def _within_limit(self, key: str, node: V1Node, one: Candidate) -> None:
         now, limit = self._shared.now(), self._limit
@@ -300,7 +299,16 @@ class NodeLifecycleReconciler:
             admission = limit.admit(now, held)
             number, deletions = limit.number(now), limit.deletions(now)
         if admission is Admission.ALLOWED:
-            self._delete(key, node, counted_at=now)
+            unused = True
+            try:
+                unused = not self._writer.delete(key, node)
+            except (Unreachable, ServerError):
+                unused = False  # it may have been applied
+                raise
+            finally:
+                if unused:
+                    with self._limit_lock:
+                        limit.refund(now)
             return
         why = (
             f"its zone has no Ready node that shows whether the cloud is right, so at most {number} such nodes are "
@@ -309,21 +317,9 @@ class NodeLifecycleReconciler:
             "manager"
         )
         alarm = admission is Admission.ALARM
-        one = self._note(key, one, held=True, why=why, told=one.told or alarm)
+        one = self._candidates.note(key, one, held=True, why=why, told=one.told or alarm)
         if alarm:
             self._reports.limit_reached(node, one, number, deletions)
-
-    def _delete(self, key: str, node: V1Node, *, counted_at: float | None = None) -> None:
-        unused = True
-        try:
-            unused = not self._writer.delete(key, node)
-        except (Unreachable, ServerError):
-            unused = False  # it may have been applied
-            raise
-        finally:
-            if unused and counted_at is not None:
-                with self._limit_lock:
-                    self._limit.refund(counted_at)
 
     def observe(self, owned: int, *, calm: bool) -> None:
         """Tell the limit how many nodes there are, before a sweep. `calm`: the cloud answers."""
@@ -332,26 +328,9 @@ class NodeLifecycleReconciler:
         if over:
             log.warning("the limit on node deletions is lifted: nothing had to be held back")
 
-    def _ask_again(self, key: str, one: Candidate) -> Result:
-        """The answer is to be confirmed, a period after it came."""
-        return self._look_again(key, one, one.counted_at + self._options.node_monitor_period - self._shared.now())
-
-    def _look_again(self, key: str, one: Candidate, seconds: float) -> Result:
-        """Look at the node again by a timer of its own. Sweeps leave it alone somewhat longer."""
-        seconds = max(0.0, seconds)
-        self._note(key, one, rests_until=self._shared.now() + seconds + self._options.node_monitor_period)
+    def _look_again(self, key: str, one: Candidate, seconds: float | None = None) -> Result:
+        """Look at the node again by a timer of its own; None: as soon as another answer counts."""
+        now, period = self._shared.now(), self._options.node_monitor_period
+        seconds = max(0.0, one.counted_at + period - now if seconds is None else seconds)
+        self._candidates.note(key, one, rests_until=now + seconds + period)  # sweeps leave it alone
         return Result(requeue_after=seconds)
-
-    def _note(self, key: str, one: Candidate, **fields: Any) -> Candidate:
-        """Note something of a candidate, unless another thread has changed it."""
-        noted = evolve(one, **fields)
-        self._candidates.replace(key, one, noted)
-        return noted
-
-
-def _sample(asked: list[V1Node], said: dict[str, InstanceState | Exception], asked_at: float) -> Sample:
-    """What was said of those that were drawn."""
-    states = [(node, said.get(key_of(node))) for node in asked]
-    gone = tuple(identity_of(node) for node, state in states if state is InstanceState.GONE)
-    existing = sum(state in (InstanceState.RUNNING, InstanceState.SHUTDOWN) for _, state in states)
-    return Sample(asked_at, len(asked), existing, gone)

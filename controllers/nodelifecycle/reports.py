@@ -7,11 +7,11 @@ deletions. What is asked in a batch counts once for each node: an answer about a
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
-
-from attrs import evolve
 
 from cloudprovider import CallCancelled, InstanceMetadata, InstanceNotFound, InstanceState, NotImplementedByProvider
 from cloudprovider.helpers import provider_id_of
@@ -48,8 +48,7 @@ class Reports:
         self._cloud = cloud
         self._lock = threading.Lock()
         self._alarmed: set[str] = set()  # zones where the cloud is not believed
-        self._gone: dict[str, dict[str, None]] = {}  # by zone: said to be gone for the first time, not logged yet
-        self._logged: dict[str, float] = {}  # by zone: when a line last said so
+        self._logged: dict[str, float] = {}  # by zone: when a line last said which nodes are gone
         self._disagreed: dict[str, str] = {}  # by node: its UID; two methods of the provider contradict
         self._told: dict[str, tuple[str, str]] = {}  # by node: its UID, and the other instance
         self._lost: dict[str, V1Node] = {}  # by name: whose successor is to be asked for
@@ -57,11 +56,6 @@ class Reports:
         self._asking = threading.Lock()  # held by the one thread that asks for them
 
     # ---- deletions
-
-    def first_gone(self, zone: str, name: str) -> None:
-        """The cloud says for the first time that this node's instance is gone."""
-        with self._lock:
-            self._gone.setdefault(zone, {})[name] = None
 
     def contradicted(self, zone: str, still: list[str], sample: Sample) -> None:
         """Deletions in the zone are held back: these nodes are Ready, and called gone."""
@@ -124,31 +118,30 @@ class Reports:
     def survey(self) -> None:
         """Before a sweep: report what has waited for long, and what is over."""
         now = self._shared.now()
-        self._log_gone(now)
         for names in (self._told, self._disagreed):
             for name in list(names):  # fetchers add to it meanwhile
                 if self._shared.lister.get(name) is None:
                     del names[name]
-        held = [one for _, one in self._shared.candidates.gone() if one.held and one.sample is not None]
+        candidates = self._shared.candidates.all()
+        self._log_gone(candidates, now)
+        held = [one for _, one in candidates if one.held and one.sample is not None]
+        # Thousands of candidates share a few samples: each is looked through once.
         samples = {id(one.sample): one.sample for one in held if one.sample is not None}.values()
-        self.metrics.contradicting = len({name for one in samples for name in self._shared.still(one)})
+        self.metrics.contradicting.set(len({name for one in samples for name in self._shared.still(one)}))
         with self._lock:
             over = self._alarmed.difference(one.zone for one in held)
             self._alarmed -= over
         for zone in over:
             log.warning("zone %r: the cloud is believed again; deletions continue there", zone)
-        for name, one in self._shared.candidates.untold(now, ALARM_AFTER):
-            node = self._shared.node(name, one)
-            if node is not None:
-                self._shared.candidates.replace(name, one, evolve(one, told=True))
-                self._held_back(node, "DeletingNodeHeldBack", self.why(one))
-        self._report_unknown(now)
+        for name, one in candidates:
+            node = self._shared.lister.get(name)
+            if node is not None and one.is_of(node):
+                self._report_lasting(name, node, one, now)
 
     def left_alone(self, names: Collection[str]) -> None:
         """These nodes have the label that keeps us from them."""
-        with self._lock:
-            before, self._left_alone = self._left_alone, frozenset(names)
-        self.metrics.hands_off = len(names)
+        before, self._left_alone = self._left_alone, frozenset(names)
+        self.metrics.hands_off.set(len(names))
         for change, news in (("set", self._left_alone - before), ("gone", before - self._left_alone)):
             if news:
                 log.info("label %s is %s: %s", LABEL_HANDS_OFF, change, some(sorted(news)))
@@ -165,43 +158,41 @@ class Reports:
         message = f"The cloud says that the instance of this node is gone, but the node is not deleted now: {why}"
         self._shared.recorder.event(node, "Warning", reason, message)
 
-    def _log_gone(self, now: float) -> None:
+    def _report_lasting(self, name: str, node: V1Node, one: Candidate, now: float) -> None:
+        """Say once why a node that is said to be gone is still there, and that the cloud says
+        nothing of it (its key may be parked) each time that as much time has passed."""
+        if one.gone_since is not None and now - one.gone_since >= ALARM_AFTER and not one.told:
+            self._held_back(node, "DeletingNodeHeldBack", self.why(one))
+            one = self._shared.candidates.note(name, one, told=True)
+        after, since = self._shared.options.unknown_event_after, one.unknown_since
+        told = one.reported_at is not None and now - one.reported_at < after
+        if since is None or now - since < after or told:
+            return
+        self._shared.candidates.note(name, one, reported_at=now)
+        self._shared.recorder.event(
+            node,
+            "Warning",
+            "InstanceStateUnknown",
+            "This node is not ready, and the cloud does not say whether its instance runs, is shut down or gone. "
+            f"Until it does, the node is neither tainted nor deleted: {one.problem}",
+        )
+
+    def _log_gone(self, candidates: Sequence[tuple[str, Candidate]], now: float) -> None:
         """One line for a zone and minute, however many nodes there are, or answers alternate."""
-        with self._lock:
-            due = {
-                zone: list(names)
-                for zone, names in self._gone.items()
-                if now - self._logged.get(zone, -1e9) >= _LOGGED_EVERY
-            }
-            for zone in due:
-                del self._gone[zone]
-                self._logged[zone] = now
-        for zone, names in due.items():
+        news: dict[str, list[str]] = {}
+        for name, one in candidates:
+            if one.state is InstanceState.GONE and one.since > self._logged.get(one.zone, -math.inf):
+                news.setdefault(one.zone, []).append(name)
+        for zone, names in news.items():
+            if now - self._logged.get(zone, -math.inf) < _LOGGED_EVERY:
+                continue
+            self._logged[zone] = now
             log.info(
                 "zone %r: the cloud says that the instances of %d nodes are gone (answer 1 of %d): %s",
                 zone,
                 len(names),
                 CONFIRMATIONS,
                 some(names),
-            )
-
-    # ---- unknown states
-
-    def _report_unknown(self, now: float) -> None:
-        """Report the nodes about which the cloud has not answered for long, parked keys among
-        them; again each time that as much time has passed."""
-        after = self._shared.options.unknown_event_after
-        for name, one in self._shared.candidates.lasting_unknowns(now, after):
-            node = self._shared.node(name, one)
-            if node is None or (one.reported_at is not None and now - one.reported_at < after):
-                continue
-            self._shared.candidates.replace(name, one, evolve(one, reported_at=now))
-            self._shared.recorder.event(
-                node,
-                "Warning",
-                "InstanceStateUnknown",
-                "This node is not ready, and the cloud does not say whether its instance runs, is shut down or gone. "
-                f"Until it does, the node is neither tainted nor deleted: {one.problem}",
             )
 
     # ---- successors
@@ -217,21 +208,18 @@ class Reports:
             try:
                 with self._lock:
                     lost, self._lost = self._lost, {}
-                self._ask_for(lost)
+                asked = [without_provider_id(node) for node in lost.values()]
+                self._cloud.fetch_metadata(asked, partial(self._named, lost))
             finally:
                 self._asking.release()
 
-    def _ask_for(self, by_name: Mapping[str, V1Node]) -> None:
-        def answered(name: str, answer: Answer[InstanceMetadata]) -> None:
-            self.metrics.metadata(answer.unbound)
-            if isinstance(answer.unbound, InstanceMetadata) and answer.unbound.provider_id:
-                self._recreated(name, by_name[name], answer.unbound.provider_id)
-
-        self._cloud.fetch_metadata([without_provider_id(node) for node in by_name.values()], answered, fresh=True)
-
-    def _recreated(self, name: str, node: V1Node, found: str) -> None:
+    def _named(self, lost: Mapping[str, V1Node], name: str, answer: Answer[InstanceMetadata]) -> None:
+        """The cloud has said which instance has the name of a node that lost its own."""
+        self.metrics.metadata(answer.unbound)
+        found = answer.unbound.provider_id if isinstance(answer.unbound, InstanceMetadata) else ""
+        node = lost[name]
         known, told = provider_id_of(node), (uid_of(node), found)
-        if self._told.get(name) == told or self._cloud.same_provider_id(known, found):
+        if not found or self._told.get(name) == told or self._cloud.same_provider_id(known, found):
             return
         self._told[name] = told
         log.warning("node %s: instance %s is gone and instance %s now has its name", name, known, found)
@@ -255,10 +243,6 @@ class NodeLifecycleMetrics:
         self._lock = threading.Lock()
         self._began = 0.0
         self._left: set[str] = set()
-        self.contradicting = 0
-        """Ready nodes that hold back deletions, at the last sweep."""
-        self.hands_off = 0
-        """Nodes that an administrator keeps us from, at the last sweep."""
         self._duration = metrics.histogram(
             "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
             "Time from a look at all nodes until all those that needed it have been worked on.",
@@ -287,14 +271,14 @@ class NodeLifecycleMetrics:
         metrics.gauge(
             "node_lifecycle_held_nodes", "Nodes that the cloud says are gone, and that are not deleted for now."
         ).set_function(lambda: float(candidates.held))
-        metrics.gauge(
+        self.contradicting = metrics.gauge(
             "node_lifecycle_contradicting_nodes",
             "Ready nodes that the cloud says are gone, and for which the deletion of others has waited for a minute.",
-        ).set_function(lambda: float(self.contradicting))
-        metrics.gauge(
+        )
+        self.hands_off = metrics.gauge(
             "node_lifecycle_hands_off_nodes",
             f"Nodes that are not deleted and not tainted because they have the label {LABEL_HANDS_OFF}.",
-        ).set_function(lambda: float(self.hands_off))
+        )
 
     def sweep_began(self, began: float, keys: Collection[str]) -> None:
         """A look at all nodes brought these up. It joins one that is not done."""
@@ -335,9 +319,9 @@ class NodeLifecycleMetrics:
         self._duration.observe(self._clock.monotonic() - self._began)
 
 
-def some(names: Sequence[str], most: int = _NAMED) -> str:
+def some(names: Sequence[str]) -> str:
     """The first of these names, for people."""
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
 
 def _result(error: Exception) -> str:

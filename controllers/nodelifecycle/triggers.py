@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from cloudprovider.helpers import is_ready
+from cloudprovider.helpers import is_owned, is_ready, provider_id_of
 from controllers.nodelifecycle.changes import Attention, can_be_sampled, hands_off, identity_of, machine_of, zone_of
 from controllers.runtime.cache import Derived, key_of, uid_of
 
@@ -51,7 +51,7 @@ class _Look:
     zone: str
     owned: bool
     attention: Attention | None
-    """By what stands in it; None: it depends on the time."""
+    """None: it depends on the time, or on what is remembered of its machine."""
     sampled: bool
     hands_off: bool
 
@@ -74,7 +74,8 @@ class NodeLifecycleTriggers:
     def on_update(self, old: V1Node, new: V1Node) -> None:
         name = key_of(new)
         self._shared.age(new)
-        changed_machine = _changed_machine(old, new)
+        before, after = machine_of(old), machine_of(new)
+        changed_machine = uid_of(old) == uid_of(new) and any(before) and any(after) and before != after
         if changed_machine:
             self._shared.moves[name] = uid_of(new), self._shared.now()
         ready, wanted = is_ready(new), self._shared.attention(new)
@@ -117,27 +118,18 @@ class NodeLifecycleTriggers:
         own."""
         now = self._shared.now()
         parked = frozenset(self._queue.parked())  # they come back by themselves, after a back-off
-        asked = {name: 0 for name in sorted(survey.not_ready - parked) if not self._rests(name, now)}
-        return dict.fromkeys(survey.tidy - parked, TIDY) | asked
-
-    def enqueue(self, due: Mapping[str, int]) -> None:
-        """Queue these."""
-        for name, priority in due.items():
-            self._queue.add(name, priority)
+        due = dict.fromkeys(survey.tidy - parked, TIDY)
+        for name in sorted(survey.not_ready - parked):
+            one = self._candidates.get(name)
+            # Where a timer brings it by itself, the sweep must not bypass a back-off.
+            if (one is None or one.rests_until <= now) and not self._queue.num_requeues(name):
+                due[name] = 0
+        return due
 
     def _look_at(self, node: V1Node) -> _Look:
         shared = self._shared
-        owned, left = shared.owns(node), hands_off(node)
-        needed = shared.attention_unmoved(node) if is_ready(node) or left or not owned else None
+        owned, left = is_owned(provider_id_of(node), shared.prefixes), hands_off(node)
+        lasts = (is_ready(node) or left or not owned) and not shared.moved(node)
+        needed = shared.attention(node) if lasts else None
         sampled = can_be_sampled(node, shared.prefixes)
         return _Look(node, key_of(node), zone_of(node), owned, needed, sampled, left)
-
-    def _rests(self, name: str, now: float) -> bool:
-        """Whether a timer queues the node by itself: the sweep must not bypass a back-off."""
-        one = self._candidates.get(name)
-        return (one is not None and one.rests_until > now) or self._queue.num_requeues(name) > 0
-
-
-def _changed_machine(old: V1Node, new: V1Node) -> bool:
-    before, after = machine_of(old), machine_of(new)
-    return uid_of(old) == uid_of(new) and any(before) and any(after) and before != after

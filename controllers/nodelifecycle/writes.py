@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,44 +31,13 @@ _REVERSALS: Final = 2
 
 @frozen
 class _Written:
+    """A write of taints on a node, so that two writers who disagree do not fight. Times are of one
+    monotonic clock."""
+
     uid: str
     change: str
     attempts: Attempts
     reversals: int  # how often the change was the opposite of the one before
-
-
-class _Writeback:
-    """How often taints are written on one node, so that two writers who disagree do not fight. In
-    memory alone. Times are of one monotonic clock. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._written: dict[tuple[str, str], _Written] = {}
-
-    def allows(self, name: str, uid: str, reason: str, change: str, now: float) -> bool:
-        """Whether this may be written now. Changes for one `reason` share a pause."""
-        last = self._last(name, uid, reason, now)
-        if last is None or not last.attempts.left(now):
-            return True
-        # Another program undid the write: pause, twice as long each time. A changed answer of the
-        # cloud is written at once, twice; a cloud that goes on changing its answer waits, too.
-        return change != last.change and last.reversals < _REVERSALS
-
-    def wrote(self, name: str, uid: str, reason: str, change: str, now: float) -> None:
-        """It was written. A write that has held for twice its pause is forgotten."""
-        with self._lock:
-            last = self._last(name, uid, reason, now) or _Written(uid, change, NO_ATTEMPTS, 0)
-            reversals = last.reversals + (change != last.change)
-            self._written[name, reason] = _Written(uid, change, _BACKOFF.next(last.attempts, now), reversals)
-
-    def sweep(self, now: float) -> None:
-        """Forget what is over."""
-        with self._lock:
-            self._written = {key: one for key, one in self._written.items() if not _BACKOFF.is_over(one.attempts, now)}
-
-    def _last(self, name: str, uid: str, reason: str, now: float) -> _Written | None:
-        last = self._written.get((name, reason))
-        return None if last is None or last.uid != uid or _BACKOFF.is_over(last.attempts, now) else last
 
 
 class NodeWriter:
@@ -79,16 +47,20 @@ class NodeWriter:
         self._rest = rest
         self._shared = shared
         self._metrics = metrics
-        self._writeback = _Writeback()
+        self._written: dict[tuple[str, str], _Written] = {}  # by name and reason
         self._requested: dict[str, str] = {}  # UIDs of nodes that finalizers hold, by name
 
     def write(
         self, node: V1Node, reason: str, change: str, plan: Callable[[V1Node], Patch], *, at_once: bool = False
     ) -> None:
         """Write what `plan` makes of the node, `change` for short; `at_once`: even if another
-        program has just undone it. `reason`: who reported it, the cloud or the kubelet."""
-        key, uid = key_of(node), uid_of(node)
-        if not at_once and not self._writeback.allows(key, uid, reason, change, self._shared.now()):
+        program has just undone it. `reason`: who reported it, the cloud or the kubelet; changes for
+        one share a pause."""
+        key, uid, last = key_of(node), uid_of(node), self._last(node, reason)
+        # Another program undid the write: pause, twice as long each time. A changed answer of the
+        # cloud is written at once, twice; a cloud that goes on changing its answer waits, too.
+        fights = last is not None and (change == last.change or last.reversals >= _REVERSALS)
+        if last is not None and fights and not at_once and last.attempts.left(self._shared.now()):
             return
         try:
             written = apply(
@@ -103,7 +75,9 @@ class NodeWriter:
         except (ObjectNotFound, ObjectReplaced):
             return  # deleted or recreated meanwhile: its own event brings the new one
         if written is not None:
-            self._writeback.wrote(key, uid, reason, change, self._shared.now())
+            last = self._last(node, reason) or _Written(uid, change, NO_ATTEMPTS, 0)
+            attempts = _BACKOFF.next(last.attempts, self._shared.now())
+            self._written[key, reason] = _Written(uid, change, attempts, last.reversals + (change != last.change))
 
     def delete(self, key: str, node: V1Node) -> bool:
         """Delete this node as it was judged, by UID and version; returns whether the API server
@@ -135,8 +109,17 @@ class NodeWriter:
             self._deleted(node)
 
     def sweep(self) -> None:
-        """Forget what is over."""
-        self._writeback.sweep(self._shared.now())
+        """Forget the writes that have held for twice their pause."""
+        now = self._shared.now()
+        for what, one in list(self._written.items()):
+            if _BACKOFF.is_over(one.attempts, now):
+                self._written.pop(what, None)
+
+    def _last(self, node: V1Node, reason: str) -> _Written | None:
+        """The last write for this reason, unless it has held for twice its pause."""
+        last = self._written.get((key_of(node), reason))
+        over = last is None or last.uid != uid_of(node) or _BACKOFF.is_over(last.attempts, self._shared.now())
+        return None if over else last
 
     def _delete(self, key: str, node: V1Node, attempts: int) -> dict[str, Any] | None:
         """What the API server answered; None where the node is gone, or no longer as it was."""
@@ -148,7 +131,7 @@ class NodeWriter:
             return answer
         except ObjectNotFound:
             return None
-        except Conflict:
+        except Conflict:  # a last heartbeat, or a taint of the node lifecycle: neither is a reason to stay
             if attempts == 1:
                 raise
         try:

@@ -76,6 +76,7 @@ def option(
             raise ValueError(f"{attribute.name}={shown}{f' (--{flag})' if flag else ''}: {wrong}")
 
     row = Flag(flag, kind, default, section, help, check, shorthand, deprecated, secret=secret, configz=configz)
+    # At the field and not in the parser: options that a program makes are checked as well.
     return attrs.field(default=default, validator=validate, repr=not secret, metadata={_FLAG: row} if flag else {})
 
 

@@ -26,6 +26,7 @@ def display(value: str) -> str:
     """A flag's value as it may be shown: on one line, at most 80 characters, without a URL's user
     and password."""
     value = without_user(value)
+    # A terminal acts on control characters, whoever has put them into a manifest.
     value = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in value)
     return value if len(value) <= 80 else value[:77] + "..."
 
@@ -62,6 +63,7 @@ class _Int(Integer):
             value = int(_plain(text), 8 if is_octal(text) else 0)
         except ValueError:
             raise self.refusal() from None
+        # Go's configuration holds them as int32.
         if value not in _INT32:
             raise ValueError("must fit in 32 bits")
         return value

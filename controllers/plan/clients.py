@@ -41,6 +41,7 @@ class PlannedClients(ClientBuilder):
         """The official client of that identity, over the interceptor. The same one at each call."""
         made = super().client(name)
         rest: Any = made.rest_client
+        # The same client comes at each call: wrapped twice, a write would be two rows.
         if not isinstance(rest.request, _Asked):
             base_path = f"{self.transport.endpoint.base_path}/".removeprefix("/")
             # Below all classes of the official API, so that no way of theirs leads past it.
@@ -80,12 +81,14 @@ class _Rest(RestClient):
         status, content = answer
         if 200 <= status < 300:
             return Response(status, {}, json.dumps(content).encode())
+        # As the server's own refusal: the controller goes its usual way from here.
         raise from_status(status, {}, content, method=method, path=path)
 
     def stream(
         self, path: str, *, query: Mapping[str, str] | None = None, read_timeout: float, **_options: Any
     ) -> LineStream:
         """A watch from a version, which shows what would be written from now on."""
+        # Nothing is sent: what others change meanwhile is no part of a plan about one moment.
         changes = Changes((query or {}).get("resourceVersion", ""), read_timeout / 2)
         place = place_of(path)
         if place is not None:
@@ -103,6 +106,7 @@ class _Asked:
         self._cluster = cluster
 
     def __call__(self, method: str, url: str, headers: Any = None, body: Any = None, **rest: Any) -> RESTResponse:
+        # As the server sees it: without a proxy's base path, and without the query.
         path = "/" + url.partition("://")[2].partition("/")[2].removeprefix(self._base_path).partition("?")[0]
         kind = next((str(value) for name, value in (headers or {}).items() if name.lower() == "content-type"), "")
         answer = self._cluster.answer(

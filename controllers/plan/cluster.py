@@ -77,6 +77,7 @@ class DryRunInterceptor:
     def tell(self, place: Place, watch: Changes) -> None:
         """Show this watch what would be written there, in place of the one before it."""
         with self._lock:
+            # An informer that lists again opens a new watch, and reads the old one no more.
             self._watches[place.prefix, place.plural] = watch
             if watch.version.isdecimal():
                 self._version = max(self._version, int(watch.version))
@@ -112,8 +113,10 @@ class DryRunInterceptor:
             try:
                 return self._write(request, place)
             except ApiError as error:
+                # No answer counts as an outage: the controller retries, and the row says "unknown".
                 return _status(error.status or 503, str(error), place)
             except PatchError as error:
+                # The real server may take what our patching does not: no guess is shown as a plan.
                 self._cannot_tell(request, place, str(error))
                 return _status(422, str(error), place)
 
@@ -121,6 +124,7 @@ class DryRunInterceptor:
         """The body of a sent read, with what was written since."""
         place = place_of(path)
         with self._lock:
+            # Of a single object this run's own version was the answer already.
             if place is None or place.name:
                 return data
             kind = (place.prefix, place.plural)
@@ -237,6 +241,7 @@ class DryRunInterceptor:
             return self._objects[place.object]
         informer = self.informers.find(place.prefix, place.plural) if self.informers is not None else None
         cached = informer.lister.get(place.key) if informer is not None else None
+        # All caches are complete by now, and a read less for each object is written to.
         if cached is not None:
             return to_json(cached)
         middle = f"/namespaces/{place.namespace}" if place.namespace else ""
@@ -247,6 +252,7 @@ class DryRunInterceptor:
 
     def _event(self, request: Request) -> Answer:
         body = request.body if isinstance(request.body, dict) else {}
+        # Of core/v1 the first, of events.k8s.io the second.
         about = body.get("involvedObject") or body.get("regarding") or {}
         if body.get("type") == "Warning" and about.get("name"):
             subject = Subject(str(about.get("kind")), str(about["name"]), str(about.get("namespace") or ""))
@@ -285,6 +291,7 @@ def _refusal(before: JSON, given: Mapping[str, Any], place: Place) -> Answer | N
     """What a precondition that does not hold is answered with."""
     metadata = before["metadata"]
     if given.get("uid") not in (None, metadata.get("uid")):
+        # In the server's own words: our writers read this cause.
         causes = [{"field": "metadata.uid", "reason": "FieldValueInvalid", "message": "field is immutable"}]
         return _status(422, "metadata.uid: field is immutable", place, causes=causes)
     if given.get("resourceVersion") not in (None, "", metadata.get("resourceVersion")):

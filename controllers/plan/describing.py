@@ -62,6 +62,7 @@ def _full(action: str, field: str) -> str:
 def facets(obj: JSON, kind: str = "") -> Iterator[tuple[Facet, Value]]:
     """Everything of an object that a row may show."""
     for part, content in obj.items():
+        # Every object has them, and no write changes them.
         if part in _IGNORED:
             continue
         if kind == "Secret" and part in ("data", "stringData"):

@@ -70,6 +70,7 @@ def place_of(path: str) -> Place | None:
     else:
         return None
     namespace = ""
+    # /namespaces/NAME/status is of the namespace itself, not of a kind inside it.
     if rest[0] == "namespaces" and len(rest) > 2 and not (len(rest) == 3 and rest[2] in _OF_NAMESPACES):
         namespace, rest = rest[1], rest[2:]
     plural, name, *sub = [*rest, "", ""][: max(2, len(rest))]

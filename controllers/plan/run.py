@@ -2,13 +2,15 @@
 
 Stage: around all of them. It stands in the manager's place, over the same parts: it refuses every
 write of every client and every call that changes the cloud, has them answered here, and ends
-when the first pass is over. The controllers know nothing of it. The outcome goes to `output.py`.
+when the first pass is over: `Settling` says so. The controllers know nothing of it. The outcome
+goes to `rows.py`, which shows it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, TextIO
 
@@ -16,24 +18,27 @@ from attrs import evolve
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import CloudConfig, Interface, StopSignal
+from cloudprovider.internal.cleaning import few
 from controllers.catalog import CATALOG
+from controllers.cloudcalls import CloudCalls
+from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.assembly import Assembly
 from controllers.manager.earlylists import IDENTITY
 from controllers.manager.permissions import provider_rules
 from controllers.manager.provider_host import ManagerError, warn_of_installed
-from controllers.manager.runner import StopEvent
+from controllers.manager.runner import Built, StopEvent
 from controllers.plan.clients import DryRunError, PlannedClients
 from controllers.plan.cloud import Evidence, PlannedCalls
 from controllers.plan.cluster import DryRunInterceptor
-from controllers.plan.output import shown
-from controllers.plan.rows import FAILED, Kind, Outcome, Plan, Row
-from controllers.plan.settling import Settling
+from controllers.plan.rows import FAILED, Kind, Outcome, Plan, Row, Subject, shown
 from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options
 from controllers.route.registration import RouteOptions
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import NODES, SERVICES
-from controllers.runtime.clock import SYSTEM_CLOCK
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.queue import Unfinished, WorkQueueCollector
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +50,10 @@ _QUIET: Final = 3
 _AGAIN: Final = 0.02
 _LOG: Final = 5.0  # seconds between two log lines about what is left
 _ROUTES: Final = 1.0  # seconds between two comparisons of all routes
+_TRIES: Final = 3
+_LONGEST_RETRY: Final = 10.0  # seconds that the next try of a failing key is waited for
+_MOMENT: Final = 3.0  # seconds until a controller that does not say when it works is taken to do so
+_MOST_NAMED: Final = 5
 
 
 class PlanRun:
@@ -60,6 +69,7 @@ class PlanRun:
         catalog: Sequence[ControllerEntry] = CATALOG,
     ) -> None:
         """No client of `clients` writes any more. Raises ManagerError without a controller."""
+        # Beneath the interceptor: should a way lead past it, still nothing is written.
         clients.guard = self._refuse
         self._given = options.manager
         options = _with_routes_sooner(options)
@@ -114,6 +124,7 @@ class PlanRun:
         """Run, print the plan to this file, or to standard output, and return the exit code. Raises
         as `run` does."""
         outcome = self.run(stop)
+        # Stopped before anything was known: that is not "nothing to do".
         if outcome is None:
             return FAILED
         print(shown(outcome, self._given.plan.output), end="", file=file, flush=True)
@@ -152,6 +163,7 @@ class PlanRun:
             return None
         # All caches are complete, and show what there was before any controller began.
         self._cluster.informers = informers
+        # Before the first controller runs: it may delete, or taint, what a digest was made of.
         found = informers.find(NODES.prefix, NODES.plural)
         self._nodes = tuple(found.lister.list()) if found is not None else ()
         settling = self._settling = Settling(self._cluster, context.cloud, access, parts.metrics, parts.clock)
@@ -166,6 +178,7 @@ class PlanRun:
         quiet = 0
         while True:
             left = settling.left()
+            # A key on its way from one queue to another is in none for a moment.
             quiet = 0 if left else quiet + 1
             now = clock.monotonic()
             if quiet >= _QUIET or now >= until:
@@ -199,6 +212,151 @@ class PlanRun:
 def _with_routes_sooner(options: Options) -> Options:
     """What only a second comparison of all routes would delete is a row of the plan, too."""
     routes = options.of(RouteOptions)
+    # The second one only confirms: in a plan nothing is gained by waiting for it.
     period = min(routes.route_reconciliation_period, _ROUTES)
     own = {**options.own, RouteOptions: evolve(routes, route_reconciliation_period=period)}
     return evolve(options, own=own)
+
+
+# ---- when it is over
+
+
+class Settling:
+    """When the first pass is over: what is left to do, as far as is known. Thread-safe.
+
+    Controllers, caches, queues and the gateway say what is under way. A key that runs again only
+    because time passes counts as done, one that is due for another reason never, however late; one
+    that fails is tried a few times, and then given up as not known."""
+
+    def __init__(
+        self,
+        cluster: DryRunInterceptor,
+        cloud: CloudCalls,
+        access: AccessCheck,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._cloud = cloud
+        self._access = access
+        self._metrics = metrics
+        self._clock = clock
+        self._since = clock.monotonic()
+        self._controllers: list[tuple[str, object]] = []
+
+    def watch(self, built: Iterable[Built]) -> None:
+        """These controllers are about to be started."""
+        self._since = self._clock.monotonic()
+        self._controllers = [(entry.name, controller) for entry, controller in built]
+
+    def left(self) -> list[str]:
+        """What is not done yet, for people; nothing when the first pass is over."""
+        left = []
+        if beginning := sum(not self._has_begun(controller) for _, controller in self._controllers):
+            left.append(f"{beginning} controllers that begin")
+        if not self._access.answered:
+            left.append("questions about permissions")
+        if self._cluster.busy():
+            left.append("changes on their way from the caches")
+        for queue in WorkQueueCollector.of(self._metrics).queues():
+            keys = [str(one.key) for one in queue.unfinished() if not _is_over(one)]
+            if keys:
+                left.append(f"queue {queue.name}: {few(sorted(keys), _MOST_NAMED)}")
+        if calls := self._cloud.in_flight():
+            left.append(f"{calls} calls to the cloud")
+        waiting = [f"{subject} {why}" for _, subject, why, waits in self._undecided() if waits]
+        if waiting:
+            left.append(few(sorted(waiting), _MOST_NAMED))
+        return left
+
+    def _has_begun(self, controller: object) -> bool:
+        """Whether it is in full work. One that does not say so gets a moment."""
+        begun: bool | None = getattr(controller, "begun", None)
+        return self._clock.monotonic() - self._since >= _MOMENT if begun is None else begun
+
+    def at_work(self) -> str:
+        """The controller whose thread this is; "" where that is not known. By its name."""
+        thread = threading.current_thread().name
+        for queue in WorkQueueCollector.of(self._metrics).queues():
+            if thread.rpartition("-")[0] == queue.name:
+                return queue.controller
+        return next((name for name, _ in self._controllers if thread.startswith(f"{name}-")), "")
+
+    def undecided(self) -> list[Row]:
+        """What controllers hold back."""
+        return [
+            Row(name, _subject(about), "delete", note=why, kind=Kind.HELD_BACK)
+            for name, about, why, waits in self._undecided()
+            if not waits
+        ]
+
+    def left_alone(self) -> list[Row]:
+        """What an administrator keeps controllers from: nothing to be done, whatever the cloud
+        says."""
+        return [
+            Row(name, _subject(about), "left alone", note=why, kind=Kind.WARNING)
+            for name, controller in self._controllers
+            for about, why in getattr(controller, "left_alone", tuple)()
+        ]
+
+    def unknown(self) -> list[Row]:
+        """The keys whose work failed, or has not ended."""
+        parked = self._cloud.parked()
+        rows = []
+        for queue in WorkQueueCollector.of(self._metrics).queues():
+            for one in queue.unfinished():
+                if not _failed(one) and one.failures:
+                    continue
+                why = one.problem or "not finished in time"
+                # Its call has not come back: which one says more than "in a queue".
+                if one.parked:
+                    calls = [call for key, call in parked.items() if key.endswith(f"/{one.key}")]
+                    why = ", ".join(f"{call.method}: no answer for {call.seconds:.0f} s" for call in calls) or why
+                elif not _failed(one) and one.delay > 0:
+                    why = f"not finished in time: it waits for another {one.delay:.1f} s"
+                subject = _subject(f"{queue.noun}/{one.key}")
+                rows.append(Row(queue.controller, subject, queue.name, note=why, kind=Kind.UNKNOWN))
+        return rows
+
+    def missing(self) -> list[Row]:
+        """The permissions without which not all of the plan could be carried out."""
+        return [
+            Row(
+                "",
+                Subject("Permission", f"{rule.resource}: {', '.join(rule.verbs)}"),
+                "missing",
+                note=f"without it {rule.consequence}. Fix: {rule.fix()}",
+                kind=Kind.WARNING,
+            )
+            for rule in self._access.missing
+        ]
+
+    def _undecided(self) -> list[tuple[str, str, str, bool]]:
+        return [
+            (name, *matter)
+            for name, controller in self._controllers
+            for matter in getattr(controller, "undecided", tuple)()
+        ]
+
+
+def _failed(one: Unfinished) -> bool:
+    """Whether something about it is not known. "No such disk" is known: an Event reports it."""
+    return bool(one.parked or one.problem)
+
+
+def _is_over(one: Unfinished) -> bool:
+    """Whether this key is no longer waited for."""
+    # One that fails may succeed at its next try, and one that is parked never in this run.
+    if _failed(one):
+        return one.parked or one.failures >= _TRIES or one.delay > _LONGEST_RETRY
+    # It failed for a reason that is known, and an Event has told it.
+    return bool(one.failures and one.delay)
+
+
+def _subject(about: str) -> Subject:
+    kind, _, key = about.partition("/")
+    namespace, _, name = key.rpartition("/")
+    return Subject(_KINDS.get(kind, kind.capitalize()), name, namespace)
+
+
+_KINDS: Final = {"persistentvolume": "PersistentVolume"}

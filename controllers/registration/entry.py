@@ -69,11 +69,13 @@ class Rule:
 
     def named(self, verb: str) -> tuple[str, ...]:
         """The names that this verb can be limited to."""
+        # RBAC cannot limit a creation by name: as it is decided, the object has none yet.
         return () if verb == "create" and "/" not in self.resource else self.names
 
     def fix(self) -> str:
         """The rule to add, as it stands in a Role or ClusterRole."""
         kind = f"Role in namespace {self.namespace}, or ClusterRole" if self.namespace else "ClusterRole"
+        # In one rule with a creation they would forbid that.
         names = f" resourceNames [{', '.join(self.names)}]," if self.names and "create" not in self.verbs else ""
         whose = f"the service account kube-system/{self.account}" if self.account else "the manager's service account"
         return (
@@ -100,6 +102,7 @@ class Context:
     def build(self, kind: Callable[..., Controller], options: type[Any], **changes: object) -> Controller:
         """A controller with the constructor that all of ours have, and what the flags say of this
         class of options, but for `changes`."""
+        # The manager's bound and not a flag's: all of them end within one time.
         given = attrs.evolve(self.options.of(options), drain_timeout=self.drain, **changes)
         return kind(self.clients, self.informers, self.cloud, options=given, metrics=self.metrics, clock=self.clock)
 

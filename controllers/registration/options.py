@@ -49,10 +49,12 @@ def split_address(address: str) -> tuple[str, int]:
     """`127.0.0.1:8080`, `[::1]:0` or `:8080` (any interface) as (host, port); raises ValueError."""
     problem = "must be IP:PORT, such as 127.0.0.1:10259, [::1]:10259 or :10259"
     host, colon, port = address.rpartition(":")
+    # Python's `isdigit` takes digits of any script.
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(problem)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
+    # An IPv6 address without brackets: which of its colons is the port's cannot be told.
     elif ":" in host:
         raise ValueError(problem)
     # A name may have several addresses, and which one is meant it would not say.
@@ -373,4 +375,5 @@ class Options:
     def of(self, kind: type[T]) -> T:
         """The instance of a class of options; its defaults when none was given."""
         found = self.own.get(kind)
+        # A controller that is embedded asks for classes that no flags were read for.
         return kind() if found is None else cast(T, found)

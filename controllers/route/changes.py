@@ -231,11 +231,13 @@ def step(
             why = why or wrong
         else:  # not twice in a row for one reason: the cloud would go on listing it so
             told = told or wrong
+    # One route of its own is right: of what else leads there only blackholes go.
     if len(mine) > len(former):
         return Step(net, cidr, tuple(blackholes), outdated=told)
     if objection:
         return Step(net, cidr, refused=objection)
     others = [entry for entry in alive if entry.target not in ("", name)]
+    # A kubelet can write another node's pod CIDR: who had the route first keeps it.
     rivals = filter(claimed_by, (*(entry.target for entry in others), holder, *(sharing if former else ())))
     rival = next((other for other in (*rivals, *overlapping()) if other not in ("", name)), "")
     if rival:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
+from cloudprovider.helpers.objects import get_node_condition
 from cloudprovider.helpers.providerid import is_owned, provider_id_of
-from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
+from cloudprovider.internal.cleaning import few
 from cloudprovider.wellknown import CONDITION_NETWORK_UNAVAILABLE, REASON_NO_ROUTE_CREATED, REASON_ROUTE_CREATED
 from controllers.runtime.api import STRATEGIC_PATCH, ObjectNotFound, RestClient
 from controllers.runtime.base import ControllerBase
@@ -85,6 +86,7 @@ class NetworkCondition:
                 return  # the slow comparison of all nodes comes back to it
             before = last.attempts
         repeated = last is not None and last.failed and last.created == created
+        # The same write once more is no fight: only what another program undid counts.
         attempts = evolve(before, last=now) if repeated else RESTORING.next(before, now)
         with suppress(ObjectNotFound, ObjectReplaced):  # its own event brings the new one
             # With another status than we last wrote the cache is behind, or another program wrote.
@@ -184,6 +186,7 @@ class RoutesOff(ControllerBase):
 
     def on_add(self, node: V1Node, initial: bool) -> None:
         """The informer's event. `_begin` looks at the nodes of the first listing."""
+        # Where another manager may make the routes, the condition may be its own.
         if self._removes and not initial and self._is_ours(node):
             self._stale.add(key_of(node))
 
@@ -197,7 +200,6 @@ class RoutesOff(ControllerBase):
         stale = sorted(key_of(node) for node in self._lister.list() if self._is_ours(node))
         if not stale:
             return
-        more = f" and {len(stale) - _MOST_NAMED} more" if len(stale) > _MOST_NAMED else ""
         what = (
             "Removing the condition: no routes are wanted"
             if self._removes
@@ -206,8 +208,8 @@ class RoutesOff(ControllerBase):
         )
         log.warning(
             "%d nodes have the condition %s=True with our reason %s from a former run, and the route controller is "
-            "off: %s. %s: %s%s",
-            len(stale), CONDITION, MISSING[1], self._why, what, ", ".join(stale[:_MOST_NAMED]), more,
+            "off: %s. %s: %s",
+            len(stale), CONDITION, MISSING[1], self._why, what, few(stale, _MOST_NAMED),
         )  # fmt: skip
         if self._removes:
             for name in stale:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cloudprovider.helpers.objects import get_node_condition
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
 from controllers.route.changes import node_addresses
@@ -117,6 +117,7 @@ class RouteTriggers:
             self._queue.add(key_of(new), NODE)
 
     def on_delete(self, node: V1Node) -> None:
+        # The back-off of what failed for the node must not hold up the end of its route.
         self._queue.forget(key_of(node))
         self._queue.add(key_of(node))
 

@@ -103,6 +103,7 @@ class RouteListing:
         self._advice = found.advice
         if not found.keys:
             self._metrics.count("noop", trigger)
+        # What was asked for while this listing ran may not be in it.
         pause = min(self._interval, self._period) if again else self._period
         return Result(requeue_after=pause, routine=not (found.waits or again))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
-from cloudprovider.helpers.taints import get_node_condition
+from cloudprovider.helpers.objects import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.route import changes
 from controllers.route.changes import Entry, Held, Scope, State, Step, valid_pod_cidrs
@@ -55,6 +55,7 @@ class _Revival:
 
     def is_over(self, node: V1Node, now: float) -> bool:
         """Whether the blackhole may be replaced again: in time, or for another node."""
+        # Another Node, or a machine that came back: then the new try is worth a call.
         back = uid_of(node) != self.uid or _ready_since(node) not in ("", self.ready_since)
         return back or not self.attempts.left(now)
 
@@ -326,6 +327,7 @@ class Planner:
 
     def deleted(self, net: IPNetwork, target: str) -> None:
         """We deleted this route: one that comes back, to what is no node, has another maker."""
+        # A node that we know may get its route back from ourselves.
         if target and target not in self._known:
             self._contested[net, target] = self._clock.monotonic()
 

@@ -123,6 +123,7 @@ class RouteReconciler:
         for net in [*wanted, *(net for net in had if net not in wanted)]:
             with self._table.claim(net) as mine:
                 if not mine:
+                    # Another key is at work there: the node that had this range before, say.
                     busy, unsure = True, unsure or net in wanted
                     continue
                 try:
@@ -143,6 +144,7 @@ class RouteReconciler:
                 self._condition.report(node, bool(wanted) and not missing)
             except ApiError as error:
                 errors.append(error)
+        # One route that went makes room for one node: the others wait on, and cost no call.
         if waited and not any(isinstance(error, QuotaExceeded) for error in errors):
             self._listing.next_in_turn()  # it has its route, or needs none, or fails for another reason
         if errors:
@@ -253,6 +255,7 @@ class RouteReconciler:
         )
         self._table.writing(net)
         self._routes.create(self._cluster_name, uid_of(node), route, priority=PRIORITY_NEW)
+        # A listing that began before this call may lack it: ours is the later word.
         self._table.created(net, route)
         self._planner.created(net, name, node)
         self._metrics.changed(name)

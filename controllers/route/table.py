@@ -255,6 +255,7 @@ class Targets:
         with self._lock:
             names = self._names.get(index_of(machine), ())
             found = sorted(name for name in names if same_provider_id(self._ids[name], machine))
+            # A node that has joined may not have its provider ID yet.
             nameless = claimant not in self._ids
         if found:
             return claimant if claimant in found else next(filter(claims, found), found[0])

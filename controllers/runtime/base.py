@@ -51,6 +51,7 @@ class Periodic:
             except BaseException:  # SystemExit of a vendor's code must not end it for good either
                 log.exception("%s failed, retrying in %g s", self.name, self.period)
             self.ran = True
+            # The period begins after the end: a slow action does not run back to back.
             if ended.wait(self.period if wait is None else wait):
                 return
 
@@ -160,6 +161,8 @@ class ControllerBase:
             registered.extend(register() for register in self._handlers)
             looks = itertools.count()
             while not all(registration.has_synced() for registration in registered):
+                # Leadership may be lost while the first lists are read: nothing was begun, nothing
+                # is finished.
                 if stop.wait(_POLL.delay(next(looks))):
                     return
             self._begin()
@@ -174,11 +177,13 @@ class ControllerBase:
         except BaseException:
             # Raised at once, without waiting: the caller has to know.
             log.critical("%s died", self.NAME, exc_info=True)
+            # Its state is unknown: no further key may run on it.
             drain_timeout = 0.0
             raise
         finally:
             ended.set()
             for registration in registered:
+                # Events that come from here on would add keys to queues that drain.
                 registration.remove()
             deadline = self._clock.monotonic() + drain_timeout
             for worker in self._workers:  # all before one is waited for: none begins anything new meanwhile
@@ -186,6 +191,7 @@ class ControllerBase:
             for worker in self._workers:
                 if not worker.stop(max(0.0, deadline - self._clock.monotonic())):
                     log.warning("%s: work under way did not finish before the drain timeout", self.NAME)
+            # A second even after a drain that took all: the last Events say what became of it.
             self._recorder.stop(max(1.0, deadline - self._clock.monotonic()))
             for ticker in tickers:
                 if ticker.ident is not None:  # it was started

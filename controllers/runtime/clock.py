@@ -8,8 +8,14 @@ sockets are the kernel's, for as long as the Clock says is left (`api/wire/cance
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ParamSpec, Protocol, TypeVar
+
+from attrs import define
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Clock(Protocol):
@@ -100,3 +106,74 @@ class ClockEvent:
         """Wait until the event is set, at most `timeout` seconds; return whether it is set."""
         with self._condition:
             return wait_for(self._clock, self._condition, self.is_set, timeout)
+
+
+_here = threading.local()
+
+
+@define(eq=False)
+class _Piece:
+    """One piece of work of one thread."""
+
+    what: object
+    clock: Clock
+    started: float
+    outside: float = 0.0  # seconds of bounded waits that are over
+    since: float | None = None  # of the bounded wait under way
+
+    def busy(self) -> float:
+        since = self.since  # once: its thread goes on meanwhile
+        until = self.clock.monotonic() if since is None else since
+        return until - self.started - self.outside
+
+
+class Progress:
+    """The work under way in the threads of one worker (stage 4), waits that are `bounded` aside.
+    Thread-safe.
+
+    A thread that waits for the cloud is not stalled, however long that takes: the gateway gives the
+    call a deadline, ends the wait and reports to health when it is overdue. So the gateway waits
+    inside `bounded`, and a worker's limit counts only the rest: its own work, and API requests,
+    which have deadlines far below it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._pieces: set[_Piece] = set()
+
+    def run(self, what: object, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function: until it has returned that is work of this thread, about `what` (a
+        key, keys)."""
+        piece = _Piece(what, self._clock, self._clock.monotonic())
+        outer, _here.piece = getattr(_here, "piece", None), piece
+        with self._lock:
+            self._pieces.add(piece)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            with self._lock:
+                self._pieces.discard(piece)
+            _here.piece = outer
+
+    def longest(self) -> tuple[float, object]:
+        """(seconds, what) of the piece that kept its thread busy for longest; (0.0, None) while no
+        thread is at work."""
+        with self._lock:
+            pieces = [(piece.busy(), piece.what) for piece in self._pieces]
+        return max(pieces, key=lambda each: each[0], default=(0.0, None))
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """The wait in this body is ended elsewhere, by a deadline: it is no stall of a worker."""
+    piece: _Piece | None = getattr(_here, "piece", None)
+    if piece is None or piece.since is not None:
+        yield
+        return
+    piece.since = piece.clock.monotonic()
+    try:
+        yield
+    finally:
+        piece.outside += piece.clock.monotonic() - piece.since
+        piece.since = None

@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
+from attrs import define, field
+
 FAIR_SHARE = 8
 """While several priorities wait, every 8th handed out is the one that has waited longest."""
 
@@ -29,17 +31,15 @@ class Waiting(Protocol):
 W = TypeVar("W", bound=Waiting)
 
 
+@define(eq=False)
 class _Group(Generic[W]):
     """What waits of one group: first in, first out, higher priorities first."""
 
-    __slots__ = ("busy", "by_priority", "bypassed", "size")
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.busy = 0
-        # Ordered: taking the first key out of an ordinary dict takes longer with each one taken.
-        self.by_priority: dict[int, OrderedDict[W, None]] = {}
-        self.bypassed = 0  # handed out while several priorities waited, since the last fair one
+    size: int = 0
+    busy: int = 0
+    # Ordered: taking the first key out of an ordinary dict takes longer with each one taken.
+    by_priority: dict[int, OrderedDict[W, None]] = field(factory=dict)
+    bypassed: int = 0  # handed out while several priorities waited, since the last fair one
 
     def push(self, item: W) -> None:
         lane = self.by_priority.get(item.priority)

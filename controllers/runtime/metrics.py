@@ -114,6 +114,7 @@ class Metrics:
             known = self._families.get(name)
             if known is None:
                 known = self._families[name] = (shape, make())
+            # Two parts that mean different things by one name would add up to nonsense.
             elif known[0] != shape:
                 raise ValueError(f"metric {name!r} exists as {_describe(known[0])}, asked for {_describe(shape)}")
             return known[1]
@@ -132,6 +133,7 @@ class _WithoutCreated:
 
     def collect(self) -> Iterable[Metric]:
         for metric in self._registry.collect():
+            # Twice as many series for times that nobody asks for.
             if metric.type in ("counter", "histogram", "summary"):
                 metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric

@@ -8,30 +8,15 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from cloudprovider import (
-    ImplementedElsewhere,
-    NotImplementedByProvider,
-    RetryError,
-    Throttled,
-)
+from cloudprovider import ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CLOUD_ERRORS, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
-from controllers.runtime.api import ApiError, ObjectNotFound, RestClient, ServerError
-from controllers.runtime.cache import (
-    NODES,
-    SERVICES,
-    DecodeError,
-    MalformedObject,
-    Resource,
-    key_of,
-    list_meta,
-    split_key,
-    uid_of,
-)
+from controllers.runtime.api import ApiError, ObjectNotFound, RestClient
+from controllers.runtime.cache import NODES, SERVICES, MalformedObject, key_of, quorum_list, uid_of
 from controllers.runtime.clock import Clock, wait_for
 from controllers.runtime.queue import Parked, pending, retry_after_of
 from controllers.runtime.write import ObjectReplaced, Patch, patch
@@ -42,7 +27,6 @@ from controllers.service.targets import Targets, targets
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
-    from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.cloudcalls.capabilities import LoadBalancerCalls
@@ -90,6 +74,8 @@ class ServiceCloud:
         clock: Clock,
     ) -> None:
         self.balancers = balancers
+        self.has_depends_on = balancers.has_hook("depends_on")
+        """Whether the provider has a word for what else a load balancer depends on."""
         self.cluster = cluster_name
         self.records = records
         self.recorder = recorder
@@ -105,6 +91,7 @@ class ServiceCloud:
         """Raise TooEarly while the cloud's word holds when to ask for the same again, and for as
         long as it backs off: an event is no reason to ask sooner."""
         last = record.asked.get(way)
+        # Another question (another spec, other targets) need not wait for the end of this one.
         if last is not None and last.what == what:
             left = max(resting, last.not_before - self._clock.monotonic())
             if left > 0:
@@ -130,6 +117,7 @@ class ServiceCloud:
         """What the cloud has. When the look fails, tells the Service's owner and raises."""
         try:
             found = self.balancers.get(self.cluster, service, priority=PRIORITY_SWEEP if sweep else PRIORITY_NORMAL)
+        # Another controller builds it: there is nothing of ours to repair or to delete.
         except ImplementedElsewhere:
             return ObservedLoadBalancer.ELSEWHERE
         except NotImplementedByProvider:
@@ -181,6 +169,7 @@ class ServiceCloud:
         for noted in note.annotations or ({},):  # none noted: no name depended on them then
             former = changes.annotated(service, noted)
             found[self.name(former)] = changes.with_status(former, None)
+        # A name that the provider failed to say proves nothing; the present one is no former one.
         for name in ("", self.name(service)):
             found.pop(name, None)
         return list(found.values())
@@ -239,20 +228,21 @@ class ServiceAPI:
             written = patch(
                 self._rest, path, change.body, change.content_type, metadata_only=False, uid=uid_of(service)
             )
+        # Deleted, or created again under its name: what was worked out for it is void.
         except (ObjectNotFound, ObjectReplaced) as error:
             raise ServiceGone(str(error)) from error
         return service if written is None else SERVICES.parse(written)
 
     def newest(self, key: str, service: V1Service) -> V1Service:
         """The Service as the API server has it now. Raises ServiceGone, and MalformedObject."""
-        for raw in self._named(key):
+        for raw in quorum_list(self._rest, SERVICES, dict, key):
             if raw.get("metadata", {}).get("uid") == uid_of(service):
                 return SERVICES.parse(raw)
         raise ServiceGone(f"Service {key} with UID {uid_of(service)} is not there any more")
 
     def prove_gone(self, key: str, uid: str) -> None:
         """Return when the API server has no Service of this key with this UID; else CacheBehind."""
-        for raw in self._named(key):
+        for raw in quorum_list(self._rest, SERVICES, dict, key):
             if raw.get("metadata", {}).get("uid") == uid:
                 raise CacheBehind(f"Service {key} is not in our cache, but the API server has it, with UID {uid}")
 
@@ -260,6 +250,7 @@ class ServiceAPI:
         """Return when the Service is being deleted, or the API server too shows that no load
         balancer of ours is wanted, nor another manager's built; else CacheBehind. Raises
         ServiceGone, and MalformedObject."""
+        # A deletion is never taken back: a cache that shows one is proof enough.
         if service.metadata is not None and service.metadata.deletion_timestamp is not None:
             return
         newest = self.newest(key, service)
@@ -277,34 +268,16 @@ class ServiceAPI:
         """
         if present.nodes or may_be_empty or self._clock.monotonic() - self._proved_empty < _PROOF_LASTS:
             return present
-        nodes: list[V1Node] = []
-        for raw in self._list(NODES, NODES.path(), {}):
-            try:
-                nodes.append(NODES.parse(raw))
-            except MalformedObject as error:
-                raise CacheBehind(
-                    f"our cache has no target, and a node of the API server is unreadable: {error}"
-                ) from error
-        found = targets(nodes, self._ready_only).nodes
+        try:
+            found = targets(quorum_list(self._rest, NODES, NODES.parse), self._ready_only).nodes
+        except MalformedObject as error:
+            message = f"our cache has no target, and a node of the API server is unreadable: {error}"
+            raise CacheBehind(message) from error
         if found:
             raise CacheBehind(f"our cache has no target for load balancers, but the API server has {len(found)}")
+        # One list of all nodes serves the whole burst: at a start hundreds of Services ask for it.
         self._proved_empty = self._clock.monotonic()
         return present
-
-    def _named(self, key: str) -> list[dict[str, Any]]:
-        namespace, name = split_key(key)
-        return self._list(SERVICES, SERVICES.path(namespace), {"fieldSelector": f"metadata.name={name}"})
-
-    def _list(self, resource: Resource[Any], path: str, query: dict[str, str]) -> list[dict[str, Any]]:
-        # Without a resourceVersion: etcd's quorum answers, and no other permissions are needed than
-        # for the watch. A proxy's page must not pass for an empty list.
-        answer = self._rest.get(path, query=query)
-        try:
-            list_meta(resource.kind, answer.get("kind"), answer["metadata"].get("resourceVersion"), "")
-            items: list[dict[str, Any]] = answer["items"] or []
-        except (DecodeError, AttributeError, KeyError, TypeError) as error:
-            raise ServerError(f"the answer is no {resource.kind}List", status=200, method="GET", path=path) from error
-        return items
 
 
 class KubeSystemUID:
@@ -337,10 +310,12 @@ class KubeSystemUID:
             if self._known is not None:
                 return self._known
             left = self._next - self._clock.monotonic()
+            # Not in the worker: deletions need no identity, and must not wait behind what does.
             if self._asking or left > 0:
                 raise TooEarly(max(left, _UID_RETRY.base))
             self._asking = True
         try:
+            # Where it may not be read it stays unknown: no retry changes that.
             known = self._ask() or ""
             with self._lock:
                 self._known, self.missing = known, ""

@@ -31,7 +31,7 @@ from cloudprovider.helpers import (
 from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER, SERVICE_TYPE_LOAD_BALANCER
 from controllers.runtime.api import STRATEGIC_PATCH
 from controllers.runtime.cache import uid_of
-from controllers.runtime.write import Patch, changed, combined, finalizer_added, finalizer_removed, to_json
+from controllers.runtime.write import Patch, combined, finalizer_added, finalizer_removed, to_json
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -108,8 +108,10 @@ def fingerprint(service: V1Service, scope: Scope, depends_on: str = "") -> str:
         "uid": uid_of(service),
         "scope": [scope.cluster_name, scope.kube_system_uid, scope.revision],
         "spec": {name: _plain(getattr(spec, name)) for name in SPEC},
+        # Our own note changes with each call: with it no digest would ever be the same again.
         "annotations": {key: value for key, value in annotations_of(service).items() if key != APPLIED},
     }
+    # Absent, not empty: without the hook the digest is that of earlier versions.
     if depends_on:
         content["provider"] = depends_on
     if lb_class := class_of(service):  # what has none keeps the digest of earlier versions
@@ -120,10 +122,16 @@ def fingerprint(service: V1Service, scope: Scope, depends_on: str = "") -> str:
 def note_of(service: V1Service) -> Note | None:
     """What the annotation says was applied; None without one, and for one that cannot be read."""
     found = _NOTE.fullmatch(annotations_of(service).get(APPLIED, ""))
+    if found is None:
+        return None
     try:
-        return None if found is None else Note(found[1], found[2], found[3], _parsed(found[5]), found[4] or "")
+        annotations = json.loads(found[5] or "[]")
     except (ValueError, RecursionError):  # brackets nest as deep as its owner likes
         return None
+    # Anybody who may edit the Service may write it, so it is read like a stranger's.
+    if not all(isinstance(each, dict) and all(isinstance(one, str) for one in each.values()) for each in annotations):
+        return None
+    return Note(found[1], found[2], found[3], tuple(annotations), found[4] or "")
 
 
 def own_note(service: V1Service) -> Note | None:
@@ -263,6 +271,7 @@ class Classes:
         """Whether another manager has yet to delete what it built, when the Service was of another
         class. Our note in place of its own would take its proof away."""
         note = own_note(service)
+        # The finalizer goes when that manager has deleted: a note without it is history.
         if note is None or note.lb_class in self.served or not has_load_balancer_finalizer(service):
             return False
         return note.lb_class != class_of(service)
@@ -339,24 +348,13 @@ def finalizer_removed_patch(service: V1Service) -> Patch:
 
 
 def _annotation(service: V1Service, note: Note | None) -> Patch:
-    metadata = service.metadata
-    before = {k: v for k, v in ((metadata.annotations if metadata else None) or {}).items() if k == APPLIED}
-    after: Mapping[str, str] = {} if note is None else {APPLIED: str(note)}
-    patch = changed({"metadata": {"annotations": before}}, {"metadata": {"annotations": after}})
-    return Patch(patch.body, STRATEGIC_PATCH)
+    before, after = annotations_of(service).get(APPLIED), None if note is None else str(note)
+    body = {} if before == after else {"metadata": {"annotations": {APPLIED: after}}}
+    return Patch(body, STRATEGIC_PATCH)
 
 
 def _compact(content: object) -> str:
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
-
-
-def _parsed(text: str | None) -> NotedAnnotations:
-    """Raises ValueError."""
-    annotations = json.loads(text) if text else []
-    for each in annotations:
-        if not isinstance(each, dict) or not all(isinstance(value, str) for value in each.values()):
-            raise ValueError(f"{each!r} are no annotations")
-    return tuple(annotations)
 
 
 def _plain(value: Any) -> Any:

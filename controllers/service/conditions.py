@@ -71,6 +71,7 @@ def verdict(view: ServiceView, error: Exception | None) -> Verdict | None:
     service, record = view.service, view.record
     if isinstance(error, TooEarly | CacheBehind):
         error = None  # nothing was asked
+    # What is there then goes with the release, or is another controller's.
     if service is None or record is None or record.state.deleted:
         return None
     if not view.classes.keeps(service):
@@ -141,6 +142,7 @@ class Conditions:
         try:
             service = self._api.write(key, view.present, patch)
         except ApiError as refused:
+            # The error of the run counts more; this write comes again at the end of the next one.
             if error is None:
                 raise
             log.debug("Service %s: its condition was not written: %s", key, refused)
@@ -160,6 +162,7 @@ class Conditions:
         generation = service.metadata.generation if service.metadata is not None else None
         if generation:  # no Service of Kubernetes 1.37 has one
             wanted["observedGeneration"] = generation
+        # An error with a request ID in it differs each time, and must not cost a write each time.
         if said.status != "True" and _alike(shown, wanted):
             return Patch()
         return condition_set([shown] if shown else [], wanted, now=timestamp(self._clock.time()))

@@ -126,11 +126,13 @@ class ServiceController(ControllerBase):
         self._watch(services, triggers)
         # Only a provider asks for these, in `set_informers`. Nobody else reads them.
         slices = informers.find(ENDPOINT_SLICES.prefix, ENDPOINT_SLICES.plural)
+        # A kind that changes with every Pod: without the hook its events are not even looked at.
         if slices is not None and hooked:
             self._watch(slices, SliceTriggers(queue, records))
 
         def look_again(key: str) -> bool:
             service = services.lister.get(key)
+            # Before the first listing every Service is missing here: then the wish is kept.
             unknown = service is None and services.has_synced() and key not in records
             return not unknown and triggers.look_again(key, service)
 
@@ -139,6 +141,7 @@ class ServiceController(ControllerBase):
         api = ServiceAPI(self._rest, options.ready_nodes_only, clock)
         self._identity = KubeSystemUID(clients.cluster_identity, clock)
         service_cloud = ServiceCloud(balancers, records, self._recorder, options.cluster_name, self._identity, clock)
+        # A search that runs more often confirms sooner.
         confirm_after = min(options.orphan_check_period, CONFIRM_AFTER)
         self._orphans = Orphans(again, self._lister, api, service_cloud, self._metrics, clock, confirm_after, classes)
         schedule = Schedule(options.drift_check_period, options.ensure_period)
@@ -233,14 +236,17 @@ class ServiceTriggers:
     def on_add(self, service: V1Service, initial: bool) -> None:
         key = key_of(service)
         ownership = self._classes.ownership(service)
-        if ownership is not Ownership.NONE or key in self._records:
-            self._queue.add(key, urgency(service, ownership))
+        if ownership is Ownership.KEEP:
+            self._queue.add(key, CHANGED if ingress(status_of(service)) else NEW)
+        elif ownership is not Ownership.NONE or key in self._records:
+            self._queue.add(key, DELETED)
 
     def on_update(self, old: V1Service, new: V1Service) -> None:
         key = key_of(new)
         restored = is_newer(version_of(old), version_of(new)) is True  # the API server, from a backup
         if restored:
             self._records.rewind(key)
+        # Our own writes come back here as well, and must not make work of their own.
         relevant = self._classes.relevant
         if not restored and relevant(old, whole=self._whole) == relevant(new, whole=self._whole):
             return
@@ -248,9 +254,7 @@ class ServiceTriggers:
         # with its type, and its load balancer stays in the cloud.
         if not self._classes.wants(new) or uid_of(new) != uid_of(old):
             self._leaves(old)
-        ownership = self._classes.ownership(new)
-        if ownership is not Ownership.NONE or key in self._records:
-            self._queue.add(key, urgency(new, ownership))
+        self.on_add(new, False)
 
     def on_delete(self, service: V1Service) -> None:
         # Without our finalizer nothing held the Service, and nobody else knows what to delete.
@@ -288,6 +292,7 @@ class SliceTriggers:
 
     def on_update(self, old: V1EndpointSlice, new: V1EndpointSlice) -> None:
         before, after = service_of(old), service_of(new)
+        # The label that names the Service can be edited: the former one has lost an endpoint.
         if before != after:
             self._changed(before)
         if before != after or (old.endpoints, old.ports) != (new.endpoints, new.ports):
@@ -300,13 +305,6 @@ class SliceTriggers:
         # Only a Service that has been worked on was asked about. The others are still to be.
         if key in self._records:
             self._queue.add(key, REFRESH)
-
-
-def urgency(service: V1Service, ownership: Ownership) -> int:
-    """The priority of an event about this Service, which asks that of us."""
-    if ownership is not Ownership.KEEP:
-        return DELETED
-    return CHANGED if ingress(status_of(service)) else NEW
 
 
 class AddressWatch:
@@ -350,6 +348,7 @@ class AddressWatch:
         created = new.metadata.creation_timestamp if new.metadata is not None else None
         if began is not None:
             self._delay.observe(self._clock.monotonic() - began)
+        # It waited already when it first came: since it was created.
         elif created is not None:
             self._delay.observe(max(0.0, self._clock.time() - created.timestamp()))
 

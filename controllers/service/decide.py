@@ -175,7 +175,8 @@ class ServiceView:
     again: bool = False
     """Whether the provider asked for another look: it is ensured although it is the same."""
     resting: float = 0.0
-    """Seconds until the turn of what failed in the run before; see `NodeSync.resting`."""
+    """Seconds until the turn of what failed in the run before; until then only an update of its targets is
+    tried, as a change of nodes brings it."""
 
     @property
     def present(self) -> V1Service:

@@ -84,6 +84,7 @@ class Executor:
         self._conditions = conditions
 
     def look(self, key: str, view: ServiceView, step: Step) -> ServiceView:
+        # Only the time asks for this look: a cloud that fails is not asked sooner for it.
         if step.sweep and view.resting:
             raise TooEarly(view.resting)
         record = view.record
@@ -114,6 +115,7 @@ class Executor:
         fingerprint = wanted(view)  # once for each version of the Service: a third of a poll's CPU
         if not view.again:  # the provider's latest word counts, not the one before it
             self._cloud.not_too_early(former, "ensure", fingerprint, view.resting)
+        # An empty cache would take every node out of what serves: there a list must agree.
         new = missing or not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
         # A repair of what the note says: should this process end meanwhile, the next one may go on
@@ -166,6 +168,7 @@ class Executor:
                     former=record.former_of(service),
                 )
         except ImplementedElsewhere:
+            # From now on another controller sets its address and targets.
             return self._elsewhere(key, view, evolve(record, spec=record.tried, nodes=targets.digest))
         except CLOUD_ERRORS as error:
             what = "Error syncing load balancer: failed to ensure load balancer"
@@ -192,9 +195,8 @@ class Executor:
         self._records.put(key, record)
         if not (step.sweep and same):
             self._recorder.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
-        return self._note(
-            key, evolve(view, gathering=True), record
-        )  # it set the targets, so what comes now is gathered
+        # The call set the targets too: whatever node changes from now on is gathered with others.
+        return self._note(key, evolve(view, gathering=True), record)
 
     def _asks_new(self, former: Record, service: V1Service, fingerprint: str, *, missing: bool) -> bool:
         """Whether the Service is to show that the cloud is asked to build: not when the same is
@@ -212,6 +214,10 @@ class Executor:
     def _named(self, former: Record, service: V1Service, fingerprint: str) -> Record:
         """Before another Service than the last one is built: should its load balancer have another
         name, those that there may be under former names are to go once it stands."""
+        # First built, and nothing says under which other names: there is none to look for.
+        annotations = former.annotations or changes.provider_annotations(service)
+        if not (former.tried or former.built or former.others or annotations):
+            return former
         before = changes.distinct(filter(None, (former.last_built, former.last_asked)), service)
         if former.tried and (former.tried == fingerprint or not before):
             return former
@@ -279,8 +285,10 @@ class Executor:
         except ImplementedElsewhere:
             log.debug("Service %s: the targets of its load balancer are another controller's", key)
         except NotImplementedByProvider:
+            # Then `decide` has it ensured, which sets targets too.
             return evolve(view, updates=False)
         except CLOUD_ERRORS as error:
+            # A cloud that is still at work has not failed: an alert looks at this counter.
             if not isinstance(error, RetryError):
                 self._update_errors.inc()
             self._cloud.failed(
@@ -366,6 +374,7 @@ class Executor:
             record = self._records.put(key, evolve(record.after(service), restores=restores))
         if OwnedField.NOTE in step.missing:
             service = self._api.write(key, service, changes.status_patch(service, None, record.note))
+            # Once for each note that we write: a program that insists is not fought.
             record = self._records.put(key, evolve(record.after(service), restore_at=math.inf))
         return evolve(view, service=service, record=record, over=True)
 

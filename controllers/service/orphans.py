@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from cloudprovider import LoadBalancerKept, OwnedLoadBalancer
 from cloudprovider.helpers import has_load_balancer_finalizer, wants_load_balancer
+from cloudprovider.internal.cleaning import few
 from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER
 from controllers.cloudcalls import CLOUD_ERRORS, CallsClosed
 from controllers.runtime.api import ApiError, Forbidden
@@ -108,6 +109,7 @@ class Orphans:
             return
         with self._lock:
             self._deleted[uid_of(service)] = service
+        # By UID: a new Service of that name has a key, and a load balancer, of its own.
         self._queue.add_after(uid_of(service), AFTER, routine=True)  # a plan has no call that comes late
 
     def delete_again(self, uid: str) -> Result:
@@ -191,7 +193,9 @@ class Orphans:
         return self._cloud.balancers.name(self._cloud.cluster, service)
 
     def _report(self, confirmed: Sequence[OwnedLoadBalancer]) -> None:
-        names = _few([f"{orphan.name} (Service {orphan.service or orphan.service_uid})" for orphan in confirmed])
+        names = few(
+            [f"{orphan.name} (Service {orphan.service or orphan.service_uid})" for orphan in confirmed], _MOST_NAMED
+        )
         message = (
             f"{len(confirmed)} load balancers of cluster {self._cloud.cluster!r} in the cloud have no Service, or "
             "one that has another load balancer: "
@@ -199,11 +203,6 @@ class Orphans:
         )
         log.warning("%s", message)
         self._cloud.recorder.event(KUBE_SYSTEM, "Warning", "OrphanedLoadBalancers", message)
-
-
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def orphans(
@@ -304,6 +303,7 @@ class ServicesOff(ControllerBase):
                 "controller, which is off, are not reported. Fix: apply the RBAC manifest again (%s)",
                 error,
             )
+            # Nobody grants a permission by the minute: one line an hour is enough.
             return _FORBIDDEN
         except ApiError as error:
             log.debug("%s: Services could not be listed: %s", self.NAME, error)
@@ -311,11 +311,12 @@ class ServicesOff(ControllerBase):
         now = self._clock.monotonic()
         held = [key_of(one) for one in services if self._has_ours(one)]
         self._gauges.services.set(len(held))
+        # More than at the last look: the same line each minute would bury the rest of the log.
         if len(held) > self._counted:
             log.warning(
                 "%d Services have a load balancer and our finalizer %s, and the service controller is off: %s. If no "
                 "other manager serves them, their load balancers get no changes, and they cannot be deleted: %s",
-                len(held), LOAD_BALANCER_CLEANUP_FINALIZER, self._why, _few(held),
+                len(held), LOAD_BALANCER_CLEANUP_FINALIZER, self._why, few(held, _MOST_NAMED),
             )  # fmt: skip
         self._counted = len(held)
         deleted = {uid_of(one): one for one in services if self._waits(one)}
@@ -327,7 +328,7 @@ class ServicesOff(ControllerBase):
             if uid not in self._told or now - self._told[uid] >= _TOLD_AGAIN:
                 self._told[uid] = now
                 self._tell(service)
-        names = _few([key_of(one) for one in stuck.values()])
+        names = few([key_of(one) for one in stuck.values()], _MOST_NAMED)
         self._waiting = f"{len(stuck)} deleted Services wait for our finalizer: {names}" if stuck else ""
         return None
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
 from controllers.cloudcalls import CLOUD_ERRORS, CallsClosed
 from controllers.runtime.api import ApiError
+from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import DONE, Parked, Result, WorkQueue, retry_after_of
 from controllers.service.calls import CacheBehind, ServiceGone, TooEarly
 from controllers.service.changes import WITHOUT_CLASS, Classes
@@ -48,7 +49,6 @@ log = logging.getLogger(__name__)
 
 _LEAST: Final = 1.0
 """Seconds at least until a run that comes back for what the provider asked for."""
-
 
 ALL_NODES: Final = "*"
 """The one key of the queue `node`."""
@@ -114,50 +114,47 @@ class ServiceReconciler:
 
     def reconcile(self, key: str) -> Result:
         """Close the gap for one Service. Raises their errors, or CacheBehind."""
-        result = DONE
+        after, served = math.inf, False
         try:
             after = self._run(key)
-            if after < math.inf:
-                result = Result(requeue_after=after, priority=DRIFT, routine=True)
+            served = True
         except TooEarly as pause:
             return Result(requeue_after=pause.seconds, early=True, routine=pause.answered)
         except ServiceGone as gone:
             log.debug("%s; its event is on the way, and brings what is left to do", gone)
+            served = True
         finally:
-            self._sync.tried(key)
-        self._sync.finished(key)
-        return result
+            # A Service that fails holds up no round of the others, and still lacks its nodes.
+            self._sync.worked(key, served=served)
+        return DONE if after == math.inf else Result(requeue_after=after, priority=DRIFT, routine=True)
 
     def _run(self, key: str) -> float:
         """Take steps until there is none; returns the seconds until something is due again, inf if
         nothing is. A step that fails does not keep away the others; then its error is raised."""
-        gathering, resting = not self._sync.is_due(key), self._sync.resting(key)
         again = self._records.begin(key, self._clock.monotonic())
         service, record = self._newest(key, self._services.get(key))
         view = ServiceView(
             service=service,
             record=record,
             scope=self._scope,
-            gathering=gathering,
+            gathering=not self._sync.is_due(key),
             again=again,
             classes=self._classes,
-            resting=resting,
+            resting=self._sync.services.resting(key),
         )
-        failures: list[Exception] = []
-        blamed: Exception | None = None
+        failures: dict[Action | None, Exception] = {}
         if service is None or not self._classes.keeps(service):
             if again:  # it gets none, or it goes
                 self._records.looked_again(key)
-        else:
+        elif self._cloud.has_depends_on:
             try:
                 view = evolve(view, depends_on=self._cloud.depends_on(service))
             except (Parked, CallsClosed):
                 raise
             except CLOUD_ERRORS as error:
-                failures.append(error)
-                blamed = error
+                # Targets must follow the nodes even so: the Service counts as unchanged.
+                failures[None] = error
                 view = evolve(view, depends_on=None)
-        lasting = len(failures)
         while True:
             # While changes of nodes are gathered nothing is compared with the targets, but for what
             # waits since the last gathering.
@@ -172,16 +169,15 @@ class ServiceReconciler:
                 if not view.again or Action.ENSURE in view.tried:
                     after = min(after, max(_LEAST, self._records.again_due(key, self._clock.monotonic())))
                 if self._conditions is not None:
-                    after = min(after, self._conditions.tell(key, view, blamed))
+                    after = min(after, self._conditions.tell(key, view, _blamed(failures)))
                 if failures:
                     record = view.record
                     if record is None or record.built is None or (targets and targets.cover(record.nodes)):
-                        self._sync.finished(key)  # what fails is not that it lacks nodes
+                        self._sync.worked(key, served=True)  # what fails is not that it lacks nodes
                     try:
-                        raise _soonest(key, failures, after)
+                        raise _soonest(key, failures.values(), after)
                     finally:
                         failures.clear()  # the traceback holds this frame
-                        blamed = None
                 return after
             view = evolve(view, tried=view.tried | {step.action})
             if step.action is Action.IDENTIFY:
@@ -193,17 +189,14 @@ class ServiceReconciler:
             except (Parked, CallsClosed):
                 raise  # no second call beside one that has not ended; none at all
             except (TooEarly, CacheBehind, ApiError, *CLOUD_ERRORS) as error:
-                failures.append(error)
-                # What fails beside it is of less interest than what keeps it from being built.
-                blamed = error if blamed is None or step.action is Action.ENSURE else blamed
+                failures[step.action] = error
                 service, record = self._newest(key, view.service)
                 # An update that fails is followed by ensure in the same run, without back-off.
                 resting = 0.0 if step.action is Action.UPDATE else view.resting
                 view = evolve(view, service=service, record=record, resting=resting)
             else:
-                if step.action is Action.ENSURE:
-                    del failures[lasting:]  # it repairs whatever failed before it
-                    blamed = failures[0] if failures else None
+                if step.action is Action.ENSURE:  # it repairs whatever failed before it
+                    failures = {None: failures[None]} if None in failures else {}
 
     def _newest(self, key: str, service: V1Service | None) -> tuple[V1Service | None, Record | None]:
         """The Service, and what is remembered of it; the answer to our last write goes when the
@@ -211,13 +204,20 @@ class ServiceReconciler:
         record = self._records.get(key)
         if record is None or service is None or record.written is None:
             return service, record
-        newest = record.newest(service)
-        if newest is service and service is not record.written:
+        # What is built of an older one would undo what its owner changed since.
+        if not record.shows_our_write(service) and uid_of(service) == record.uid:
+            return record.written, record
+        if service is not record.written:
             record = self._records.put(key, evolve(record, written=None))
-        return newest, record
+        return service, record
 
 
-def _soonest(key: str, failures: list[Exception], after: float) -> Exception:
+def _blamed(failures: Mapping[Action | None, Exception]) -> Exception | None:
+    # What fails beside it is of less interest than what keeps the load balancer from being built.
+    return failures.get(Action.ENSURE) or next(iter(failures.values()), None)
+
+
+def _soonest(key: str, failures: Collection[Exception], after: float) -> Exception:
     """Of the failures of one run, the one that is retried first. There was an Event for each."""
 
     def order(error: Exception) -> tuple[bool, float]:
@@ -252,7 +252,8 @@ class NodeSync:
         longest: float,
     ) -> None:
         self._nodes = nodes
-        self._services = services
+        self.services = services
+        """The queue of load balancers."""
         self._records = records
         self.targets = targets
         self._quiet = quiet
@@ -264,7 +265,7 @@ class NodeSync:
         self._last = 0.0
         self._waiting: set[str] = set()
         self._began = 0.0
-        self._given: tuple[float, Targets] | None = None
+        self._given_at = -math.inf  # when the latest targets were worked out, in the present gathering
         self._round: set[str] = set()  # those of the last round that were not tried yet
         self._rest = 0  # so many may be left when it is over
         self._round_began = self._round_ended = clock.monotonic()
@@ -316,15 +317,18 @@ class NodeSync:
         now = self._clock.monotonic()
         with self._lock:
             first = now if self._first is None else self._first
+            # One more window while nodes come, but the first of them is served after `longest`.
             left = max(min(self._last + self._quiet, first + self._longest), self._earliest(now)) - now
             if left > 0:
                 return Result(requeue_after=left)
-            self._first = self._given = None
+            # What changes from here on begins a gathering of its own.
+            self._first, self._given_at = None, -math.inf
         if self.targets.owed:
             self.targets.ask_again()
         present = self.current()
+        # The lag counts from the first change, not from when /metrics is read next.
         self._records.lagging(present, first)
-        behind = self._records.outdated(present, self.resting)
+        behind = self._records.outdated(present, self.services.resting)
         with self._lock:
             if not self._waiting:
                 self._began = first
@@ -332,7 +336,7 @@ class NodeSync:
             self._round, self._rest = set(behind), max(1, len(behind) // _REST)
             self._round_began = self._round_ended = now
         for service in behind:
-            self._services.add(service, REFRESH)
+            self.services.add(service, REFRESH)
         return DONE
 
     def _earliest(self, now: float) -> float:
@@ -348,15 +352,15 @@ class NodeSync:
         with self._giving:  # one thread works them out: a node changes before the next one could
             now = self._clock.monotonic()
             with self._lock:
-                gathering = self._first is not None
-                if gathering and self._given is not None and now - self._given[0] < min(_SAME, self._quiet):
-                    return self._given[1]
+                gathering, latest = self._first is not None, self.targets.latest
+                if latest is not None and now - self._given_at < min(_SAME, self._quiet):
+                    return latest
             found = self.targets.current()
             if self.targets.owed:  # no change of a node need follow
                 self._nodes.add_after(ALL_NODES, _OWED, routine=True)
             if gathering:
                 with self._lock:
-                    self._given = now, found
+                    self._given_at = now
             return found
 
     def is_due(self, key: str) -> bool:
@@ -365,28 +369,20 @@ class NodeSync:
         with self._lock:
             return self._first is None or key in self._waiting
 
-    def resting(self, key: str) -> float:
-        """Seconds until what failed for this Service is tried again; 0.0 if nothing did, or it is
-        time. A change of nodes brings only the call that sets targets before that."""
-        return self._services.resting(key)
-
-    def tried(self, key: str) -> None:
-        """A Service has been worked on, with success or without."""
+    def worked(self, key: str, *, served: bool) -> None:
+        """A Service has been worked on. `served`: it lacks no nodes now, or is none any more."""
+        now = self._clock.monotonic()
         with self._lock:
             if key in self._round:
                 self._round.discard(key)
                 if len(self._round) == self._rest:
-                    self._round_ended = self._clock.monotonic()
-
-    def finished(self, key: str) -> None:
-        """A Service has been served, or is none any more."""
-        with self._lock:
-            if key not in self._waiting:
+                    self._round_ended = now
+            if not served or key not in self._waiting:
                 return
             self._waiting.discard(key)
             if self._waiting:
                 return
-            seconds = self._clock.monotonic() - self._began
+            seconds = now - self._began
         self._latency.observe(seconds)
 
     def _lagging(self) -> tuple[int, float]:

@@ -204,12 +204,6 @@ class Record:
         """The record after a write that was answered with this Service."""
         return evolve(self, version=version_of(service), written=service)
 
-    def newest(self, cached: V1Service) -> V1Service:
-        """The Service as the cache shows it, or, while that is behind, as our last write did: what
-        is built of an older one would undo what its owner changed since."""
-        behind = is_newer(self.version, version_of(cached)) and uid_of(cached) == self.uid
-        return self.written if behind and self.written is not None else cached
-
     def shows_our_write(self, service: V1Service) -> bool:
         """Whether the cache shows our last write, so that what differs was changed by someone
         else."""

@@ -70,25 +70,16 @@ class Remover:
         left: list[V1Service] = []
         errors: list[Exception] = []
         for name, other in names.items():
-            try:
-                with self._cloud.delays(key, record, "delete others"):
-                    began = record.asked["delete others"].since
-                    former = record.former_of(other)
-                    self._cloud.balancers.ensure_deleted(cluster, other, began=began, former=former)
-            except ImplementedElsewhere:
-                log.debug("Service %s: load balancer %s is another controller's", key, name)
-            except LoadBalancerKept as kept:
-                self._tell_kept(service, kept)
+            error = self._ask(key, service, record, "delete others", other, record.former_of(other))
+            if isinstance(error, LoadBalancerKept):
                 continue
-            except (Parked, CallsClosed):
-                raise
-            except CLOUD_ERRORS as error:
-                if isinstance(error, SAYS_LATER) or not self._cloud.shows_none(other):
-                    what = f"Error syncing load balancer: failed to delete its former load balancer {name}"
-                    self._cloud.failed(service, "SyncLoadBalancerFailed", what, error)
-                    left.append(other)
-                    errors.append(error)
-                    continue
+            if error is not None and (isinstance(error, SAYS_LATER) or not self._cloud.shows_none(other)):
+                what = f"Error syncing load balancer: failed to delete its former load balancer {name}"
+                self._cloud.failed(service, "SyncLoadBalancerFailed", what, error)
+                left.append(other)
+                errors.append(error)
+                continue
+            if error is not None:
                 log.info("Service %s: load balancer %s is not there any more: %s", key, name, error)
             message = f"Deleted the former load balancer {name}: the Service has {present} now"
             self._recorder.event(service, "Normal", "DeletedLoadBalancer", message)
@@ -140,21 +131,12 @@ class Remover:
             # built may lack: that it is to be kept.
             if settled is not None and self._cloud.name(one) in ("", settled):
                 continue
-            try:
-                with self._cloud.delays(key, record, "delete"):
-                    self._cloud.balancers.ensure_deleted(
-                        self._cloud.cluster, one, began=asked.since, former=record.former_of(service)
-                    )
-            except ImplementedElsewhere:
-                log.debug("Service %s: its load balancer is another controller's", key)
-            except LoadBalancerKept as word:
-                self._tell_kept(service, word)
+            error = self._ask(key, service, record, "delete", one, record.former_of(service))
+            if isinstance(error, LoadBalancerKept):
                 kept = True
                 if one is service:
                     settled = self._cloud.name(service)
-            except (Parked, CallsClosed):
-                raise
-            except CLOUD_ERRORS as error:
+            elif error is not None:
                 errors.append(error)
                 none = none and not isinstance(error, SAYS_LATER) and self._cloud.shows_none(one)
                 # Whether it is to stay is not known. Only a Service that the provider refuses is
@@ -193,9 +175,27 @@ class Remover:
         self._records.drop(key)
         return evolve(view, record=None, over=True)
 
-    def _tell_kept(self, service: V1Service, kept: LoadBalancerKept) -> None:
-        message = f"The load balancer stays in the cloud: {kept}"
-        self._recorder.event(service, "Normal", "LoadBalancerKept", message)
+    def _ask(
+        self, key: str, service: V1Service, record: Record, way: str, one: V1Service, former: V1Service | None
+    ) -> Exception | None:
+        """Have the cloud delete what it has for `one`. None: it confirmed, or it is another
+        controller's. Else what it answered, LoadBalancerKept too, of which `service` is told."""
+        try:
+            with self._cloud.delays(key, record, way):
+                self._cloud.balancers.ensure_deleted(
+                    self._cloud.cluster, one, began=record.asked[way].since, former=former
+                )
+        except ImplementedElsewhere:
+            log.debug("Service %s: its load balancer is another controller's", key)
+        except LoadBalancerKept as kept:
+            message = f"The load balancer stays in the cloud: {kept}"
+            self._recorder.event(service, "Normal", "LoadBalancerKept", message)
+            return kept
+        except (Parked, CallsClosed):
+            raise
+        except CLOUD_ERRORS as error:
+            return error
+        return None
 
     def _others(self, record: Record, service: V1Service) -> tuple[V1Service, ...]:
         """As which Services there may be a load balancer, besides as this one: as it was built, and

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from controllers.cloudcalls.capabilities import LoadBalancerCalls
     from controllers.runtime.write import EventRecorder
 
-
 log = logging.getLogger(__name__)
 
 _LEAVING: Final = "about to be removed by the cluster autoscaler"
@@ -75,50 +74,48 @@ class TargetSet:
         self._ready_only = ready_only
         self._traits = traits
         self._lock = threading.Lock()
-        self._present: Targets | None = None
         self.latest: Targets | None = None
         """What `current` last answered: for metrics, which ask no provider."""
         self.owed = False
         """Whether the provider failed to say something of a node: it is to be asked again."""
         self._changes = 0
+        self._shown = -1  # how many changes are in `latest`
         self._former: frozenset[str] = frozenset()
         self._judged = Derived(_judge)
 
     def current(self) -> Targets:
         """What the cache shows."""
         with self._lock:
-            if self._present is not None:
-                return self._present
             changes = self._changes
+            if self.latest is not None and self._shown == changes:
+                return self.latest
         nodes = self._lister.list()
         traits, whole = ({}, True) if self._traits is None else self._traits.of(nodes)
         with self._lock:
             self.owed = not whole
             found = _targets(self._judged.of(nodes), self._ready_only, traits)
             found = evolve(found, good_enough=found.good_enough | self._former)
-            self.latest = found
-            if changes == self._changes:  # else a node changed while the provider was asked
-                self._present = found
+            # A node may have changed while the provider was asked: then it is worked out again.
+            self.latest, self._shown = found, changes
             return found
 
     def invalidate(self) -> None:
         """A node has changed, and the targets of every load balancer that had it or will."""
         with self._lock:
             self._changes += 1
-            self._present, self._former = None, frozenset()
+            self._former = frozenset()
 
     def ask_again(self) -> None:
         """Have what the provider owes asked for again, though no node has changed."""
         with self._lock:
             self._changes += 1
-            self._present = None
 
     def leaving(self) -> None:
         """The autoscaler has tainted a node: load balancers keep it until the next change."""
         with self._lock:
-            if self._present is not None:
-                self._former = self._present.good_enough | {self._present.digest}
-                self._present = None
+            # For the taint alone no load balancer that has the present targets needs others.
+            if self.latest is not None and self._shown == self._changes:
+                self._former = self.latest.good_enough | {self.latest.digest}
                 self._changes += 1
 
     def differs(self, old: V1Node | None, new: V1Node | None) -> bool:
@@ -152,6 +149,7 @@ def _targets(judged: Iterable[_Judged], ready_only: bool, traits: Mapping[str, s
     why_none = "" if found else _why_none(judged)
     if len(found) == len(eligible):
         return Targets(nodes, digest, why_none=why_none)
+    # With a node that is leaving, or without it: either is right until another node changes.
     good_enough = frozenset({_digest(_chosen(eligible, ready_only), traits)} - {digest})
     return Targets(nodes, digest, good_enough, why_none)
 
@@ -237,6 +235,7 @@ class NodeTraits:
         for node, answer in zip(asked, answers, strict=False):
             name = key_of(node)
             if isinstance(answer, Exception):
+                # Its last word holds until it is asked again: what is read of a node is never None.
                 found[name] = None, found.get(name, (None, ""))[1]
                 what = "What load balancers depend on of this node is not known"
                 self._recorder.event(node, "Warning", "TargetTraitsFailed", f"{what}: {answer}")

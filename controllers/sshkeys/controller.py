@@ -99,6 +99,7 @@ class SSHKeyController(ControllerBase):
     def look(self) -> None:
         """Read the file again, and install what it holds if it has changed. Also done regularly."""
         before = set(self._file.keys)
+        # A file that is broken now costs nothing: the machines keep the keys that they have.
         try:
             if not self._file.look():
                 return
@@ -107,6 +108,7 @@ class SSHKeyController(ControllerBase):
             return
         gone = sorted(before - set(self._file.keys))
         log.info("%s has changed: %d keys", self._file.path, len(self._file.keys))
+        # Whoever removes a key believes that it lets nobody in any more: they have to hear of this.
         if gone:
             log.warning("no longer in %s, and not removed from any machine: %s", self._file.path, ", ".join(gone))
         self._taken()
@@ -126,6 +128,7 @@ def has_joined(old: V1Node | None, new: V1Node, prefixes: Sequence[str]) -> bool
     A Node without a provider ID counts too: whose machine it is, only the cloud can say.
     """
     provider_id = provider_id_of(new)
+    # Another cloud's machine joined, which no call of ours can reach.
     if ownership(provider_id, prefixes) is Ownership.FOREIGN:
         return False
     return old is None or (uid_of(old), provider_id_of(old)) != (uid_of(new), provider_id)

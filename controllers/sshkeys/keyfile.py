@@ -35,6 +35,7 @@ def parse_keys(data: bytes) -> tuple[SSHPublicKey, ...]:
     Raises KeyFileProblems with all that is wrong; then none of it may be used."""
     if len(data) > LARGEST:
         raise KeyFileProblems([f"it is larger than {LARGEST} bytes"])
+    # As a whole: line by line a private key would be called damaged, and its owner not warned.
     if _ARMOUR.search(data):
         try:
             parse_ssh_public_key(data)
@@ -83,6 +84,7 @@ class KeyFile:
             if not self._settled(str(problem)):
                 return False
             raise
+        # The digest is taken before the parsing: what cannot be used is told of once.
         if not self._settled(_digest(data)):
             return False
         self._keys = _by_fingerprint(parse_keys(data))
@@ -102,6 +104,7 @@ class KeyFile:
 def _read(path: str) -> bytes:
     try:
         with open(path, "rb", opener=_open) as file:
+            # A pipe or a device has no contents that two looks could compare.
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise KeyFileProblems(["it is not a regular file"])
             return file.read(LARGEST + 1)

@@ -51,6 +51,7 @@ class SSHKeyReconciler:
             return DONE
         try:
             self._calls.add(self._user, key.line)
+        # The old Instances have this method whether they serve it or not: only a call can tell.
         except NotImplementedByProvider as error:
             self._unable = True
             log.warning("ssh-key-controller has nothing to do: the provider installs no SSH keys: %s", error)
@@ -65,6 +66,7 @@ class SSHKeyReconciler:
         key = self._file.keys.get(fingerprint)
         if key is None:
             return
+        # About the Namespace: which of the machines lack the key, nobody says.
         self._metrics.failed(fingerprint)
         reason, rest = "FailedToInstallSSHKey", "It is tried again"
         if isinstance(error, Parked):

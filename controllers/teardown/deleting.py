@@ -76,6 +76,7 @@ class Deletion:
             stage = min((one.stage for one in open_), default=0)
             # Nothing of a later stage while what uses it may be there.
             open_ = [one for one in open_ if one.stage == stage]
+            # Between two rounds nothing is under way: here it can end without a half-done call.
             if not open_ or self._stop.is_set():
                 return inventory
             now = self._clock.monotonic()
@@ -85,6 +86,7 @@ class Deletion:
             wait = max(0.0, due - self._clock.monotonic())
             if self._clock.monotonic() + wait >= until:
                 return inventory
+            # Stopped while it waits: what is there is known, so it is shown.
             if wait and self._stop.wait(wait):
                 return inventory
 
@@ -117,6 +119,7 @@ class Deletion:
         for item in items:
             try:
                 pool.run(lambda item=item: work(item))  # type: ignore[misc]  # bound now
+            # The system has no thread left now; the others of this round go on.
             except NoThreadLeft as error:
                 trial = self._trial(item)
                 trial.times += 1
@@ -134,11 +137,13 @@ class Deletion:
         try:
             item.delete()
         except (LoadBalancerKept, NotImplementedByProvider, CallsClosed) as error:
+            # The provider has said its last word: asking again would end the same.
             trial.over, trial.said = True, one_line(str(error))
             log.warning("%s stays: %s", called, trial.said)
         except CLOUD_ERRORS as error:
             self._later(item, trial, error)
         else:
+            # A failure before it is over: what is left then is left by the cloud's list alone.
             trial.said = ""
             # Listed still: the cloud's lists lag behind, or it was made again.
             trial.due = self._clock.monotonic() + self._delay(None, trial.times)
@@ -156,5 +161,6 @@ class Deletion:
         return self.trials.setdefault(item, Trial())
 
     def _delay(self, error: Exception | None, times: int) -> float:
+        # The cloud's word comes first: it knows how long its deletions take.
         asked = retry_after_of(error) if error is not None else None
         return asked if asked is not None else min(self._shortest * 2 ** (times - 1), LONGEST)

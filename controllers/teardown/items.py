@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from attrs import field, frozen
 
@@ -12,8 +12,7 @@ from cloudprovider.ips import IPNetwork, is_inside, parse_network
 
 if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
-
-T = TypeVar("T")
+    from controllers.cloudcalls.capabilities import LoadBalancerCalls, ResourceCalls, RouteCalls
 
 FIRST: Final = 0
 """Load balancers and routes, which use what comes after them."""
@@ -71,20 +70,20 @@ class Lister:
         items: list[Item] = []
         if (balancers := self.cloud.load_balancers) is not None:
             if balancers.can_list_owned:
-                items += map(self._balancer, balancers.owned(self.cluster))
+                items += [self._balancer(balancers, one) for one in balancers.owned(self.cluster)]
             else:
+                # Not "none": the user must look there by hand.
                 unknown.append("load balancers: the provider has no OwnedLoadBalancers")
         if (routes := self.cloud.routes) is not None:
             # What the cloud's marks give to another program is none of the cluster's.
-            items += [self._route(one) for one in routes.list(self.cluster) if one.owned is not False]
+            items += [self._route(routes, one) for one in routes.list(self.cluster) if one.owned is not False]
         if (resources := self.cloud.resources) is not None:
-            items += map(self._resource, resources.list(self.cluster))
+            items += [self._resource(resources, one) for one in resources.list(self.cluster)]
         return Inventory(tuple(items), tuple(unknown))
 
-    def _balancer(self, owned: OwnedLoadBalancer) -> Item:
+    def _balancer(self, balancers: LoadBalancerCalls, owned: OwnedLoadBalancer) -> Item:
+        # Its Service was deleted with the wish to keep it: that wish outlives the cluster.
         kept = owned.kept and not self.also_kept
-        balancers = self.cloud.load_balancers
-        assert balancers is not None, "it listed this one"
         return Item(
             "load balancer",
             owned.name,
@@ -94,14 +93,13 @@ class Lister:
             delete=lambda: balancers.delete_owned(self.cluster, owned),
         )
 
-    def _route(self, route: Route) -> Item:
-        routes = self.cloud.routes
-        assert routes is not None, "it listed this one"
+    def _route(self, routes: RouteCalls, route: Route) -> Item:
         return Item(
             "route",
             route.name or route.destination_cidr,
             f"{route.destination_cidr} to {route.target_node or route.target_provider_id or 'nowhere'}",
             stays=(doubt := self._doubt(route)),
+            # With --cluster-cidr the operator has said what is the cluster's: the rest is to stay.
             wanted=bool(doubt and self.cidrs),
             delete=lambda: routes.delete(self.cluster, route),
         )
@@ -115,9 +113,7 @@ class Lister:
             return "not this cluster's: no mark says so, and it is outside --cluster-cidr"
         return "no mark says whose it is; --cluster-cidr deletes those within"
 
-    def _resource(self, resource: OwnedResource) -> Item:
-        resources = self.cloud.resources
-        assert resources is not None, "it listed this one"
+    def _resource(self, resources: ResourceCalls, resource: OwnedResource) -> Item:
         return Item(
             resource.kind,
             resource.id,

@@ -1,28 +1,33 @@
 """One teardown: start the provider, show what the cluster owns, and with --yes delete it.
 
-Stage: in the manager's place. Only its gateway to the cloud is used, no controller."""
+Stage: in the manager's place. Only its gateway to the cloud is used, no controller. The API server,
+where it is there, is asked who the cluster is, and whether its manager still works, which would
+build again what is deleted. Nothing is written there."""
 
 from __future__ import annotations
 
 import logging
+import math
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
-from cloudprovider import CloudConfig, Interface, StopSignal
+from cloudprovider import CloudConfig, CloudProviderError, Interface, StopSignal
 from cloudprovider.internal.cleaning import one_line
 from cloudprovider.internal.output import aligned, counted
 from controllers.cloudcalls import CLOUD_ERRORS, CloudCallOptions, CloudCalls
 from controllers.manager.provider_host import ManagerError, ProviderHost
 from controllers.options.declare import DEFAULT_CLUSTER_NAME
-from controllers.runtime.api import ApiError
+from controllers.runtime.api import ApiError, NotFound
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.teardown.cluster import ClusterWords, leader
 from controllers.teardown.deleting import Deletion, Trial
 from controllers.teardown.items import Inventory, Item, Lister
 from controllers.teardown.options import TeardownOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from kubernetes.client.api_client import ApiClient
+    from kubernetes.client.configuration import Configuration
 
     from cloudprovider.ips import IPNetwork
     from controllers.registration.options import Options
@@ -35,6 +40,9 @@ FAILED: Final = 1
 """Something is left, or not known, or nothing could be done."""
 TO_DELETE: Final = 3
 """Without --yes: there is something to delete. As of a dry run."""
+_LOOK: Final = 1.0  # seconds between two looks at the lease
+_MOST: Final = 60.0  # of a lease's duration: what a hand wrote there must not hold us up
+_IDENTITY: Final = "teardown"
 _COLUMNS: Final = ("KIND", "NAME", "FOR", "WHAT HAPPENS")
 
 
@@ -91,6 +99,7 @@ class Teardown:
             host = ProviderHost(self._provider, cloud, self._config, allow_untagged_cloud=allow, clock=self._clock)
             for part in (host.close, host.cancel, host.ask_to_stop):  # in reverse
                 ends.callback(part)
+            # A signal came while the provider started: nothing was listed, nothing is known.
             if not host.initialize(ClusterWords(self._cluster, identity), None, stop):
                 return FAILED
             lister = Lister(cloud, self._cluster, self._cidrs, self._given.also_kept)
@@ -224,3 +233,72 @@ def _table(rows: Sequence[tuple[Item, str]]) -> str:
     texts = [(one.kind, one.name, one.what_for, what) for one, what in rows]
     cells = [_COLUMNS, *(tuple(one_line(text, 1000) for text in row) for row in texts)]
     return aligned(cells) + "\n"
+
+
+# ---- what the API server says
+
+
+class ClusterWords:
+    """The cluster as the provider sees it in a teardown: a name and an identity, and no API server,
+    as that may be gone. Implements `cloudprovider.ClientBuilder`."""
+
+    def __init__(self, name: str, identity: str) -> None:
+        self._name = name
+        self._identity = identity
+
+    def config(self, name: str) -> Configuration:
+        """Refused."""
+        self._refuse(name)
+
+    def client(self, name: str) -> ApiClient:
+        """Refused."""
+        self._refuse(name)
+
+    def cluster_name(self) -> str:
+        """As --cluster-name says."""
+        return self._name
+
+    def cluster_identity(self) -> str | None:
+        """As --cluster-identity or the API server says."""
+        return self._identity or None
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise CloudProviderError(f"there is no client {name}: teardown gives a provider no access to the cluster")
+
+
+def leader(clients: ClientBuilder, namespace: str, name: str, clock: Clock, stop: StopSignal) -> str:
+    """Who holds the Lease and renews it; "" for nobody. Blocks for at most its duration: whether it
+    is renewed is seen by watching, not by the clocks of two machines. Raises ApiError."""
+    first = _lease(clients, namespace, name)
+    holder = _spec(first).get("holderIdentity")
+    # A manager that ended has given the Lease back: then there is nothing to wait for.
+    if not isinstance(holder, str) or not holder:
+        return ""
+    until = clock.monotonic() + _seconds(first)
+    while clock.monotonic() < until and not stop.wait(_LOOK):
+        found = _lease(clients, namespace, name)
+        # Somebody renews it. The clocks of two machines are never compared.
+        if _spec(found) != _spec(first):
+            now = _spec(found).get("holderIdentity")
+            return now if isinstance(now, str) else ""
+    return ""
+
+
+def _lease(clients: ClientBuilder, namespace: str, name: str) -> dict[str, Any]:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+    try:
+        return dict(clients.rest(_IDENTITY).get(path))
+    except NotFound:
+        return {}
+
+
+def _spec(lease: dict[str, Any]) -> dict[str, Any]:
+    spec = lease.get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _seconds(lease: dict[str, Any]) -> float:
+    said = _spec(lease).get("leaseDurationSeconds")
+    # Anybody with the right may have written anything there.
+    usable = isinstance(said, int | float) and math.isfinite(said) and said > 0
+    return min(float(said), _MOST) + _LOOK if usable and said is not None else _MOST

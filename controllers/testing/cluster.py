@@ -84,6 +84,7 @@ class Cluster:
         without the taint not-ready that every new node has. Raises ApiError, AlreadyExists among
         them.
         """
+        # kube-controller-manager's part: without a range the route controller has nothing to do.
         cidrs = [f"10.244.{next(self._ranges)}.0/24"] if pod_cidrs is None else pod_cidrs
         body = objects.node(
             name,
@@ -97,6 +98,7 @@ class Cluster:
         self._rest.request("POST", NODES.path(), body=body)
         handle = self.node(name)
         self._made[repr(handle)] = handle
+        # Every new node has the taint not-ready, whatever its conditions say.
         if ready:
             handle.mark_ready()
         return handle
@@ -143,6 +145,7 @@ class Cluster:
         query = {"fieldSelector": f"involvedObject.name={about.name}"}
         path = EVENTS.path(about.namespace or "default")
         kind = "Service" if isinstance(about, ServiceHandle) else "Node"
+        # A Node and a Service may share a name.
         found = [one for one in self._rest.get(path, query=query)["items"] if one["involvedObject"]["kind"] == kind]
         found.sort(key=lambda one: int(one["metadata"]["resourceVersion"]))
         return [
@@ -168,6 +171,7 @@ class Cluster:
         what was waited for.
         """
         __tracebackhide__ = True
+        # Only a test that waits needs watches: most API servers count them.
         self._watch()
 
         def look() -> T:
@@ -178,6 +182,7 @@ class Cluster:
                 if manager is not None and manager.failure:
                     raise _Ended(manager.failure) from error
                 raise AssertionError(f"{type(error).__name__}: {error}") from error
+            # The condition first: a manager may end as the last thing that the test asked for.
             if not found and manager is not None and manager.failure:
                 raise _Ended(manager.failure)
             return found
@@ -185,6 +190,7 @@ class Cluster:
         words = what or "the condition did not hold"
         try:
             return eventually(look, timeout, words, changed=self._news)
+        # Not within `eventually`, which would take an AssertionError for "not yet".
         except _Ended as end:
             raise AssertionError(f"the manager has ended: {end}\nwaited for: {words}\n{self.describe()}") from None
         except AssertionError as error:
@@ -208,10 +214,12 @@ class Cluster:
     def close(self) -> None:
         """Delete what was made through this object, and close the connections. May be called
         twice."""
+        # Only what this test made: the cluster may be somebody's own.
         for handle in self._made.values():
             try:
                 if handle.exists:
                     handle.delete()
+                # The controllers have ended, so that nobody else takes them off.
                 if handle.exists and handle.finalizers:
                     handle.patch({"metadata": {"finalizers": None}})
             except (ApiError, LookupError):

@@ -64,6 +64,7 @@ class _Handle(Generic[T]):
     @property
     def object(self) -> T:
         """The same as the official client's model. Raises LookupError when there is none."""
+        # A newer API server has fields that this version of the client does not know.
         return self._resource.model.model_validate(self.json, extra="ignore")
 
     @property
@@ -166,6 +167,7 @@ class NodeHandle(_Handle[V1Node]):
 
     def _without_taint(self, key: str) -> None:
         """Taints are one atomic list, which the manager writes too."""
+        # The manager writes taints at the same moment, as it initialises the node.
         for last in (*[False] * (_TRIES - 1), True):
             node = self.json
             taints = node["spec"].get("taints") or []

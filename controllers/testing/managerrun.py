@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from prometheus_client.parser import text_string_to_metric_families
 
 from cloudprovider import CloudConfig, Interface
-from cloudprovider.internal.cleaning import conceal_config
+from cloudprovider.internal.configsecrets import conceal_config
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, WEBHOOKS, ControllerEntry, Manager, NeverLed, Options, WebhookEntry, parse
-from controllers.cloudcalls import CloudCallOptions
 from controllers.process.logs import OURS, TextFormatter
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.metrics import Metrics
@@ -78,15 +77,14 @@ class ManagerRun:
         self._program = program
         self._log = ManagerLog([type(provider).__module__.partition(".")[0]])
         argv = [f"--cloud-provider={provider.provider_name()}", f"--kubeconfig={kubeconfig}", *QUICK]
+        # The test's own flags last, so that they win.
         argv += [*(ROUTES if provider.routes() is not None else ()), *flags]
         outcome = parse(
             argv, program.catalog, flags=program.flags, defaults=program.defaults, webhooks=program.webhooks
         )
         if outcome.options is None:
             raise ValueError("the manager's flags are wrong: " + "; ".join(outcome.problems))
-        # An answer is kept for 5 s, longer than the refresh period of QUICK: changes would be late.
-        calls = evolve(outcome.options.of(CloudCallOptions), cache_ttl=0.0)
-        self.options: Options = evolve(outcome.options, own={**outcome.options.own, CloudCallOptions: calls})
+        self.options: Options = outcome.options
         self.manager: Manager | None = None
         """The one that runs, or ran last."""
         self._metrics = Metrics()
@@ -110,8 +108,11 @@ class ManagerRun:
         if self.is_running:
             raise RuntimeError("the manager runs already")
         self._provider = provider or self._provider
+        # Before anything is built: what a provider says as it starts is part of the story.
         self._log.open()
+        # As the program does; a test's log may be published, too.
         conceal_config(self._config.data if self._config else None)
+        # Of this run alone: a registry takes no metric twice.
         self._metrics, self._stop, self._error = Metrics(), threading.Event(), None
         clients = ClientBuilder.from_options(self._kubeconfig, metrics=self._metrics)
         manager = self.manager = Manager(
@@ -126,6 +127,7 @@ class ManagerRun:
         self._thread.start()
         ready = manager.health.endpoint("readyz")
         eventually(
+            # A start that fails ends the wait at once, with its own error in place of a timeout.
             lambda: not self.is_running or all(check.ok for check in ready()),
             _START,
             lambda: f"the manager is not ready; its log:\n{self.log}",
@@ -150,6 +152,7 @@ class ManagerRun:
         does not look at `current_call()`, as a request goes on that has left already.
         """
         if self.manager is not None:
+            # Before the stop signal, or it would drain first.
             self.manager.abort("killed by the test")
         self._stop.set()
         self._join()
@@ -191,6 +194,7 @@ class ManagerRun:
     def _run(self, manager: Manager, stop: threading.Event) -> None:
         try:
             manager.run(stop)
+        # Stopped as a standby: nothing failed.
         except NeverLed:
             return
         except BaseException as error:  # noqa: BLE001 - a thread's top: raised again in the test's
@@ -199,6 +203,7 @@ class ManagerRun:
     def _join(self) -> None:
         if self._thread is None:
             return
+        # Bounded: a provider call that never returns must fail the test, not hang it.
         self._thread.join(self.options.manager.shutdown_drain_timeout + _END)
         if self._thread.is_alive():
             raise AssertionError(f"the manager did not end; its log:\n{self.log}")
@@ -230,6 +235,7 @@ class ManagerLog(logging.Handler):
             return
         for logger in self._loggers:
             self._before.append((logger, logger.level))
+            # pytest leaves the root at WARNING: without this the log would be empty.
             if not logger.isEnabledFor(logging.INFO):
                 logger.setLevel(logging.INFO)
             logger.addHandler(self)
@@ -248,4 +254,5 @@ class ManagerLog(logging.Handler):
             self._lines.append(self.format(record))
         except Exception:  # noqa: BLE001 - as every handler: a record that cannot be shown must not stop the program
             self.handleError(record)
+        # By it the plugin leaves the line out of pytest's own capture, which would repeat it.
         setattr(record, MARK, True)

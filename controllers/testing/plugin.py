@@ -85,6 +85,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
     from controllers.testing.cluster import Cluster
 
     where = request.config.getoption("--apiserver")
+    # Asked for only here: with a real cluster no embedded server is started.
     if where == EMBEDDED:
         server: EmbeddedAPIServer = request.getfixturevalue("embedded_apiserver")
         where = server.write_kubeconfig(tmp_path / "kubeconfig")
@@ -109,6 +110,7 @@ def manager(
     capture = getattr(request.config.pluginmanager.get_plugin("logging-plugin"), "report_handler", None)
     if capture is not None:
         capture.addFilter(_not_in_managers_log)
+    # Before the start, so that a wait in the test's own fixtures shows the log as well.
     cluster.watch_over(run)
     try:
         run.start()
@@ -129,6 +131,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Put the manager's log into the report of a test that fails."""
     report = yield
     run = item.stash.get(_RUN, None)
+    # Of a test that passes nobody reads it, and it is long.
     if run is not None and report.failed and run.log:
         report.sections.append(("manager's log", run.log))
     return report

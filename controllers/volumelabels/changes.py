@@ -40,6 +40,7 @@ def needs_labels(volume: V1PersistentVolume) -> bool:
 
     Volumes of CSI drivers get their topology from the driver; a deleted one needs none."""
     spec, meta = volume.spec, volume.metadata
+    # A CSI driver wrote its own topology keys, which are not ours to judge.
     if spec is None or spec.csi is not None or (meta is not None and meta.deletion_timestamp is not None):
         return False
     return LABEL_TOPOLOGY_ZONE not in stable_labels(labels_of(volume)) or spec.node_affinity is None
@@ -47,6 +48,7 @@ def needs_labels(volume: V1PersistentVolume) -> bool:
 
 def stable_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """The labels with the stable keys of zone and region; a beta key replaces a missing one."""
+    # Volumes made before Kubernetes 1.17 have the beta keys, and must not get the pair twice.
     plain = {key: value for key, value in labels.items() if key not in _STABLE}
     return {_STABLE[key]: value for key, value in labels.items() if key in _STABLE} | plain
 
@@ -62,6 +64,7 @@ def labelling(volume: V1PersistentVolume, answer: Mapping[str, str]) -> Labellin
         for key in sorted(wanted.keys() & present.keys())
         if not _same(key, present[key], wanted[key])
     ]
+    # It cannot be changed once it is set: what is wrong in it can only be told.
     affinity = volume.spec.node_affinity if volume.spec is not None else None
     terms = affinity.required.node_selector_terms if affinity is not None and affinity.required is not None else []
     contradictions += [
@@ -69,12 +72,14 @@ def labelling(volume: V1PersistentVolume, answer: Mapping[str, str]) -> Labellin
         for key, values in topology.items()
         if terms and all(_excludes(term, key, values) for term in terms)
     ]
-    if contradictions:  # nothing at all is written, so that no volume ends with half of each
+    # Nothing at all is written then, so that no volume ends with half of each.
+    if contradictions:
         return Labelling(contradictions=tuple(contradictions))
     missing = {key: value for key, value in wanted.items() if key not in present}
     patches = [changed({}, {"metadata": {"labels": missing}})] if missing else []
     if topology and affinity is None:
         patches.append(changed({}, {"spec": {"nodeAffinity": _affinity(topology)}}))
+    # One write: between two, the scheduler could bind a pod to a volume without its affinity.
     made = combined(*patches)
     return Labelling(Patch(made.body, made.content_type, versioned=True) if made else Patch())
 
@@ -100,6 +105,7 @@ def _same(key: str, one: str, other: str) -> bool:
     """Equality of two values of a label; of zones the order does not matter."""
     if key != LABEL_TOPOLOGY_ZONE:
         return one == other
+    # "a__b" is "b__a"; what a user wrote may be no list of zones at all.
     try:
         return set(_values(key, one)) == set(_values(key, other))
     except ValueError:
@@ -118,5 +124,6 @@ def _denies(requirement: V1NodeSelectorRequirement, values: tuple[str, ...]) -> 
             return given.isdisjoint(values)
         case "NotIn":
             return given.issuperset(values)
+        # Gt, Lt and Exists say nothing against a zone; and what is unknown must not forbid it.
         case operator:
             return operator == "DoesNotExist"

@@ -49,11 +49,13 @@ class VolumeLabelReconciler:
         try:
             answer = self._labeler.labels(volume)
         except NotImplementedByProvider:
-            return DONE
+            return DONE  # another cloud's volume, or one that has no zone
         try:
             found = labelling(volume, answer)
         except ValueError as error:
+            # The same question would bring the same answer: until the volume changes, that is it.
             raise TerminalError(f"the labels that the cloud has for it are wrong: {error}") from error
+        # No error, as nothing that the cloud or we do next can mend it.
         if found.contradictions:
             self._contradict(volume, found.contradictions)
         elif found.patch:
@@ -79,6 +81,7 @@ class VolumeLabelReconciler:
 
     def _write(self, name: str, volume: V1PersistentVolume, answer: dict[str, str]) -> None:
         def plan(fresh: V1PersistentVolume) -> list[Patch]:
+            # Of the fresh volume: a user, or the webhook, may have labelled it meanwhile.
             return [labelling(fresh, answer).patch] if needs_labels(fresh) else []
 
         path = PERSISTENT_VOLUMES.key_path(name)

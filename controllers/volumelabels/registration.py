@@ -77,6 +77,7 @@ def _construct_webhook(context: Context) -> Handler | None:
     from controllers.volumelabels.webhook import VolumeLabelHandler
 
     labeler = context.cloud.pv_labeler
+    # No error: one set of flags may serve clusters on several clouds.
     if labeler is None:
         log.warning(
             "the webhook persistentvolume-labeler is off, although --webhooks names it: provider %s labels no volumes",
@@ -84,6 +85,7 @@ def _construct_webhook(context: Context) -> Handler | None:
         )
         return None
     refuse = context.options.of(VolumeWebhookOptions).failure_policy == "Fail"
+    # With Ignore, what could not be labelled waits for the controller: somebody has to be it.
     if not refuse and not enabled(context.options.manager.controllers, (ENTRY,)):
         log.warning(
             "volumes that the webhook persistentvolume-labeler cannot label stay without labels, because "

@@ -44,6 +44,7 @@ class VolumeLabelHandler(Handler):
 
     def handle(self, request: AdmissionRequest) -> Answer:
         created = request.object
+        # Any client may send a review, and any object in it.
         try:
             volume = V1PersistentVolume.from_dict(_without_identity(created))
         except ValueError as error:
@@ -61,6 +62,7 @@ class VolumeLabelHandler(Handler):
         except (*CLOUD_ERRORS, ValueError) as error:
             return self._unlabelled(request, error, "the cloud does not tell its zone now")
         self._failures.succeeded(_NAME)
+        # Not refused: the user may know better, as for volumes that are there.
         if found.contradictions:
             problems = "; ".join(found.contradictions)
             return allow(warnings=[f"no labels were added: the volume contradicts the cloud: {problems}"])

@@ -3,8 +3,8 @@
 A vendor's webhook is a `Webhook`, which says what it is for, and a subclass of `Handler`. A request
 of the API server comes over HTTPS (`serving.py`) to `router.py`, which checks it, turns its body
 into an `AdmissionRequest` (`review.py`), and has the handler answer it in a bounded number of
-threads, before the API server stops waiting. The server's certificate is shared by all replicas
-(`sharedpair.py`), and its CA is written where the API server looks for it (`cabundle.py`).
+threads, before the API server stops waiting. The server's certificate is shared by all replicas,
+and its CA is written where the API server looks for it (`trust.py`).
 
 Read first: `webhook.py`, `review.py`, `router.py`.
 """

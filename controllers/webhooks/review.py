@@ -12,15 +12,16 @@ import base64
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import attrs
 
 from cloudprovider.internal.cleaning import one_line
+from cloudprovider.internal.jsonpatch import Operation, patch_between
+from cloudprovider.internal.readonly import ordinary
 
-Operation = dict[str, Any]
-"""Of a JSON Patch."""
+T = TypeVar("T")
 
 VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -79,12 +80,12 @@ class AdmissionRequest:
         Made again each time, so read it once. Where the API server does not identify itself to the
         webhook server, all of it is what some client says: its UID and resourceVersion too.
         """
-        return _copied(self._object or {})
+        return dict(ordinary(self._object or {}))
 
     @property
     def old_object(self) -> dict[str, Any]:
         """A copy of the object that is stored; empty for CREATE."""
-        return _copied(self._old_object or {})
+        return dict(ordinary(self._old_object or {}))
 
     def __str__(self) -> str:
         """For log lines: "CREATE persistentvolumes pv-1"."""
@@ -217,25 +218,26 @@ def parse(body: bytes) -> AdmissionRequest:
     if not isinstance(request, dict):
         raise BadReview("the review has no request")
     fields = _Fields(request)
-    resource = _Fields(fields.object("resource") or {}, "resource.")
-    user = _Fields(fields.object("userInfo") or {}, "userInfo.")
+    groups = fields.get("userInfo.groups", list) or []
     found = AdmissionRequest(
-        uid=fields.text("uid"),
-        operation=fields.text("operation"),
-        group=resource.text("group"),
-        version=resource.text("version"),
-        resource=resource.text("resource"),
-        subresource=fields.text("subResource"),
-        kind=_Fields(fields.object("kind") or {}, "kind.").text("kind"),
-        name=fields.text("name"),
-        namespace=fields.text("namespace"),
-        user=user.text("username"),
-        groups=user.texts("groups"),
-        dry_run=fields.flag("dryRun"),
-        object=fields.object("object"),
-        old_object=fields.object("oldObject"),
+        uid=fields.get("uid", str) or "",
+        operation=fields.get("operation", str) or "",
+        group=fields.get("resource.group", str) or "",
+        version=fields.get("resource.version", str) or "",
+        resource=fields.get("resource.resource", str) or "",
+        subresource=fields.get("subResource", str) or "",
+        kind=fields.get("kind.kind", str) or "",
+        name=fields.get("name", str) or "",
+        namespace=fields.get("namespace", str) or "",
+        user=fields.get("userInfo.username", str) or "",
+        groups=tuple(groups),
+        dry_run=fields.get("dryRun", bool) or False,
+        object=fields.get("object", dict),
+        old_object=fields.get("oldObject", dict),
     )
-    problems = [*fields.problems, *resource.problems, *user.problems]
+    problems = list(fields.problems)
+    if not all(isinstance(one, str) for one in groups):
+        problems.append("userInfo.groups must hold texts")
     problems += [f"{name} is missing" for name in ("uid", "operation", "resource") if not getattr(found, name)]
     if found.operation in ("CREATE", "UPDATE") and request.get("object") is None:
         problems.append("object is missing")
@@ -266,44 +268,6 @@ def refusal(uid: str, code: int, message: str) -> bytes:
     return _review({"uid": uid, "allowed": False, "status": _status(code, message, "")})
 
 
-def patch_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Operation, ...]:
-    """The JSON Patch (RFC 6902) that turns `before` into `after`, both of JSON values.
-
-    Only what differs is in it, so that two webhooks that change different fields do not undo each
-    other's work. Lists are replaced whole.
-    """
-    return tuple(_between("", before, after))
-
-
-def _between(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Operation]:
-    for key in sorted(before.keys() | after.keys()):
-        place = f"{path}/{_escaped(key)}"
-        if key not in after:
-            yield {"op": "remove", "path": place}
-        elif key not in before:
-            yield {"op": "add", "path": place, "value": after[key]}
-        # Inside, so that what another webhook changes beside it stays.
-        elif isinstance(before[key], Mapping) and isinstance(after[key], Mapping):
-            yield from _between(place, before[key], after[key])
-        elif not _same(before[key], after[key]):
-            yield {"op": "replace", "path": place, "value": after[key]}
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equality of JSON values, where true is not 1 and 1 is not 1.0."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
-
-
 def _status(code: int, message: str, reason: str) -> dict[str, Any]:
     status = {"status": "Failure", "code": code, "message": one_line(message)}
     return status | ({"reason": reason} if reason else {})
@@ -313,46 +277,22 @@ def _review(response: Mapping[str, Any]) -> bytes:
     return json.dumps({"apiVersion": VERSION, "kind": KIND, "response": response}).encode() + b"\n"
 
 
-def _copied(value: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copy_of(one) for key, one in value.items()}
-
-
-def _copy_of(value: Any) -> Any:
-    if isinstance(value, dict):
-        return _copied(value)
-    return [_copy_of(one) for one in value] if isinstance(value, list) else value
+_KINDS: Final[Mapping[type, str]] = {str: "a text", bool: "true or false", dict: "an object", list: "a list"}
 
 
 class _Fields:
-    """Reads fields of their right types, and collects what is wrong. A field that is missing or
-    null is empty."""
+    """Reads fields of their right types, and collects what is wrong."""
 
-    def __init__(self, raw: Mapping[str, Any], where: str = "") -> None:
+    def __init__(self, raw: Mapping[str, Any]) -> None:
         self._raw = raw
-        self._where = where
-        self.problems: list[str] = []
+        self.problems: dict[str, None] = {}
 
-    def text(self, name: str) -> str:
-        value = self._of(name, str, "a text")
-        return value if isinstance(value, str) else ""
-
-    def flag(self, name: str) -> bool:
-        return self._of(name, bool, "true or false") is True
-
-    def object(self, name: str) -> Mapping[str, Any] | None:
-        value = self._of(name, dict, "an object")
-        return value if isinstance(value, dict) else None
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        value: Sequence[Any] = self._of(name, list, "a list") or ()
-        if not all(isinstance(one, str) for one in value):
-            self.problems.append(f"{self._where}{name} must hold texts")
-            return ()
-        return tuple(value)
-
-    def _of(self, name: str, kind: type[Any], what: str) -> Any:
-        value = self._raw.get(name)
-        if value is None or isinstance(value, kind):
+    def get(self, path: str, kind: type[T]) -> T | None:
+        """The field, as in "resource.group"; None where it is missing, null, or of another type."""
+        holder, _, name = path.rpartition(".")
+        value = ((self.get(holder, dict) or {}) if holder else self._raw).get(name)
+        if isinstance(value, kind):
             return value
-        self.problems.append(f"{self._where}{name} must be {what}")
+        if value is not None:
+            self.problems[f"{path} must be {_KINDS[kind]}"] = None
         return None

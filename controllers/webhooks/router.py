@@ -49,7 +49,7 @@ LONGEST: Final = 30.0
 # Seconds until a handler counts as one that hangs, however long its client waits.
 _HANGS: Final = 30.0
 _USUAL: Final = 10.0  # seconds that an API server waits by default
-_MARGIN: Final = 0.1  # of the timeout, for the way there and back
+_MARGIN: Final = 0.1  # of the timeout
 _MOST_MARGIN: Final = 1.0  # seconds
 _BUCKETS: Final = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
 _LABELS: Final = ("code", "webhook")
@@ -129,6 +129,7 @@ class WebhookRouter:
         except ValueError:
             return _refused(HTTPStatus.BAD_REQUEST, "not a path")
         found = self._by_path.get(url.path)
+        # Answered before a thread or memory is taken for it: scanners ask for anything.
         if found is None:
             return _refused(HTTPStatus.NOT_FOUND, "no webhook is served at this path")
         webhook, handler = found
@@ -157,6 +158,7 @@ class WebhookRouter:
         if self._clock.monotonic() >= review.until:
             return _refused(HTTPStatus.GATEWAY_TIMEOUT, "no answer in time")
         try:
+            # Before it is parsed: as objects, a review of one megabyte can take twenty.
             memory = memory_of(request.body, marks_in(request.body, webhook.max_values))
             if (release := self._memory.take(request.group, memory)) is None:
                 return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many reviews are under way")
@@ -175,6 +177,7 @@ class WebhookRouter:
             self._failures.failed(name, f"no answer about {asked}", error, text, stack=stack)
             return _refused(code, f"webhook {name}{message}", asked.uid)
 
+        # A configuration with too wide rules sends what the handler was never written for.
         if not any(match.covers(asked) for match in review.webhook.matches):
             wrong = ValueError("a review that it is not for: correct the rules of its configuration")
             return failed(HTTPStatus.BAD_REQUEST, wrong, f": {asked}: {wrong}")
@@ -195,12 +198,14 @@ class WebhookRouter:
         try:
             answer = self._called(review, asked)
         except (TooLate, NoThread):
+            # An answer with a warning is better than an error, where the handler has one.
             late = review.handler.late(asked)
             if late is None:
                 raise
             answer = late
         if not isinstance(answer, Answer):
             raise TypeError(f"its handler answered {one_line(repr(answer), 100)}, not an Answer")
+        # The API server drops the patch of a validating webhook without a word.
         if answer.patch and not review.webhook.mutating:
             raise TypeError("its handler changed the object, which only a mutating webhook may do")
         log.debug("webhook %s: %s: %s", review.webhook.name, asked, "allowed" if answer.allowed else "denied")
@@ -210,6 +215,7 @@ class WebhookRouter:
         """What the handler returns, in its own thread, which a handler that hangs keeps."""
         if (release := self._places.take(review.request.group)) is None:
             raise NoThread("too many requests are under way, of this client or of all")
+        # Its memory and its place are the thread's now, which may outlive the answer.
         review = attrs.evolve(review, held=review.held.pop_all())
         review.held.callback(release)
         cancelled = ClockEvent(self._clock)
@@ -249,6 +255,7 @@ def _patience(timeout: str) -> float:
         seconds = DURATION.parse(timeout) if timeout else _USUAL
     except ValueError:
         seconds = _USUAL
+    # The way back takes time too: an answer in the last millisecond is a timeout there.
     seconds = min(max(seconds, 0.0), LONGEST)
     return seconds - min(seconds * _MARGIN, _MOST_MARGIN)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from cloudprovider.host import StopSignal
 from cloudprovider.internal.cleaning import text_of
-from controllers.endpoints.checks import Check
+from controllers.endpoints.health import Check
 from controllers.endpoints.serving import ServingError, client_ca, minimum_version, refusing
 from controllers.httpserver.certificates import FilePair, FolderPair, PairSource
 from controllers.httpserver.messages import Limits
@@ -25,11 +25,10 @@ from controllers.runtime.api import RestClient
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import seconds_text
-from controllers.webhooks.cabundle import CABundle
 from controllers.webhooks.options import WebhookOptions
 from controllers.webhooks.rbac_rules import CONFIGURATION_RULES, NAME, WEBHOOK_RULES
 from controllers.webhooks.router import LONGEST, THREADS, WebhookRouter
-from controllers.webhooks.sharedpair import DNS_NAMES, RETRY_SECONDS, SharedPair
+from controllers.webhooks.trust import DNS_NAMES, RETRY_SECONDS, CABundle, SharedPair
 from controllers.webhooks.webhook import Webhook
 
 log = logging.getLogger(__name__)
@@ -131,6 +130,7 @@ class WebhookServing:
 
     def _look(self) -> None:
         if not self._loaded:
+            # No failure: on a new cluster the replicas wait for the leader's first certificate.
             try:
                 self._tls.load()
             except OSError as error:
@@ -143,11 +143,13 @@ class WebhookServing:
 
     def _pairs(self, rest: RestClient) -> PairSource:
         options = self._options
+        # The operator's own certificate: its CA is the operator's affair, and needs no permission.
         if options.tls_cert_file:
             return self._tried(FilePair(options.tls_cert_file, options.tls_private_key_file), "--webhook-tls-cert-file")
         if options.cert_dir:
             with refusing(f"--webhook-cert-dir={options.cert_dir}"):
                 pair = FolderPair(options.cert_dir, DNS_NAMES, pair_name=NAME, clock=self._clock)
+            # A replica that shares the folder may serve the former one for a moment still.
             self._authorities = lambda: _self_signed(pair) + pair.former
             self.rules = CONFIGURATION_RULES if _self_signed(pair) else ()
             return self._tried(pair, "--webhook-cert-dir")

@@ -143,9 +143,9 @@ def test_a_large_list_arrives_whole(server: EmbeddedAPIServer, connection: http.
 def test_a_watcher_that_leaves_is_forgotten(server: EmbeddedAPIServer, watch: Callable[..., Watch]) -> None:
     watching = watch()
     watching.next()
-    assert len(server.store.subscriptions()) == 1
+    assert len(server.store.collection("nodes").subscriptions) == 1
     watching.close()
-    eventually(lambda: server.store.subscriptions() == [])
+    eventually(lambda: not server.store.collection("nodes").subscriptions)
 
 
 # ---- life

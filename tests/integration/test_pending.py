@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cloudprovider import InvalidService, Pending, QuotaExceeded
+from cloudprovider import InvalidService, Pending, QuotaExceeded, RetryError
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, Strike, raises
 from cloudprovider.testing.waiting import eventually
 from controllers.node.controller import CloudNodeController
@@ -145,3 +145,14 @@ def test_an_error_that_is_built_wrongly_or_cannot_be_read_is_told_with_its_metho
             message = api.event_messages(name)["SyncLoadBalancerFailed"]
             assert "the provider's ensure_load_balancer failed: " in message
             assert says in message
+
+
+@pytest.mark.row("P10")
+def test_what_has_not_begun_is_no_work_of_the_cloud(api: Cluster, cloud: FakeCloud) -> None:
+    waits = RetryError("it is built as soon as there is a node to send traffic to", 1.0)
+    cloud.faults.on("ensure_load_balancer", raises(waits), times=2)
+    with at_work(ServiceController, api.kubeconfig, cloud, SERVICE):
+        api.create(SERVICES, lb_service("web"))
+        eventually(lambda: "EnsuredLoadBalancer" in api.reasons("web"))
+    told = [one["message"] for one in api.items(EVENTS) if one["reason"] == "LoadBalancerPending"]
+    assert told == ["The load balancer has to wait: it is built as soon as there is a node to send traffic to"]

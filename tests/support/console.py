@@ -9,6 +9,7 @@ so that a misspelt one is found.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import io
 import re
@@ -117,6 +118,7 @@ def _examples() -> list[Any]:
     return [tomllib.loads(path.read_text())["project"] for path in (ROOT / "examples").glob("*/pyproject.toml")]
 
 
+@functools.cache
 def _example_programs() -> set[str]:
     return {program for project in _examples() for program in project.get("scripts", {})}
 
@@ -185,10 +187,6 @@ def _pip(arguments: Sequence[str]) -> list[str]:
         elif not word.startswith(("-", ".")) and word not in CLOUDS | {one["name"] for one in _examples()}:
             found.append(f"pip installs {word}, which is not ours")
     return found if arguments[:1] in (["install"], ["wheel"]) else [f"pip {' '.join(arguments[:1])}"]
-
-
-def _pytest(arguments: Sequence[str]) -> list[str]:
-    return []
 
 
 # 1: a value follows, after a "=" or as the next word
@@ -262,7 +260,7 @@ _CHECKS: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "python": _python,
     "python3": _python,
     "pip": _pip,
-    "pytest": _pytest,
+    "pytest": lambda _: [],
     "kubectl": _kubectl,
     "helm": _helm,
 }

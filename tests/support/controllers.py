@@ -237,7 +237,9 @@ class Server:
         **_: Any,
     ) -> Response:
         if method == "GET":
-            return _answer({"kind": "NodeList", **self.get(path, query=query)})
+            found: Any = self.get(path, query=query)
+            kind = "ServiceList" if path.endswith("/services") else "NodeList"
+            return _answer({"kind": kind, **found} if isinstance(found, dict) else found)
         key, name, subresource = _parsed(path)
         if method == "DELETE":
             self.deletes.append(body)

@@ -73,6 +73,5 @@ def at_work(
 def node_controller(
     kubeconfig: Path, provider: Interface, options: CloudNodeOptions | None = None, **more: Any
 ) -> AbstractContextManager[Running[CloudNodeController]]:
-    """The cloud-node controller, whose gateway keeps no answers."""
-    calls = CloudCallOptions(cache_ttl=0.0)
-    return at_work(CloudNodeController, kubeconfig, provider, options, calls=calls, **more)
+    """The cloud-node controller."""
+    return at_work(CloudNodeController, kubeconfig, provider, options, **more)

@@ -60,6 +60,7 @@ class Rule:
             (self.user, user.name), (self.verb, asked.verb), (self.resource, resource),
             (self.namespace, asked.namespace), (self.name, asked.name), (self.path, asked.path),
         )  # fmt: skip
+        # The whole value, or a rule about "nodes" would forbid "nodes/status" too.
         return all(pattern is None or re.fullmatch(pattern, value) for pattern, value in pairs)
 
 
@@ -88,6 +89,7 @@ class Access:
         revoked."""
         with self._lock:
             if is_valid is not None:
+                # New mappings in place of changed ones: readers take no lock.
                 self._valid = {**self._valid, token: is_valid}
             self._users = {**self._users, token: user}
 
@@ -115,6 +117,7 @@ class Access:
     def allow_again(self, rule: Rule | None = None) -> None:
         """Lift one deny rule, or all of them."""
         with self._lock:
+            # By identity: two rules may say the same, and each is lifted by whoever set it.
             self._rules = tuple(one for one in self._rules if rule is not None and one is not rule)
 
     def user_of_token(self, token: str) -> User | None:
@@ -125,16 +128,20 @@ class Access:
     def authenticate(self, authorization: str) -> User | None:
         """The user of an Authorization header; None means 401."""
         if not authorization:
+            # Only where no credentials came: wrong ones are 401 in the real server too.
             return User(ANONYMOUS, "", ("system:unauthenticated",)) if self.anonymous else None
         scheme, _, token = authorization.partition(" ")
         return self.user_of_token(token.strip()) if scheme.lower() == "bearer" else None
 
     def allows(self, user: User, asked: Attributes) -> bool:
         """May the user do that?"""
+        # Before the administrators' group: a test takes rights away from the manager, which has
+        # that.
         if self._rules and any(rule.fits(user, asked) for rule in self._rules):
             return False
         if "system:masters" in user.groups or any(user.name == known.name for known in self._users.values()):
             return True
+        # What the role system:public-info-viewer grants to everybody.
         return asked.verb == "get" and _PUBLIC.fullmatch(asked.path) is not None
 
 

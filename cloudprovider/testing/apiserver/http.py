@@ -63,11 +63,13 @@ class Listener(socketserver.TCPServer):
     def end(self) -> None:
         """Stop accepting, break every connection, and wait for their threads (5 s at most)."""
         self.stopping.set()
+        # Closing alone would not wake the thread that waits in accept.
         with contextlib.suppress(OSError):  # a listening socket may refuse shutdown; closing it follows
             self.socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(5)
         self.socket.close()
         with self._lock:
+            # Outside of the lock from here on: their threads take it as they end.
             connections = list(self._open.values())
             workers, watches = list(self._workers), list(self._watches)
         for connection in connections:
@@ -95,6 +97,7 @@ class Listener(socketserver.TCPServer):
             with self._lock:
                 self._workers.add(worker)
                 self._open[id(worker)] = connection
+            # Known before it runs: `end` could come in between, and leave it behind.
             worker.start()
 
     def _run(self, connection: socket.socket, address: Any) -> None:
@@ -102,6 +105,7 @@ class Listener(socketserver.TCPServer):
             self.finish_request(connection, address)
         except (OSError, ssl.SSLError) as error:
             _LOG.debug("connection of %s failed: %s", address, error)
+        # One connection's fault must not end the others, nor pass in silence.
         except Exception:  # noqa: BLE001 - top of the connection's thread; logged with its trace
             _LOG.exception("connection of %s failed inside the embedded API server", address)
         finally:
@@ -126,10 +130,12 @@ class Listener(socketserver.TCPServer):
         """TLS in the connection's own thread, with a deadline for the handshake."""
         if self._tls is None:
             return connection
+        # A client that connects and says nothing would hold its thread for ever.
         connection.settimeout(_HANDSHAKE_TIMEOUT)
         wrapped = self._tls.wrap_socket(connection, server_side=True)
         wrapped.settimeout(None)
         with self._lock:
+            # The TLS socket has taken the descriptor: to break the former one would do nothing.
             self._open[id(threading.current_thread())] = wrapped
         return wrapped
 
@@ -187,6 +193,7 @@ class Handler(socketserver.StreamRequestHandler):
     def _read_request(self) -> Request | None:
         """The next request; None when the client closed the connection or sent no HTTP."""
         line = self.rfile.readline(_LINE_LIMIT)
+        # Some clients send a line's end behind the body of a POST (RFC 9112, 2.2).
         while line in (b"\r\n", b"\n"):
             line = self.rfile.readline(_LINE_LIMIT)
         parts = line.split()
@@ -201,6 +208,7 @@ class Handler(socketserver.StreamRequestHandler):
             if not colon:
                 return None
             headers[name.decode("latin-1").lower()] = value.strip().decode("latin-1")
+        # No keep-alive there unless it is asked for.
         if parts[2] == b"HTTP/1.0":
             headers.setdefault("connection", "close")
         body = self._read_body(headers)
@@ -210,9 +218,11 @@ class Handler(socketserver.StreamRequestHandler):
         if headers.get("transfer-encoding", "").lower() == "chunked":
             return self._read_chunks()
         length = int(headers.get("content-length", "0"))
+        # Read up to that, so that the client gets the 413; beyond, it is not worth the memory.
         if length > 4 * BODY_LIMIT:
             raise Dropped
         body = self.rfile.read(length) if length else b""
+        # The client died in the middle of its request, which then never counts.
         if len(body) < length:
             raise Dropped
         return body
@@ -225,6 +235,7 @@ class Handler(socketserver.StreamRequestHandler):
             total += size
             if total > 4 * BODY_LIMIT:
                 raise Dropped
+            # Trailers may follow, which say nothing to us.
             if size == 0:
                 while self.rfile.readline(_LINE_LIMIT) not in (b"\r\n", b"\n", b""):
                     pass
@@ -255,6 +266,7 @@ class Handler(socketserver.StreamRequestHandler):
             )
 
     def _send(self, request: Request, answer: Response, keep: bool) -> None:
+        # In one send: two would be two packets, and wake the client twice.
         head = _head(answer.code, answer.content_type, keep, answer.headers, f"Content-Length: {len(answer.body)}")
         self.connection.sendall(head + (b"" if request.method == "HEAD" else answer.body))
 
@@ -266,9 +278,11 @@ class Handler(socketserver.StreamRequestHandler):
             self.connection.sendall(_head(200, "application/json", True, {}, "Transfer-Encoding: chunked"))
             try:
                 for batch in stream.batches():
+                    # A write would show it as well, but there may be nothing to write for hours.
                     if not batch:
                         self._check_peer()
                     self._send_lines(batch)
+            # 200 is sent already: from here on a failure is an event of the stream.
             except StatusError as error:
                 self._send_lines([error_line(error)])
             self.connection.sendall(b"0\r\n\r\n")
@@ -281,6 +295,7 @@ class Handler(socketserver.StreamRequestHandler):
     def _check_peer(self) -> None:
         """Notice a client that has gone away while nothing is to be sent. Raises Dropped."""
         readable, _, _ = select.select([self.connection], [], [], 0)
+        # A client says nothing during a watch: what can be read is its end.
         if readable:
             raise Dropped
 

@@ -43,8 +43,8 @@ class EmbeddedAPIServer:
     401. `bookmark_interval` is in seconds.
 
     `start` and `stop` may be called in turn any number of times, or use it as a context manager.
-    The helpers (`create`, `get`, `list`, `patch`, `delete`, `put_raw`) work on the store without
-    HTTP, started or not, and from any thread.
+    The helpers (`create`, `get`, `list`, `patch`, `delete`) work on the store without HTTP, started or
+    not, and from any thread.
     """
 
     def __init__(
@@ -59,6 +59,8 @@ class EmbeddedAPIServer:
         self.token = token or secrets.token_hex(16)
         self.access = Access(self.token, anonymous=anonymous)
         self.store = Store()
+        # Kinds of this server's own: Services hold the addresses that they were given in their
+        # strategy.
         self._router = Router(catalog.kinds())
         self._by_plural = {kind.plural: kind for kind in self.kinds()}
         self._by_kind = {kind.kind: kind for kind in self.kinds()}
@@ -72,6 +74,7 @@ class EmbeddedAPIServer:
             self._certificates = Certificates()
             self._tls, self.ca_file = self._certificates.context, self._certificates.ca_file
         self._listener: Listener | None = None
+        # As in a new cluster: without kube-system there is no UID to tell clusters apart by.
         for name in SYSTEM_NAMESPACES:
             self.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
         self.create(catalog.kubernetes_service())
@@ -81,8 +84,10 @@ class EmbeddedAPIServer:
     def start(self) -> EmbeddedAPIServer:
         """Listen and serve; returns once connections are accepted. Raises OSError when the port is
         taken."""
+        # A second start is a no-op, as the context manager starts too.
         if self._listener is None:
             self._listener = Listener(self._port, self.api, self._tls)
+            # Kept for the next start, as clients have a kubeconfig with the address.
             self._port = self._listener.port
             self._listener.begin()
         return self
@@ -98,6 +103,7 @@ class EmbeddedAPIServer:
         resourceVersions answer 410.
         """
         self.stop()
+        # What a real one does after five minutes, or when etcd was restored from a backup.
         if forget_history:
             self.compact()
         self.start()
@@ -133,6 +139,7 @@ class EmbeddedAPIServer:
         """
         cluster: JSON = {"server": self.url}
         if self.ca_file is not None:
+            # In the file itself: the folder of the certificate goes with the server.
             cluster["certificate-authority-data"] = base64.b64encode(self.ca_file.read_bytes()).decode()
         content = {
             "apiVersion": "v1",
@@ -143,6 +150,7 @@ class EmbeddedAPIServer:
             "current-context": KUBECONFIG_NAME,
         }
         target = Path(path)
+        # The administrator's token is in it.
         write_whole(target, json.dumps(content, indent=2).encode(), 0o600)  # JSON is YAML too
         return target
 
@@ -167,6 +175,7 @@ class EmbeddedAPIServer:
         is ready.
         """
         kind = self._creatable(obj.get("kind"))
+        # As kubectl does for a manifest without one.
         namespace = obj.get("metadata", {}).get("namespace", "default") if kind.namespaced else ""
         return self._stored(self._operations.create(kind, namespace, obj, Options("Ignore")))
 
@@ -206,20 +215,10 @@ class EmbeddedAPIServer:
         kind = self._plural_of(plural)
         self._operations.delete(kind, namespace if kind.namespaced else "", name)
 
-    def put_raw(self, plural: str, obj: JSON) -> JSON:
-        """Store an object as it is, without validation or defaults: how a malformed object gets
-        into a test.
-
-        Only `metadata.resourceVersion` is set; replaces an object of the same name.
-        """
-        kind = self._plural_of(plural)
-        meta = dict(obj.get("metadata") or {})
-        key = kind.key(str(meta.get("namespace", "default")), str(meta.get("name", "")))
-        return self.store.put(plural, key, {**obj, "metadata": meta}, raw=True).object
-
     def _creatable(self, name: object) -> Kind:
         """The resource of this `kind`."""
         found = self._by_kind.get(name) if isinstance(name, str) else None
+        # Pods are listed, and never there: an object of that kind would be a guess.
         if found is None or "create" not in found.verbs:
             known = ", ".join(sorted(kind.kind for kind in self.kinds() if "create" in kind.verbs))
             raise not_implemented(f"objects of kind {name!r}; known kinds are {known}")
@@ -235,6 +234,7 @@ class EmbeddedAPIServer:
 
     @staticmethod
     def _stored(outcome: Outcome) -> JSON:
+        # What a DELETE removed at once is answered with a Status alone.
         assert outcome.stored is not None, "only a deletion stores nothing"
         return outcome.stored.object
 

@@ -32,16 +32,15 @@ class Stored:
     """One revision of one object.
 
     `key` is "name" or "namespace/name", `object` carries its resourceVersion, `version` is that as
-    a number; `raw` if it was put in unchecked.
+    a number.
     """
 
-    __slots__ = ("_data", "_is_current", "key", "object", "raw", "version")
+    __slots__ = ("_data", "_is_current", "key", "object", "version")
 
-    def __init__(self, key: str, obj: JSON, version: int, raw: bool = False) -> None:
+    def __init__(self, key: str, obj: JSON, version: int) -> None:
         self.key = key
         self.object = obj
         self.version = version
-        self.raw = raw
         self._data: bytes | None = None
         self._is_current = True
 
@@ -51,6 +50,7 @@ class Stored:
         data = self._data
         if data is None:
             data = encode(self.object)
+            # A revision of the past is read by one late watcher, if at all: not worth the memory.
             if self._is_current:
                 self._data = data
         return data
@@ -67,13 +67,14 @@ class Stored:
         obj = self.object
         head = {name: obj[name] for name in ("kind", "apiVersion") if name in obj}
         prefix = encode(head)[:-1]
+        # The bytes are there already: to serialise a list of 5,000 nodes again takes a second.
         if head and len(obj) > len(head) and self.data.startswith(prefix + b","):
             return b"{" + self.data[len(prefix) + 1 :]
         return encode({name: value for name, value in obj.items() if name not in head})
 
     @property
     def uid(self) -> str:
-        """The object's UID, "" for one put in raw without any."""
+        """The object's UID."""
         return str(self.object.get("metadata", {}).get("uid", ""))
 
 
@@ -122,8 +123,10 @@ class Collection:
         """The objects in key order as they were at `version`, by undoing later changes."""
         undone: dict[str, Stored | None] = {}
         for change in reversed(self.changes):
+            # Changes are in order, so that all before it are older too.
             if change.version <= version:
                 break
+            # The loop goes backwards: what is left in the end is the oldest of the later changes.
             undone[change.stored.key] = change.previous
         found = {**self.objects, **undone}
         return [stored for key in sorted(found) if (stored := found[key]) is not None]
@@ -175,6 +178,7 @@ class Store:
 
     def get(self, resource: str, key: str) -> Stored | None:
         """The newest revision of an object, None if there is none."""
+        # No lock: a revision is never changed, and a dictionary is read in one step.
         return self.collection(resource).objects.get(key)
 
     def snapshot(self, resource: str, version: int | None = None) -> tuple[list[Stored], int]:
@@ -183,12 +187,13 @@ class Store:
         Raises Compacted when the history no longer reaches back to `version`."""
         with self.lock:
             at = self._version if version is None else version
+            # The changes to undo are dropped: what they deleted would be missing.
             if at < self._oldest:
                 raise Compacted(at, self._oldest)
             return self.collection(resource).at(at), at
 
-    def put(self, resource: str, key: str, obj: JSON, *, raw: bool = False) -> Stored:
-        """Store a new object or the next revision of one; `raw` says that it was never checked.
+    def put(self, resource: str, key: str, obj: JSON) -> Stored:
+        """Store a new object or the next revision of one.
 
         `obj` and its `metadata` are fresh dictionaries: the resourceVersion is written there."""
         with self.lock:
@@ -196,8 +201,9 @@ class Store:
             previous = held.objects.get(key)
             self._version += 1
             obj["metadata"]["resourceVersion"] = str(self._version)
-            stored = Stored(key, obj, self._version, raw)
+            stored = Stored(key, obj, self._version)
             held.objects[key] = stored
+            # Under the same lock, or two watchers could see two changes in a different order.
             self._record(resource, held, Change(MODIFIED if previous else ADDED, stored, previous))
             return stored
 
@@ -208,6 +214,7 @@ class Store:
             previous = held.objects.pop(key)
             self._version += 1
             final = dict(previous.object if last is None else last)
+            # A deletion has a version of its own, by which a watch resumes behind it.
             final["metadata"] = {**final.get("metadata", {}), "resourceVersion": str(self._version)}
             stored = Stored(key, final, self._version)
             self._record(resource, held, Change(DELETED, stored, previous))
@@ -218,6 +225,7 @@ class Store:
 
         Raises Compacted when changes after `since` may have been dropped."""
         with self.lock:
+            # "Nothing new" would be a lie: the changes between may be dropped already.
             if since < self._oldest:
                 raise Compacted(since, self._oldest)
             held = self.collection(resource)
@@ -226,6 +234,7 @@ class Store:
                 if change.version <= since:
                     break
                 missed.append(change)
+            # Found from the newest on, as few are missed of many; told in their order.
             missed.reverse()
             subscription = Subscription(resource)
             held.subscriptions.add(subscription)
@@ -251,11 +260,6 @@ class Store:
         with self.lock:
             return self._version if subscription.pending.empty() else None
 
-    def subscriptions(self) -> list[Subscription]:
-        """The present watchers."""
-        with self.lock:
-            return [one for held in self._collections.values() for one in held.subscriptions]
-
     def compact(self, version: int | None = None) -> int:
         """Drop the history before `version` (by default all of it); older versions answer 410.
 
@@ -264,6 +268,7 @@ class Store:
             target = self._version if version is None else min(version, self._version)
             while self._recent and self._oldest < target:
                 held = self._collections[self._recent[0]]
+                # The order over all resources: the first one that stays ends it.
                 if held.changes[0].version > target:
                     break
                 held.changes.popleft()
@@ -272,11 +277,13 @@ class Store:
             return self._oldest
 
     def _record(self, resource: str, held: Collection, change: Change) -> None:
+        # Its bytes go with it, or 20,000 changes of large nodes would be held twice.
         if change.previous is not None:
             change.previous.supersede()
         held.changes.append(change)
         self._recent.append(resource)
         if len(self._recent) > self._history:
+            # The oldest change of all is the oldest one of its resource.
             dropped = self._collections[self._recent.popleft()].changes.popleft()
             self._oldest = max(self._oldest, dropped.version)
         for subscription in held.subscriptions:

@@ -32,7 +32,7 @@ from cloudprovider.testing.conformance.lab import THROTTLED, BadAnswer
 from cloudprovider.testing.conformance.ownedloadbalancers import owned
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.routes import only
-from cloudprovider.testing.conformance.trial import Trial, declared
+from cloudprovider.testing.conformance.trial import Trial
 from cloudprovider.testing.conformance.whole import known, questions
 from cloudprovider.threads import Task
 
@@ -57,6 +57,7 @@ _AT_ONCE: Final = 2.0
 
 def _about_one(trial: Trial) -> tuple[BadAnswer, ...]:
     """Answers that say nothing of one machine."""
+    # "Found nothing" where one machine was asked for by its ID is no answer of a healthy API.
     body = trial.lab.empty_listing
     return (*READS, BadAnswer("200 with an empty listing", 200, body)) if body else READS
 
@@ -75,6 +76,7 @@ def _errors(outcome: Outcome[Any]) -> list[BaseException]:
     """What was raised, or the errors among a batch's values."""
     if outcome.error is not None:
         return [outcome.error]
+    # A batch may say it of each node in place of raising.
     values = outcome.value.values() if isinstance(outcome.value, Mapping) else ()
     return [value for value in values if isinstance(value, BaseException)]
 
@@ -133,7 +135,7 @@ class BadAnswerScenarios(ConformanceBase):
     def test_i14_a_bad_answer_is_unknown(self, trial: Trial) -> None:
         """What the cloud says without knowing (401, 403, a proxy's 404, 5xx, no JSON) is unknown,
         never gone."""
-        instances, node = declared(trial.provider.instances_v2(), "instances_v2"), trial.machine()
+        instances, node = trial.instances(), trial.machine()
         attempt(lambda: instances.instance_exists(node))  # logs in, where the answers before have logged out
         for answer in _about_one(trial):
             with trial.bad_answers(answer):
@@ -145,7 +147,7 @@ class BadAnswerScenarios(ConformanceBase):
         """The same for a batch: it raises, or has errors as values, and none says that an instance
         is gone."""
         node = trial.machine()
-        methods = both(declared(trial.provider.instances_batch(), "instances_batch"))
+        methods = both(trial.batch())
         for method in methods:
             attempt(partial(method, [node]))
         for answer in _about_one(trial):
@@ -166,7 +168,7 @@ class BadAnswerScenarios(ConformanceBase):
         """What the cloud says without knowing is no load balancer's absence: `get_load_balancer`
         raises."""
         service, _ = trial.standing()
-        ask = partial(trial.balancers().get_load_balancer, trial.cluster_name, service)
+        ask = partial(trial.found, service)
         attempt(ask)
         for answer in READS:
             with trial.bad_answers(answer):
@@ -200,7 +202,7 @@ class BadAnswerScenarios(ConformanceBase):
     @scenario("R20", Feature.ROUTES, hooks=("bad_answers",))
     def test_r20_a_bad_answer_is_no_empty_table(self, trial: Trial) -> None:
         """What the cloud says without knowing is no empty table: `list_routes` raises."""
-        ask = partial(declared(trial.provider.routes(), "routes").list_routes, trial.cluster_name)
+        ask = partial(trial.routes().list_routes, trial.cluster_name)
         attempt(ask)
         for answer in READS:
             with trial.bad_answers(answer):
@@ -209,7 +211,7 @@ class BadAnswerScenarios(ConformanceBase):
     @scenario("R21", Feature.ROUTES, hooks=("bad_answers",))
     def test_r21_a_refusal_is_no_success(self, trial: Trial) -> None:
         """Refused by 401, 403, a proxy's 404, 429 or 5xx, creating and deleting raise."""
-        routes, cluster = declared(trial.provider.routes(), "routes"), trial.cluster_name
+        routes, cluster = trial.routes(), trial.cluster_name
         present, wanted = trial.route(trial.machine()), trial.route(trial.machine())
         routes.create_route(cluster, "hint", present)
         listed = trial.eventually(partial(only, trial, present))
@@ -229,5 +231,6 @@ def _is_late(trial: Trial, machines: list[V1Node], seconds: float) -> bool:
     call = Call(deadline=time.monotonic() + _CALL_SECONDS, cancelled=stop)
     task = Task(lambda: questions(trial, trial.provider, machines), "conformance-call", call=call)
     ended = task.wait(seconds)
+    # Late or not, it is over: it must not ask the cloud during the next scenario.
     stop.set()
     return not ended

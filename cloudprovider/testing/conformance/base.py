@@ -56,6 +56,7 @@ class ConformanceBase:
         """One scenario's hold on the provider and its cloud."""
         assert isinstance(lab, Lab), f"the fixture lab must return a Lab, not {type(lab).__name__}"
         found = scenario_of(request.function)
+        # Before anything is made: a class of one feature must not cost the machines of all others.
         reason = missing(found, self.features, lab) if found is not None else ""
         if reason:
             pytest.skip(reason)
@@ -67,12 +68,14 @@ class ConformanceBase:
             yield trial
 
     def _go_on(self, request: pytest.FixtureRequest, found: Scenario) -> None:
-        """Skip an end-to-end scenario whose parts failed alone: it would wait, and say less."""
+        """Skip an end-to-end scenario whose parts failed alone."""
         module = request.node.getparent(pytest.Module)
         failed = module.stash.get(FAILED, {}).get(self.provider_name, {}) if module is not None else {}
+        # A machine is only of use to a scenario once its node is initialised.
         needs = found.features | (INSTANCES if "create_machine" in found.hooks else Feature.NONE)
         needs |= INSTANCES if needs & INSTANCES else Feature.NONE
         causes = [id for id, features in failed.items() if not features or features & needs]
+        # It would wait for its whole time, and say less than the scenario that failed.
         if found.level == "end to end" and causes:
             pytest.skip(f"not run: {', '.join(causes)} failed, which this needs")
 
@@ -84,6 +87,7 @@ class ConformanceBase:
         if bench is None:
             try:
                 bench = Bench(lab, self.features, lambda: self.make_provider(lab), self.provider_name)
+            # Else every scenario would repeat the same traceback.
             except Exception as error:  # noqa: BLE001 - vendor boundary: reported once, for the whole class
                 node.stash[UNMADE] = True
                 pytest.fail(f"the provider cannot be made: {_text(error)}", pytrace=False)

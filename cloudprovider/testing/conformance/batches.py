@@ -19,14 +19,10 @@ from cloudprovider.testing.conformance.calls import Outcome, at_once, attempt, r
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared
+from cloudprovider.testing.conformance.trial import Trial
 
 _BATCH = Feature.INSTANCES_BATCH
 _MACHINES = ("create_machine",)
-
-
-def _batch(trial: Trial) -> InstancesBatch:
-    return declared(trial.provider.instances_batch(), "instances_batch")
 
 
 def both(batch: InstancesBatch) -> tuple[Callable[[Sequence[V1Node]], Mapping[str, Any]], ...]:
@@ -55,7 +51,7 @@ class BatchScenarios(ConformanceBase):
     def test_b1_every_node_is_answered(self, trial: Trial) -> None:
         """A batch has an answer for every node that was asked about, under the node's name."""
         nodes = trial.machines(2)
-        for method in both(_batch(trial)):
+        for method in both(trial.batch()):
             answer = method(nodes)
             assert isinstance(answer, Mapping), f"{method.__name__} answered {answer!r}, not a mapping"
             lacking = [name_of(node) for node in nodes if name_of(node) not in answer]
@@ -66,7 +62,7 @@ class BatchScenarios(ConformanceBase):
         """Metadata has a provider ID of this provider, and addresses, labels, taints and
         annotations that the host writes."""
         node = trial.registered()
-        answer = _batch(trial).instances_metadata([node]).get(name_of(node))
+        answer = trial.batch().instances_metadata([node]).get(name_of(node))
         prefixes = trial.provider.provider_id_prefixes()
         right(f"instances_metadata of {name_of(node)}", answers.metadata, answer, prefixes=prefixes, strict=True)
 
@@ -74,7 +70,7 @@ class BatchScenarios(ConformanceBase):
     def test_b3_running_and_stopped(self, trial: Trial) -> None:
         """A machine that runs is RUNNING, one that was switched off is SHUTDOWN and has metadata
         still."""
-        batch, running, stopped = _batch(trial), trial.machine(), trial.stopped()
+        batch, running, stopped = trial.batch(), trial.machine(), trial.stopped()
 
         def look() -> None:
             states = batch.instances_state([running, stopped])
@@ -90,7 +86,7 @@ class BatchScenarios(ConformanceBase):
     def test_b4_a_deleted_machine_is_gone_alone(self, trial: Trial) -> None:
         """A deleted machine is GONE, or an InstanceNotFound as its value; the others in the batch
         are answered."""
-        batch, running, deleted = _batch(trial), trial.machine(), trial.deleted()
+        batch, running, deleted = trial.batch(), trial.machine(), trial.deleted()
 
         def look() -> None:
             states = batch.instances_state([deleted, running])
@@ -117,7 +113,7 @@ class BatchScenarios(ConformanceBase):
         trial.needs_ids()
         provider_id = provider_id_of(trial.machine())
         renamed = new_node(trial.bench.name("renamed"), provider_id=provider_id)
-        answer = _batch(trial).instances_metadata([renamed]).get(name_of(renamed))
+        answer = trial.batch().instances_metadata([renamed]).get(name_of(renamed))
         assert isinstance(answer, InstanceMetadata), (
             f"instances_metadata: {answer!r} for a node with the provider ID {provider_id} and another name"
         )
@@ -129,7 +125,7 @@ class BatchScenarios(ConformanceBase):
     def test_b6_a_batch_equals_single_calls(self, trial: Trial) -> None:
         """What a batch of many says about a node is what a batch of one says, and what
         `InstancesV2` says."""
-        batch, one, nodes = _batch(trial), trial.provider.instances_v2(), trial.machines(2)
+        batch, one, nodes = trial.batch(), trial.provider.instances_v2(), trial.machines(2)
         together = batch.instances_metadata(nodes)
         for node in nodes:
             found = together.get(name_of(node))
@@ -142,7 +138,7 @@ class BatchScenarios(ConformanceBase):
     @scenario("B7", _BATCH, hooks=_MACHINES)
     def test_b7_max_batch_is_served(self, trial: Trial) -> None:
         """`max_batch` is a number, at least 1, and a batch of that many nodes is answered."""
-        batch, node = _batch(trial), trial.machine()
+        batch, node = trial.batch(), trial.machine()
         size = batch.max_batch
         nodes = trial.full_batch(size, node)
         for method in both(batch):
@@ -158,14 +154,14 @@ class BatchScenarios(ConformanceBase):
         """A node with another provider's ID is unknown, never gone."""
         trial.needs_ids()
         node = new_node(trial.bench.name("foreign"), provider_id="another-cloud://i-1")
-        for method in both(_batch(trial)):
+        for method in both(trial.batch()):
             _never_gone(attempt(partial(method, [node])), node, f"although it is another cloud's ({method.__name__})")
 
     @scenario("B9", _BATCH, hooks=("create_machine", "outage"))
     def test_b9_an_outage_is_unknown(self, trial: Trial) -> None:
         """While the cloud cannot answer, a batch raises or has errors as values; none says that an
         instance is gone."""
-        batch, node = _batch(trial), trial.machine()
+        batch, node = trial.batch(), trial.machine()
         with trial.outage():
             for method in both(batch):
                 outcome = attempt(partial(method, [node]))
@@ -181,7 +177,7 @@ class BatchScenarios(ConformanceBase):
         it is about."""
         nodes = [*trial.machines(1), new_node(trial.bench.name("never"))]
         kinds: tuple[type[Any], ...] = (InstanceMetadata, InstanceState)
-        for method, kind in zip(both(_batch(trial)), kinds, strict=True):
+        for method, kind in zip(both(trial.batch()), kinds, strict=True):
             for name, value in method(nodes).items():
                 assert isinstance(value, kind | CloudProviderError), (
                     f"{method.__name__} has {value!r} for {name}, which is no {kind.__name__} and no CloudProviderError"
@@ -192,7 +188,7 @@ class BatchScenarios(ConformanceBase):
         """Neither the Nodes that are handed over nor their list are changed."""
         nodes = [read_only(node) for node in trial.machines(2)]
         before = list(nodes)
-        for method in both(_batch(trial)):
+        for method in both(trial.batch()):
             with unchanged(method.__name__):
                 method(nodes)
             assert nodes == before, f"{method.__name__} changed the list of Nodes that it was given"
@@ -200,7 +196,7 @@ class BatchScenarios(ConformanceBase):
     @scenario("B12", _BATCH, hooks=_MACHINES)
     def test_b12_many_threads_ask(self, trial: Trial) -> None:
         """Batches from many threads at once get the answers that single calls get."""
-        batch, nodes = _batch(trial), trial.machines(2)
+        batch, nodes = trial.batch(), trial.machines(2)
         asked = [[node] for node in nodes] * 4
         alone = [batch.instances_metadata(each) for each in asked]
         together = at_once([partial(batch.instances_metadata, each) for each in asked])
@@ -215,5 +211,5 @@ class BatchScenarios(ConformanceBase):
         """While the cloud hangs, a batch ends soon after its deadline, and does not say that an
         instance is gone."""
         node = trial.machine()
-        outcome = trial.in_a_hang(partial(_batch(trial).instances_state, [node]))
+        outcome = trial.in_a_hang(partial(trial.batch().instances_state, [node]))
         _never_gone(outcome, node, "while the cloud hangs")

@@ -22,6 +22,7 @@ import pytest
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider.interface import Interface
@@ -31,9 +32,9 @@ from cloudprovider.testing.conformance.lab import Lab, can, new_node
 from cloudprovider.testing.conformance.patience import Patience
 
 
-def name_of(node: V1Node) -> str:
-    """The node's name."""
-    return (node.metadata.name if node.metadata is not None else None) or ""
+def name_of(one: V1Node | V1Service | V1PersistentVolume) -> str:
+    """The object's name."""
+    return (one.metadata.name if one.metadata is not None else None) or ""
 
 
 class NoCluster:
@@ -94,6 +95,8 @@ class Bench:
         self._threads = set(threading.enumerate())
         self.process = process_state()
         """As it was before the provider was made."""
+        # Restored in the end: what one vendor's client changes must not spoil the tests of the
+        # next.
         self._socket_timeout = socket.getdefaulttimeout()
         self._make_provider = make_provider
         self._stop, self._others = threading.Event(), threading.Event()
@@ -145,11 +148,14 @@ class Bench:
             node = self.lab.create_machine(name)
             self._made.append(node)
             return node
+        # A cloud that makes no machines may still have routes and load balancers for nodes.
         prefix = [*self.provider.provider_id_prefixes(), ""][0]
         return new_node(name, provider_id=f"{prefix}{name}")
 
     def running(self, count: int) -> list[V1Node]:
         """So many machines that run and stay, as registered."""
+        # Machines cost minutes and money: what runs is used by every scenario that leaves it
+        # running.
         while len(self._running) < count:
             self._running.append(self.new_machine())
         return self._running[:count]
@@ -184,14 +190,20 @@ class Bench:
         """The machine was deleted: nothing is left to be removed."""
         self._made = [one for one in self._made if name_of(one) != name_of(node)]
 
+    def remove(self, what: str, call: Callable[[], object]) -> None:
+        """Remove something in the end. What cannot be removed is named in the report."""
+        removed = attempt(call)
+        if removed.error is not None:
+            self.left_behind.append(f"{what}: {shown(removed.error)}")
+
     def close(self) -> None:
         """Remove what scenarios shared and every machine, and end the provider."""
+        # Before the machines: a load balancer's targets must not vanish under it.
         for remove in self._ends:
             remove()
         for node in self._made if can(self.lab, "delete_machine") else ():
-            deleted = attempt(partial(self.lab.delete_machine, node))
-            if deleted.error is not None:
-                self.left_behind.append(f"machine {name_of(node)}: {shown(deleted.error)}")
+            self.remove(f"machine {name_of(node)}", partial(self.lab.delete_machine, node))
+        # Their threads are looked for below, too.
         self.end_others()
         self._stop.set()
         self.outlived = outliving(self._threads, self.lab.grace)

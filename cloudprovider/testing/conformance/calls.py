@@ -97,6 +97,7 @@ def at_once(calls: Sequence[Callable[[], R]], *, within: float = 300.0) -> list[
 
     Raises AssertionError when one has not ended after `within` seconds.
     """
+    # All begin together: threads that start one by one rarely meet in the provider.
     gate = threading.Barrier(len(calls))
 
     def run(call: Callable[[], R]) -> Outcome[R]:
@@ -124,6 +125,7 @@ def limited(
     if cancelled:
         stop.set()
     given = deadline or 0.0
+    # A deadline of 0 is over before the call begins: more time would change nothing.
     for times in (1.0, _AGAIN) if given else (1.0,):
         until = None if deadline is None else time.monotonic() + times * given
         task = Task(lambda: attempt(call), "conformance-call", call=Call(deadline=until, cancelled=stop))
@@ -175,6 +177,8 @@ class TextLog(logging.Handler):
     def __enter__(self) -> TextLog:
         root = logging.getLogger()
         self._level = root.level
+        # What is shown at the highest verbosity is shown: operators turn it on when something is
+        # wrong.
         root.setLevel(logging.DEBUG)
         root.addHandler(self)
         return self
@@ -192,6 +196,8 @@ def mended(broken: AbstractContextManager[object]) -> Iterator[None]:
     with broken:
         try:
             yield
+        # Raised into the lab's generator, it would skip the line behind `yield` that mends the
+        # cloud.
         except BaseException as error:  # noqa: BLE001 - raised again once the cloud is mended
             raised = error
     if raised is not None:

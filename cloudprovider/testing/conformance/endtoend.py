@@ -17,16 +17,16 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider.checks.nodelabels import wanted_annotations, wanted_taints
 from cloudprovider.cloudconfig import CloudConfig
-from cloudprovider.helpers.objects import annotations_of
+from cloudprovider.helpers.objects import annotations_of, node_taints
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.helpers.taints import node_taints
 from cloudprovider.interface import Interface
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.bench import name_of
 from cloudprovider.testing.conformance.features import INSTANCES, Feature
-from cloudprovider.testing.conformance.lab import BalancerFacts, Lab
+from cloudprovider.testing.conformance.lab import Lab
+from cloudprovider.testing.conformance.loadbalancers import balancer_of
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared
+from cloudprovider.testing.conformance.trial import Trial
 from cloudprovider.wellknown import (
     LABEL_INSTANCE_TYPE,
     LABEL_TOPOLOGY_REGION,
@@ -58,7 +58,6 @@ class NodeUnderTest(Protocol):
     @property
     def is_initialized(self) -> bool: ...
     def mark_not_ready(self) -> None: ...
-    def mark_ready(self) -> None: ...
     def delete(self) -> None: ...
 
 
@@ -108,6 +107,89 @@ class ManagerUnderTest(Protocol):
     def start(self, provider: Interface | None = None) -> None: ...
 
 
+class Stage:
+    """One scenario's cluster and manager, beside its `trial`, and what several scenarios do with
+    them. For one thread."""
+
+    def __init__(self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest, time_limit: float) -> None:
+        self.cluster = cluster
+        self.manager = manager
+        self._trial = trial
+        self._limit = time_limit
+        # What the manager makes is marked as of this cluster: a provider of another one would not
+        # see it. Here, as none can be made in an outage.
+        trial.in_cluster(cluster.identity)
+
+    def wait(
+        self,
+        condition: Callable[[], R],
+        what: str,
+        *,
+        building: bool = False,
+        about: NodeUnderTest | ServiceUnderTest | None = None,
+    ) -> R:
+        """Wait for the condition. An Event on `about` that says that the answer cannot be used ends
+        it at once."""
+        __tracebackhide__ = True
+        patience = self._trial.bench.patience
+        limit = self._limit + self._trial.lab.settle + (patience.seconds if building else 0.0)
+        wait = patience.wait(what)
+
+        def look() -> R:
+            found = condition()
+            wait.tell(0.0, limit)
+            for event in self.cluster.events(about) if about is not None and not found else ():
+                # Only the provider's author can mend it: minutes of waiting would say no more.
+                if event.type == "Warning" and (event.reason in _FINAL or _UNUSABLE in event.message):
+                    pytest.fail(f"{what}: no longer waited for, as {event.reason} says: {event.message}", pytrace=False)
+            return found
+
+        try:
+            return self.cluster.wait_until(look, limit, what)
+        except AssertionError:
+            patience.run_out()
+            raise
+
+    def join(self, machine: V1Node) -> NodeUnderTest:
+        """The machine's kubelet registers its node."""
+        labels = machine.metadata.labels if machine.metadata is not None else None
+        return self.cluster.join(name_of(machine), provider_id=provider_id_of(machine), labels=labels)
+
+    def joined(self, machine: V1Node) -> NodeUnderTest:
+        """The machine's node; initialised, if the provider has instances to initialise it from."""
+        __tracebackhide__ = True
+        node = self.join(machine)
+        if self._trial.features & INSTANCES:
+            self.wait(lambda: node.is_initialized, "the node is initialised", about=node)
+        return node
+
+    def begun(self) -> ServiceUnderTest:
+        """A Service that the controller has begun to build a load balancer for, which is removed in
+        the end."""
+        __tracebackhide__ = True
+        name, annotations = self._trial.bench.name("svc"), self._trial.lab.service_annotations
+        service = self.cluster.expose(name, annotations=annotations)
+        self._trial.adopt(service.object)
+        self.wait(lambda: service.finalizers, "the controller has begun to build", about=service)
+        return service
+
+    def exposed(self) -> ServiceUnderTest:
+        """The same, with the address of its load balancer."""
+        __tracebackhide__ = True
+        service = self.begun()
+        self.wait(lambda: service.addresses, "the Service has an address", building=True, about=service)
+        return service
+
+    def gone(self, service: ServiceUnderTest, seen: V1Service, before: frozenset[str]) -> None:
+        """Wait until the Service is gone; then nothing of its load balancer may be there."""
+        __tracebackhide__ = True
+        self.wait(lambda: not service.exists, "the Service is gone", building=True)
+        found = self._trial.found(seen)
+        assert found is None, "the load balancer is still there"
+        left = self._trial.resources() - before
+        assert not left, f"left in the cloud: {', '.join(sorted(left))}"
+
+
 class EndToEndConformance(ConformanceBase):
     """The provider under our controllers: `class TestAcme(ProviderConformance,
     EndToEndConformance)`."""
@@ -130,13 +212,19 @@ class EndToEndConformance(ConformanceBase):
         """The cluster's name, by which the cloud knows what belongs to it."""
         return [f"--cluster-name={lab.cluster_name}"]
 
+    @pytest.fixture
+    def stage(self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest) -> Stage:
+        """What a scenario works with."""
+        # `trial` comes first: it skips the scenario before a manager is started for nothing.
+        return Stage(trial, cluster, manager, self.time_limit)
+
     # ---- nodes
 
     @scenario("E1", Feature.INSTANCES_V2, hooks=("create_machine",), level="end to end")
-    def test_e1_a_node_is_initialised(self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest) -> None:
+    def test_e1_a_node_is_initialised(self, trial: Trial, stage: Stage) -> None:
         """A node that joins gets all that the provider says of it, and loses the taint of new
         nodes."""
-        node = self._joined(trial, cluster, trial.registered())
+        node = stage.joined(trial.registered())
         instances = trial.provider.instances_v2()
         assert instances is not None
         said = instances.instance_metadata(node.object)
@@ -153,247 +241,141 @@ class EndToEndConformance(ConformanceBase):
         assert wanted_annotations(said).items() <= annotations_of(node.object).items()
 
     @scenario("E2", Feature.INSTANCES_V2, hooks=("create_machine", "delete_machine"), level="end to end")
-    def test_e2_the_node_of_a_deleted_machine_goes(
-        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
-    ) -> None:
+    def test_e2_the_node_of_a_deleted_machine_goes(self, trial: Trial, stage: Stage) -> None:
         """The node of a deleted machine goes; the node of a machine that runs stays, although its
         kubelet is silent."""
-        stays = self._joined(trial, cluster, trial.registered())
+        stays = stage.joined(trial.registered())
         machine = trial.bench.new_machine()
-        goes = self._joined(trial, cluster, machine)
+        goes = stage.joined(machine)
         trial.delete(goes.object)
+        # Only of silent nodes the cloud is asked whether their machines exist.
         stays.mark_not_ready()
         goes.mark_not_ready()
-        self._wait(trial, cluster, lambda: not goes.exists, "the node of the deleted machine is gone")
+        stage.wait(lambda: not goes.exists, "the node of the deleted machine is gone")
         assert stays.exists, "the node of a machine that runs was deleted"
 
     @scenario("E3", Feature.INSTANCES_V2, hooks=("create_machine", "stop_machine"), level="end to end")
-    def test_e3_the_node_of_a_stopped_machine_is_tainted(
-        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
-    ) -> None:
+    def test_e3_the_node_of_a_stopped_machine_is_tainted(self, trial: Trial, stage: Stage) -> None:
         """The node of a machine that is switched off gets the taint
         node.cloudprovider.kubernetes.io/shutdown, and stays."""
-        node = self._joined(trial, cluster, trial.bench.new_machine())
+        node = stage.joined(trial.bench.new_machine())
         trial.lab.stop_machine(node.object)
         node.mark_not_ready()
-        self._wait(
-            trial, cluster, lambda: TAINT_NODE_SHUTDOWN in node.taints, "the node has the taint of a stopped machine"
-        )
+        stage.wait(lambda: TAINT_NODE_SHUTDOWN in node.taints, "the node has the taint of a stopped machine")
 
     # ---- load balancers
 
     @scenario("E4", Feature.LOAD_BALANCER, level="end to end")
-    def test_e4_a_service_gets_its_address(
-        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
-    ) -> None:
+    def test_e4_a_service_gets_its_address(self, trial: Trial, stage: Stage) -> None:
         """A Service of type LoadBalancer gets the status that the provider's load balancer has."""
-        service = self._exposed(trial, cluster)
-        found = trial.balancers().get_load_balancer(trial.cluster_name, service.object)
+        service = stage.exposed()
+        found = trial.found(service.object)
         assert found is not None, "get_load_balancer says that there is none"
         said = [point.ip or point.hostname for point in found.ingress or ()]
         assert service.addresses == said
 
     @scenario("E5", Feature.LOAD_BALANCER, level="end to end")
-    def test_e5_a_deleted_service_loses_its_load_balancer(
-        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
-    ) -> None:
+    def test_e5_a_deleted_service_loses_its_load_balancer(self, trial: Trial, stage: Stage) -> None:
         """A deleted Service goes when its load balancer is gone, and nothing of that is left in the
         cloud."""
         before = trial.resources()
-        service = self._exposed(trial, cluster)
+        service = stage.exposed()
         seen = service.object
         service.delete()
-        self._gone(trial, cluster, service, seen, before)
+        stage.gone(service, seen, before)
 
     @scenario("E6", Feature.LOAD_BALANCER, level="end to end")
-    def test_e6_another_type_loses_the_load_balancer(
-        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
-    ) -> None:
+    def test_e6_another_type_loses_the_load_balancer(self, trial: Trial, stage: Stage) -> None:
         """A Service that becomes one of type ClusterIP loses its load balancer, and keeps no
         finalizer."""
-        service = self._exposed(trial, cluster)
+        service = stage.exposed()
         service.patch({"spec": {"type": "ClusterIP"}})
-        self._wait(trial, cluster, lambda: not service.finalizers, "the finalizer is removed", building=True)
-        found = trial.balancers().get_load_balancer(trial.cluster_name, service.object)
+        stage.wait(lambda: not service.finalizers, "the finalizer is removed", building=True)
+        found = trial.found(service.object)
         assert found is None, "the load balancer is still there"
 
     @scenario("E7", Feature.LOAD_BALANCER, hooks=("create_machine", "load_balancer"), level="end to end")
-    def test_e7_nodes_become_targets_and_leave(
-        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
-    ) -> None:
+    def test_e7_nodes_become_targets_and_leave(self, trial: Trial, stage: Stage) -> None:
         """Nodes that join become targets of a load balancer that stands; a Node that is deleted
         leaves it."""
-        service = self._exposed(trial, cluster)
-        name = trial.balancers().get_load_balancer_name(trial.cluster_name, service.object)
+        service = stage.exposed()
 
         def targets() -> int:
-            return len(self._facts(trial, name).targets)
+            return len(balancer_of(trial, service.object).targets)
 
-        first, second = (cluster.join(name_of(one), provider_id=provider_id_of(one)) for one in trial.machines(2))
+        first, second = map(stage.join, trial.machines(2))
         if trial.features & INSTANCES:
             both = (first, second)
-            self._wait(trial, cluster, lambda: all(node.is_initialized for node in both), "the nodes are initialised")
-        self._wait(trial, cluster, lambda: targets() == 2, "both nodes are targets", building=True)
+            stage.wait(lambda: all(node.is_initialized for node in both), "the nodes are initialised")
+        stage.wait(lambda: targets() == 2, "both nodes are targets", building=True)
         second.delete()
-        self._wait(trial, cluster, lambda: targets() == 1, "the deleted Node is no target", building=True)
+        stage.wait(lambda: targets() == 1, "the deleted Node is no target", building=True)
 
     @scenario("E8", Feature.LOAD_BALANCER, hooks=("load_balancer",), level="end to end")
-    def test_e8_a_changed_port_reaches_the_load_balancer(
-        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
-    ) -> None:
+    def test_e8_a_changed_port_reaches_the_load_balancer(self, trial: Trial, stage: Stage) -> None:
         """A port that is added to a Service is added to its load balancer."""
-        service = self._exposed(trial, cluster)
-        name = trial.balancers().get_load_balancer_name(trial.cluster_name, service.object)
+        service = stage.exposed()
         ports = [{"name": f"port-{port}", "port": port, "protocol": "TCP"} for port in (80, 443)]
         service.patch({"spec": {"ports": ports}})
-        self._wait(
-            trial,
-            cluster,
-            lambda: {port for port, _, _ in self._facts(trial, name).ports} == {80, 443},
-            "the load balancer has both ports",
-            building=True,
-        )
+
+        def has_both() -> bool:
+            return {port for port, _, _ in balancer_of(trial, service.object).ports} == {80, 443}
+
+        stage.wait(has_both, "the load balancer has both ports", building=True)
 
     # ---- routes
 
     @scenario("E9", Feature.ROUTES, hooks=("create_machine",), level="end to end")
-    def test_e9_routes_appear_and_leave(
-        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
-    ) -> None:
+    def test_e9_routes_appear_and_leave(self, trial: Trial, stage: Stage) -> None:
         """A node's pod CIDR gets a route to the node, which goes with the Node."""
-        node = self._joined(trial, cluster, trial.registered())
+        node = stage.joined(trial.registered())
         spec = node.object.spec
         assert spec is not None
         wanted = spec.pod_cidr
 
         def targets() -> list[tuple[str, str]]:
-            listed = declared(trial.provider.routes(), "routes").list_routes(trial.cluster_name)
+            listed = trial.routes().list_routes(trial.cluster_name)
             return [(one.target_provider_id, one.target_node) for one in listed if one.destination_cidr == wanted]
 
         def leads_there() -> bool:
             machine, name = provider_id_of(node.object), name_of(node.object)
+            # Listed by name or by provider ID: the contract leaves that to the provider.
             return len(found := targets()) == 1 and (found[0][1] == name or found[0][0] == machine != "")
 
-        self._wait(trial, cluster, leads_there, f"there is a route for {wanted} to the node")
+        stage.wait(leads_there, f"there is a route for {wanted} to the node")
         node.delete()
-        self._wait(trial, cluster, lambda: not targets(), f"the route for {wanted} is gone")
+        stage.wait(lambda: not targets(), f"the route for {wanted} is gone")
 
     # ---- what goes wrong
 
     @scenario(
         "E10", Feature.INSTANCES_V2 | Feature.LOAD_BALANCER, hooks=("create_machine", "outage"), level="end to end"
     )
-    def test_e10_after_an_outage_everything_is_made_up_for(
-        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
-    ) -> None:
+    def test_e10_after_an_outage_everything_is_made_up_for(self, trial: Trial, stage: Stage) -> None:
         """While the cloud fails, nodes keep their taint and Services wait; when it answers again
         both are served."""
-        trial.in_cluster(cluster.identity)
         machine = trial.bench.new_machine()
         with trial.outage():
-            node = cluster.join(name_of(machine), provider_id=provider_id_of(machine))
-            service = cluster.expose(trial.bench.name("svc"), annotations=trial.lab.service_annotations)
-            self._wait(trial, cluster, lambda: service.finalizers, "the controller has begun to build")
-            trial.adopt(service.object)
+            node, service = stage.join(machine), stage.begun()
             # Else the outage could be over before the node was asked about, and show nothing.
             refused = "the node has a Warning, as the cloud fails"
-            self._wait(trial, cluster, lambda: any(one.type == "Warning" for one in cluster.events(node)), refused)
+            stage.wait(lambda: any(one.type == "Warning" for one in stage.cluster.events(node)), refused)
             assert not node.is_initialized
             assert not service.addresses
-        self._wait(trial, cluster, lambda: node.is_initialized, "the node is initialised after the outage")
-        self._wait(trial, cluster, lambda: service.addresses, "the Service has an address", building=True)
+        stage.wait(lambda: node.is_initialized, "the node is initialised after the outage")
+        stage.wait(lambda: service.addresses, "the Service has an address", building=True)
 
     @scenario("E11", Feature.LOAD_BALANCER, level="end to end")
-    def test_e11_a_killed_manager_leaves_nothing_behind(
-        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
-    ) -> None:
+    def test_e11_a_killed_manager_leaves_nothing_behind(self, trial: Trial, stage: Stage) -> None:
         """When a manager is killed, its successors finish the load balancer that it has begun, and
         delete all of one that it has built."""
         before = trial.resources()
-        trial.in_cluster(cluster.identity)
-        service = cluster.expose(trial.bench.name("svc"), annotations=trial.lab.service_annotations)
-        self._wait(trial, cluster, lambda: service.finalizers, "the controller has begun to build")
-        manager.kill()
+        service = stage.begun()
+        stage.manager.kill()
         seen = service.object
-        trial.adopt(seen)
-        manager.start(self.make_provider(trial.lab))
-        self._wait(trial, cluster, lambda: service.addresses, "the Service has an address", building=True)
-        manager.kill()
-        manager.start(self.make_provider(trial.lab))
+        stage.manager.start(self.make_provider(trial.lab))
+        stage.wait(lambda: service.addresses, "the Service has an address", building=True)
+        stage.manager.kill()
+        stage.manager.start(self.make_provider(trial.lab))
         service.delete()
-        self._gone(trial, cluster, service, seen, before)
-
-    # ---- what several of them do
-
-    def _wait(
-        self,
-        trial: Trial,
-        cluster: ClusterUnderTest,
-        condition: Callable[[], R],
-        what: str,
-        *,
-        building: bool = False,
-        about: NodeUnderTest | ServiceUnderTest | None = None,
-    ) -> R:
-        """Wait for the condition. An Event on `about` that says that the answer cannot be used ends
-        it at once."""
-        __tracebackhide__ = True
-        patience = trial.bench.patience
-        limit = self.time_limit + trial.lab.settle + (patience.seconds if building else 0.0)
-        wait = patience.wait(what)
-
-        def look() -> R:
-            found = condition()
-            wait.tell(0.0, limit)
-            for event in cluster.events(about) if about is not None and not found else ():
-                if event.type == "Warning" and (event.reason in _FINAL or _UNUSABLE in event.message):
-                    pytest.fail(f"{what}: no longer waited for, as {event.reason} says: {event.message}", pytrace=False)
-            return found
-
-        try:
-            return cluster.wait_until(look, limit, what)
-        except AssertionError:
-            patience.run_out()
-            raise
-
-    def _joined(self, trial: Trial, cluster: ClusterUnderTest, machine: V1Node) -> NodeUnderTest:
-        """The machine's node; initialised, if the provider has instances to initialise it from."""
-        __tracebackhide__ = True
-        trial.in_cluster(cluster.identity)
-        labels = machine.metadata.labels if machine.metadata is not None else None
-        node = cluster.join(name_of(machine), provider_id=provider_id_of(machine), labels=labels)
-        if trial.features & INSTANCES:
-            self._wait(trial, cluster, lambda: node.is_initialized, "the node is initialised", about=node)
-        return node
-
-    def _exposed(self, trial: Trial, cluster: ClusterUnderTest) -> ServiceUnderTest:
-        """A Service with the address of its load balancer, which is removed in the end."""
-        __tracebackhide__ = True
-        trial.in_cluster(cluster.identity)
-        service = cluster.expose(trial.bench.name("svc"), annotations=trial.lab.service_annotations)
-        trial.adopt(service.object)
-        has = "the Service has an address"
-        self._wait(trial, cluster, lambda: service.addresses, has, building=True, about=service)
-        return service
-
-    def _gone(
-        self,
-        trial: Trial,
-        cluster: ClusterUnderTest,
-        service: ServiceUnderTest,
-        seen: V1Service,
-        before: frozenset[str],
-    ) -> None:
-        """Wait until the Service is gone; then nothing of its load balancer may be there."""
-        __tracebackhide__ = True
-        self._wait(trial, cluster, lambda: not service.exists, "the Service is gone", building=True)
-        found = trial.balancers().get_load_balancer(trial.cluster_name, seen)
-        assert found is None, "the load balancer is still there"
-        left = trial.resources() - before
-        assert not left, f"left in the cloud: {', '.join(sorted(left))}"
-
-    def _facts(self, trial: Trial, name: str) -> BalancerFacts:
-        """What the cloud itself shows of the load balancer."""
-        found = trial.lab.load_balancer(name)
-        assert found is not None, f"the cloud has no load balancer {name}"
-        return found
+        stage.gone(service, seen, before)

@@ -76,6 +76,7 @@ def offered(provider: Interface) -> Feature:
         ask: Callable[[], object] = getattr(provider, accessor)
         if ask() is not None:
             found |= feature
+    # Capabilities without an accessor: the host looks at what the other accessors return.
     for feature, kind in EXTENDING.items():
         if extension_of(provider, kind) is not None:
             found |= feature

@@ -17,14 +17,10 @@ from cloudprovider.testing.conformance.calls import at_once, attempt, exists, ri
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared
+from cloudprovider.testing.conformance.trial import Trial
 
 _V2 = Feature.INSTANCES_V2
 _MACHINES = ("create_machine",)
-
-
-def _instances(trial: Trial) -> InstancesV2:
-    return declared(trial.provider.instances_v2(), "instances_v2")
 
 
 def _exists(instances: InstancesV2, node: V1Node) -> bool:
@@ -37,7 +33,7 @@ class InstanceScenarios(ConformanceBase):
     @scenario("I1", _V2, hooks=_MACHINES)
     def test_i1_a_running_machine_exists(self, trial: Trial) -> None:
         """A machine that runs exists and is not shut down."""
-        instances, node = _instances(trial), trial.machine()
+        instances, node = trial.instances(), trial.machine()
         assert _exists(instances, node), f"instance_exists says that the running machine of {name_of(node)} is gone"
         answer = instances.instance_shutdown(node)
         assert answer is False, f"instance_shutdown answered {answer!r} for a machine that runs"
@@ -46,7 +42,7 @@ class InstanceScenarios(ConformanceBase):
     def test_i2_metadata_is_fit_to_be_written(self, trial: Trial) -> None:
         """Metadata has a provider ID of this provider, and addresses, labels, taints and
         annotations that the host writes."""
-        answer = _instances(trial).instance_metadata(trial.registered())
+        answer = trial.instances().instance_metadata(trial.registered())
         prefixes = trial.provider.provider_id_prefixes()
         what = f"instance_metadata of {name_of(trial.registered())}"
         right(what, answers.metadata, answer, prefixes=prefixes, strict=True)
@@ -54,7 +50,7 @@ class InstanceScenarios(ConformanceBase):
     @scenario("I3", _V2, hooks=("create_machine", "stop_machine"))
     def test_i3_a_stopped_machine_exists(self, trial: Trial) -> None:
         """A machine that was switched off still exists, and is shut down."""
-        instances, node = _instances(trial), trial.stopped()
+        instances, node = trial.instances(), trial.stopped()
         assert _exists(instances, node), (
             "instance_exists says that a stopped machine is gone: its node would be deleted"
         )
@@ -69,7 +65,7 @@ class InstanceScenarios(ConformanceBase):
     def test_i4_a_deleted_machine_is_gone(self, trial: Trial) -> None:
         """A deleted machine is gone: `instance_exists` says so, and the other methods raise
         InstanceNotFound."""
-        instances, node = _instances(trial), trial.deleted()
+        instances, node = trial.instances(), trial.deleted()
 
         def look() -> None:
             assert not _exists(instances, node), "instance_exists says that a deleted machine is there"
@@ -85,7 +81,7 @@ class InstanceScenarios(ConformanceBase):
     def test_i5_a_machine_that_never_was(self, trial: Trial) -> None:
         """A node without a provider ID, whose machine never was there, is gone by name."""
         node = new_node(trial.bench.name("never"))
-        assert not _exists(_instances(trial), node), f"instance_exists finds a machine for the unknown {name_of(node)}"
+        assert not _exists(trial.instances(), node), f"instance_exists finds a machine for the unknown {name_of(node)}"
 
     @scenario("I6", _V2, hooks=_MACHINES)
     def test_i6_the_provider_id_finds_the_machine(self, trial: Trial) -> None:
@@ -93,7 +89,7 @@ class InstanceScenarios(ConformanceBase):
         trial.needs_ids()
         node = trial.machine()
         renamed = new_node(trial.bench.name("renamed"), provider_id=provider_id_of(node))
-        outcome = attempt(lambda: _instances(trial).instance_metadata(renamed))
+        outcome = attempt(lambda: trial.instances().instance_metadata(renamed))
         assert isinstance(outcome.value, InstanceMetadata), (
             f"instance_metadata {outcome} for a node with the provider ID {provider_id_of(node)} and another name"
         )
@@ -106,7 +102,7 @@ class InstanceScenarios(ConformanceBase):
         """A node with another provider's ID is unknown, never gone."""
         trial.needs_ids()
         node = new_node(trial.bench.name("foreign"), provider_id="another-cloud://i-1")
-        outcome = attempt(lambda: _instances(trial).instance_exists(node))
+        outcome = attempt(lambda: trial.instances().instance_exists(node))
         assert outcome.value is not False, (
             f"instance_exists {outcome} for {provider_id_of(node)}: the node of another cloud would be deleted"
         )
@@ -118,7 +114,7 @@ class InstanceScenarios(ConformanceBase):
     def test_i8_an_outage_is_unknown(self, trial: Trial) -> None:
         """While the cloud cannot answer, every method raises, and none says that the instance is
         gone."""
-        instances, node = _instances(trial), trial.machine()
+        instances, node = trial.instances(), trial.machine()
         with trial.outage():
             unwell("instance_exists", partial(instances.instance_exists, node))
             unwell("instance_shutdown", partial(instances.instance_shutdown, node))
@@ -127,8 +123,10 @@ class InstanceScenarios(ConformanceBase):
     @scenario("I9", _V2, hooks=_MACHINES)
     def test_i9_metadata_does_not_waver(self, trial: Trial) -> None:
         """Asked again, metadata is the same, addresses in the same order."""
-        instances, node = _instances(trial), trial.machine()
+        instances, node = trial.instances(), trial.machine()
         first = instances.instance_metadata(node)
+        # Sets and dictionaries of the cloud come in any order: each change would be a write to the
+        # Node.
         for _ in range(3):
             again = instances.instance_metadata(node)
             assert again == first, f"instance_metadata answered {first!r}, and then {again!r}"
@@ -136,7 +134,7 @@ class InstanceScenarios(ConformanceBase):
     @scenario("I10", _V2, hooks=_MACHINES)
     def test_i10_the_node_is_read_only(self, trial: Trial) -> None:
         """The Node that is handed over is not changed."""
-        instances, node = _instances(trial), read_only(trial.machine())
+        instances, node = trial.instances(), read_only(trial.machine())
         for method in (instances.instance_exists, instances.instance_shutdown, instances.instance_metadata):
             with unchanged(method.__name__):
                 method(node)
@@ -144,7 +142,7 @@ class InstanceScenarios(ConformanceBase):
     @scenario("I11", _V2, hooks=_MACHINES)
     def test_i11_many_threads_ask(self, trial: Trial) -> None:
         """Calls from many threads at once get the answers that single calls get."""
-        instances, nodes = _instances(trial), trial.machines(2) * 4
+        instances, nodes = trial.instances(), trial.machines(2) * 4
         alone = [instances.instance_metadata(node) for node in nodes]
         together = at_once([partial(instances.instance_metadata, node) for node in nodes])
         for node, expected, outcome in zip(nodes, alone, together, strict=True):
@@ -158,5 +156,5 @@ class InstanceScenarios(ConformanceBase):
     def test_i12_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, a call ends soon after its deadline, and does not say that the
         instance is gone."""
-        outcome = trial.in_a_hang(partial(_exists, _instances(trial), trial.machine()))
+        outcome = trial.in_a_hang(partial(_exists, trial.instances(), trial.machine()))
         assert outcome.value is not False, "instance_exists says that the instance is gone because the cloud hangs"

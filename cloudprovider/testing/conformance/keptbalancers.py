@@ -5,7 +5,6 @@ They need a provider with an annotation by which a Service names one: the hook
 
 from __future__ import annotations
 
-from copy import deepcopy
 from functools import partial
 
 from attrs import frozen
@@ -16,6 +15,7 @@ from kubernetes.client.models.v1_service import V1Service
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import attempt
 from cloudprovider.testing.conformance.features import Feature
+from cloudprovider.testing.conformance.lab import annotated
 from cloudprovider.testing.conformance.ownedloadbalancers import listed
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
@@ -42,7 +42,7 @@ def _kept(trial: Trial) -> _Kept:
     # The scenario's end removes it: the Service does not ask to keep it any more.
     assert service.metadata is not None
     service.metadata.annotations = {}
-    return _Kept(trial.balancers().get_load_balancer_name(trial.cluster_name, service), service, status, nodes)
+    return _Kept(trial.balancer_name(service), service, status, nodes)
 
 
 def _naming(trial: Trial, name: str, *, cluster_name: str | None = None) -> V1Service:
@@ -51,7 +51,7 @@ def _naming(trial: Trial, name: str, *, cluster_name: str | None = None) -> V1Se
 
 
 def _check_there(trial: Trial, service: V1Service, status: V1LoadBalancerStatus, after: str) -> None:
-    found = trial.balancers().get_load_balancer(trial.cluster_name, service)
+    found = trial.found(service)
     assert found == status, f"after {after} the load balancer has the status {found!r}; it was {status!r}"
 
 
@@ -64,7 +64,8 @@ class KeptLoadBalancerScenarios(ConformanceBase):
         then."""
         kept = _kept(trial)
         taker = _naming(trial, kept.name)
-        absent = trial.balancers().get_load_balancer(trial.cluster_name, taker)
+        # To name one is not to have it: else its deletion would take another's load balancer along.
+        absent = trial.found(taker)
         assert absent is None, f"before it is adopted get_load_balancer answers {absent!r} to the Service that names it"
         for how in ("adopted", "ensured once more"):
             status = trial.ensure(taker, kept.nodes)
@@ -86,7 +87,7 @@ class KeptLoadBalancerScenarios(ConformanceBase):
         kept = _kept(trial)
         first, second = _naming(trial, kept.name), _naming(trial, kept.name)
         status = trial.ensure(first, kept.nodes)
-        outcome = attempt(partial(trial.balancers().ensure_load_balancer, trial.cluster_name, second, kept.nodes))
+        outcome = attempt(trial.building(second, kept.nodes))
         assert outcome.error is not None, (
             f"ensure_load_balancer {outcome} for a second Service that names the same load balancer: two Services "
             "would change it in turn; call OwnedLoadBalancer.check_adoptable"
@@ -113,7 +114,7 @@ class KeptLoadBalancerScenarios(ConformanceBase):
         stranger = _naming(trial, kept.name)
         assert stranger.metadata is not None
         stranger.metadata.namespace = "another-tenant"
-        outcome = attempt(partial(trial.balancers().ensure_load_balancer, trial.cluster_name, stranger, kept.nodes))
+        outcome = attempt(trial.building(stranger, kept.nodes))
         assert outcome.error is not None, (
             f"ensure_load_balancer {outcome} for a Service of another namespace that names the load balancer: any "
             "tenant could take another one's address; call OwnedLoadBalancer.check_adoptable"
@@ -127,8 +128,5 @@ class KeptLoadBalancerScenarios(ConformanceBase):
         kept = _kept(trial)
         taker = _naming(trial, kept.name)
         trial.remove(taker)
-        keeping = deepcopy(taker)
-        assert keeping.metadata is not None
-        keeping.metadata.annotations = {**(keeping.metadata.annotations or {}), **trial.lab.kept_annotations()}
-        trial.remove(keeping)
+        trial.remove(annotated(taker, trial.lab.kept_annotations()))
         _check_there(trial, kept.service, kept.status, "the deletion of a Service that only named it")

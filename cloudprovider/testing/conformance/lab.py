@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from typing import Final
 
 from attrs import field, frozen
@@ -252,6 +253,14 @@ def new_node(name: str, provider_id: str = "", *, labels: Mapping[str, str] | No
         metadata=V1ObjectMeta(name=name, labels={"kubernetes.io/hostname": name, **(labels or {})}),
         spec=V1NodeSpec(provider_id=provider_id or None),
     )
+
+
+def annotated(service: V1Service, annotations: Mapping[str, str]) -> V1Service:
+    """A copy of the Service with these annotations besides its own."""
+    copy = deepcopy(service)
+    assert copy.metadata is not None
+    copy.metadata.annotations = {**(copy.metadata.annotations or {}), **annotations}
+    return copy
 
 
 def service_port(port: int, node_port: int, protocol: str = "TCP") -> V1ServicePort:

@@ -21,7 +21,7 @@ from cloudprovider.testing.conformance.calls import Outcome, attempt
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared
+from cloudprovider.testing.conformance.trial import Trial
 
 _V2, _BATCH = Feature.INSTANCES_V2, Feature.INSTANCES_BATCH
 Ask = Callable[[V1Node], Outcome[Any]]
@@ -29,13 +29,13 @@ Ask = Callable[[V1Node], Outcome[Any]]
 
 def _of_one(trial: Trial) -> Ask:
     """What `InstancesV2` says of a node's machine: its metadata."""
-    instances = declared(trial.provider.instances_v2(), "instances_v2")
+    instances = trial.instances()
     return lambda node: attempt(partial(instances.instance_metadata, node))
 
 
 def _of_a_batch(trial: Trial) -> Ask:
     """The same of a batch."""
-    batch = declared(trial.provider.instances_batch(), "instances_batch")
+    batch = trial.batch()
 
     def ask(node: V1Node) -> Outcome[Any]:
         outcome = attempt(partial(batch.instances_metadata, [node]))
@@ -47,6 +47,7 @@ def _of_a_batch(trial: Trial) -> Ask:
 
 def _check_similar(trial: Trial, ask: Ask) -> None:
     machine = trial.bench.new_machine(f"{trial.bench.name('alike')}-ab")
+    # The cloud's own search finds a part of a name, and most take its first hit.
     for name in (name_of(machine)[:-1], f"{name_of(machine)}c"):
         outcome = ask(new_node(name))
         assert not isinstance(outcome.value, InstanceMetadata), (
@@ -63,6 +64,7 @@ def _check_twins(trial: Trial, ask: Ask) -> None:
             _check_found(trial, ask, node)
         outcome = ask(new_node(name_of(one)))
     finally:
+        # The lab's own: the bench knows nothing of it, and would leave it running.
         trial.lab.delete_machine(two)
     why = f"two machines are known by the name {name_of(one)}, and a Node without a provider ID"
     assert not isinstance(outcome.value, InstanceMetadata), (
@@ -73,6 +75,7 @@ def _check_twins(trial: Trial, ask: Ask) -> None:
 
 def _check_found(trial: Trial, ask: Ask, node: V1Node) -> None:
     """Raises AssertionError unless a node with a provider ID is answered by that machine."""
+    # By its name alone neither is found, and must not be.
     if not provider_id_of(node):
         return
     outcome = ask(node)
@@ -106,12 +109,13 @@ class LikeMachineScenarios(ConformanceBase):
     def test_i13_more_machines_than_a_page(self, trial: Trial) -> None:
         """Of more machines than a page of a listing has, every one is found, by ID and by name."""
         nodes = trial.machines(trial.lab.page + 1)
+        # Initialised and as registered: by ID and by name, which are two listings in most clouds.
         _check_pages(trial, _of_one(trial), [*nodes, *trial.bench.running(len(nodes))])
 
     @scenario("I15", _V2, hooks=("create_machine", "states", "set_state"))
     def test_i15_in_every_state_it_exists(self, trial: Trial) -> None:
         """A machine that is being built or deleted, or has failed, still exists."""
-        instances = declared(trial.provider.instances_v2(), "instances_v2")
+        instances = trial.instances()
         for state in trial.lab.states:
             node = trial.new_machine()
             trial.lab.set_state(node, state)
@@ -140,8 +144,9 @@ class LikeMachineScenarios(ConformanceBase):
     @scenario("B14", _BATCH, hooks=("create_machine", "page"))
     def test_b14_more_machines_than_a_page(self, trial: Trial) -> None:
         """A batch of more machines than a page of a listing has finds every one."""
-        batch, nodes = declared(trial.provider.instances_batch(), "instances_batch"), trial.machines(trial.lab.page + 1)
+        batch, nodes = trial.batch(), trial.machines(trial.lab.page + 1)
         found: dict[str, Any] = {}
+        # As the host cuts: a page may be longer than a batch.
         for at in range(0, len(nodes), batch.max_batch):
             found |= batch.instances_metadata(nodes[at : at + batch.max_batch])
         _check_pages(trial, lambda node: Outcome(found.get(name_of(node))), nodes)
@@ -149,7 +154,7 @@ class LikeMachineScenarios(ConformanceBase):
     @scenario("B16", _BATCH, hooks=("create_machine", "states", "set_state"))
     def test_b16_in_every_state_it_exists(self, trial: Trial) -> None:
         """A machine that is being built or deleted, or has failed, is not GONE."""
-        batch = declared(trial.provider.instances_batch(), "instances_batch")
+        batch = trial.batch()
         for state in trial.lab.states:
             node = trial.new_machine()
             trial.lab.set_state(node, state)

@@ -19,6 +19,7 @@ from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import Outcome, attempt, limited, unwell
 from cloudprovider.testing.conformance.features import Feature
+from cloudprovider.testing.conformance.lab import annotated
 from cloudprovider.testing.conformance.loadbalancers import balancer_of
 from cloudprovider.testing.conformance.ownedloadbalancers import listed
 from cloudprovider.testing.conformance.registry import scenario
@@ -46,7 +47,7 @@ def interrupted(trial: Trial, call: Callable[[], object], *, first: int = 0) -> 
 
 def check_absent(trial: Trial, service: V1Service, before: frozenset[str]) -> None:
     """Raises AssertionError when something of the Service's load balancer is left in the cloud."""
-    status = trial.balancers().get_load_balancer(trial.cluster_name, service)
+    status = trial.found(service)
     assert status is None, f"after the deletion get_load_balancer still answers {status!r}"
     left = trial.resources() - before
     assert not left, f"ensure_load_balancer_deleted returned, and {sorted(left)} are left in the cloud for ever"
@@ -91,13 +92,14 @@ class LoadBalancerFailureScenarios(ConformanceBase):
         whole = trial.service()
         empty, nodes = trial.resources(), trial.machines(1)
         trial.ensure(whole, nodes)
+        # Counted once without any interruption: how many parts one has is the vendor's own affair.
         parts = len(trial.resources() - empty)
         before, service = trial.resources(), trial.service()
-        build = partial(trial.balancers().ensure_load_balancer, trial.cluster_name, service, nodes)
+        build = trial.building(service, nodes)
         for _ in interrupted(trial, build):
             pass
         status = trial.ensure(service, nodes)
-        found = trial.balancers().get_load_balancer(trial.cluster_name, service)
+        found = trial.found(service)
         assert found == status, f"completed, get_load_balancer answers {found!r}, ensure_load_balancer {status!r}"
         built = trial.resources() - before
         assert len(built) <= parts, (
@@ -108,7 +110,7 @@ class LoadBalancerFailureScenarios(ConformanceBase):
     def test_l23_a_half_built_one_is_wholly_removed(self, trial: Trial) -> None:
         """Wherever building was interrupted, deletion leaves nothing in the cloud."""
         before, service, nodes = trial.resources(), trial.service(), trial.machines(1)
-        build = partial(trial.balancers().ensure_load_balancer, trial.cluster_name, service, nodes)
+        build = trial.building(service, nodes)
         for outcome in interrupted(trial, build):
             if outcome.error is not None:
                 trial.remove(service)
@@ -134,7 +136,7 @@ class LoadBalancerFailureScenarios(ConformanceBase):
         none."""
         service, _ = trial.standing()
         with trial.outage():
-            unwell("get_load_balancer", partial(trial.balancers().get_load_balancer, trial.cluster_name, service))
+            unwell("get_load_balancer", partial(trial.found, service))
 
     @scenario("L26", _LB, hooks=("outage",))
     def test_l26_an_outage_is_not_success(self, trial: Trial) -> None:
@@ -179,7 +181,7 @@ class LoadBalancerFailureScenarios(ConformanceBase):
         assert service.spec is not None
         assert service.spec.ports is not None
         service.spec.ports[0].node_port = 31080
-        change = partial(trial.balancers().ensure_load_balancer, trial.cluster_name, service, [two])
+        change = trial.building(service, [two])
         for _ in interrupted(trial, change):
             pass
         trial.ensure(service, [two])
@@ -198,14 +200,14 @@ class LoadBalancerFailureScenarios(ConformanceBase):
     def test_l29_a_cancelled_call_builds_nothing(self, trial: Trial) -> None:
         """A call that is cancelled, or out of time, before it begins raises and builds nothing."""
         before, service, nodes = trial.resources(), trial.service(), trial.machines(1)
-        build = partial(trial.balancers().ensure_load_balancer, trial.cluster_name, service, nodes)
+        build = trial.building(service, nodes)
         fix = "ask current_call().check() before each step that changes something"
         for what, outcome in (
             ("cancelled", limited(build, cancelled=True, grace=trial.lab.patience)),
             ("out of time", limited(build, deadline=0.0, grace=trial.lab.patience)),
         ):
             assert outcome.error is not None, f"ensure_load_balancer built on although its call was {what}: {fix}"
-            status = trial.balancers().get_load_balancer(trial.cluster_name, service)
+            status = trial.found(service)
             assert status is None, f"ensure_load_balancer raised, and built, although its call was {what}: {fix}"
         more = trial.resources() - before
         assert not more, f"ensure_load_balancer built {sorted(more)} although its call was cancelled: {fix}"
@@ -214,7 +216,7 @@ class LoadBalancerFailureScenarios(ConformanceBase):
     def test_l30_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, `get_load_balancer` ends soon after its deadline, by raising."""
         service, _ = trial.standing()
-        outcome = trial.in_a_hang(partial(trial.balancers().get_load_balancer, trial.cluster_name, service))
+        outcome = trial.in_a_hang(partial(trial.found, service))
         assert outcome.error is not None, f"get_load_balancer {outcome} while the cloud hangs: it must raise"
 
     @scenario("L31", _LB | Feature.KEPT_LOAD_BALANCERS, hooks=("kept_annotations",))
@@ -223,14 +225,12 @@ class LoadBalancerFailureScenarios(ConformanceBase):
         listed as kept."""
         service = trial.service()
         status = trial.ensure(service, trial.machines(1))
-        keeping = deepcopy(service)
-        assert keeping.metadata is not None
-        keeping.metadata.annotations = {**(keeping.metadata.annotations or {}), **trial.lab.kept_annotations()}
+        keeping = annotated(service, trial.lab.kept_annotations())
         outcome = attempt(partial(trial.remove, keeping))
         assert isinstance(outcome.error, LoadBalancerKept), (
             f"ensure_load_balancer_deleted {outcome} for a Service that keeps its load balancer: raise LoadBalancerKept"
         )
-        found = trial.balancers().get_load_balancer(trial.cluster_name, keeping)
+        found = trial.found(keeping)
         assert found == status, f"kept, get_load_balancer answers {found!r}; it was {status!r}"
         if Feature.OWNED_LOAD_BALANCERS in trial.features:
             trial.eventually(partial(_check_listed_as_kept, trial, service))

@@ -22,7 +22,7 @@ from cloudprovider.internal.readonly import read_only
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import at_once, attempt, right, unchanged
 from cloudprovider.testing.conformance.features import Feature
-from cloudprovider.testing.conformance.lab import BalancerFacts, new_node, new_service
+from cloudprovider.testing.conformance.lab import BalancerFacts, annotated, new_node, new_service
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
 
@@ -32,7 +32,7 @@ _LB = Feature.LOAD_BALANCER
 def balancer_of(trial: Trial, service: V1Service) -> BalancerFacts:
     """What the cloud itself says about the Service's load balancer. Raises AssertionError when
     there is none."""
-    name = trial.balancers().get_load_balancer_name(trial.cluster_name, service)
+    name = trial.balancer_name(service)
     facts = trial.lab.load_balancer(name)
     assert facts is not None, f"the cloud has no load balancer {name}, although ensure_load_balancer returned"
     return facts
@@ -74,7 +74,7 @@ class LoadBalancerScenarios(ConformanceBase):
         """Before it is built, `get_load_balancer` answers None, and builds nothing."""
         before, service = trial.resources(), trial.service()
         for _ in range(2):
-            status = trial.balancers().get_load_balancer(trial.cluster_name, service)
+            status = trial.found(service)
             assert status is None, f"get_load_balancer answered {status!r} for a Service that never had one"
         assert trial.resources() <= before, "get_load_balancer built something: it must change nothing"
 
@@ -87,7 +87,7 @@ class LoadBalancerScenarios(ConformanceBase):
         right("the status that ensure_load_balancer returned", answers.load_balancer_status, status)
 
         def look() -> None:
-            found = trial.balancers().get_load_balancer(trial.cluster_name, service)
+            found = trial.found(service)
             assert found == status, f"get_load_balancer answered {found!r}; ensure_load_balancer had {status!r}"
 
         trial.eventually(look)
@@ -112,15 +112,14 @@ class LoadBalancerScenarios(ConformanceBase):
         balancers, cluster = trial.balancers(), trial.cluster_name
         answer = balancers.get_load_balancer_name(cluster, service)
         name = right("get_load_balancer_name", answers.load_balancer_name, answer)
+        # A cloud cuts or refuses long names, and two that are cut alike are one load balancer.
         longest = new_service("s" * 63, str(uuid4()), namespace="n" * 63)
         of_longest = balancers.get_load_balancer_name(cluster, longest)
         right("get_load_balancer_name of a Service with names of 63 characters", answers.load_balancer_name, of_longest)
-        changed = _changed(service)
+        changed = annotated(_changed(service), {"example.com/note": "changed"})
         assert changed.metadata is not None
         changed.metadata.labels = {"team": "blue"}
-        changed.metadata.annotations = {**(changed.metadata.annotations or {}), "example.com/note": "changed"}
-        restarted = trial.bench.another_provider().load_balancer()
-        assert restarted is not None
+        restarted = trial.balancers(trial.bench.another_provider())
         for what, ask in (
             ("again", partial(balancers.get_load_balancer_name, cluster, service)),
             ("after the Service changed", partial(balancers.get_load_balancer_name, cluster, changed)),
@@ -134,8 +133,10 @@ class LoadBalancerScenarios(ConformanceBase):
         another name."""
         first = trial.service()
         assert first.metadata is not None
+        # A new UID under the same name: the old one may still be deleted while the new one is
+        # built.
         second = trial.service(name=first.metadata.name)
-        names = [trial.balancers().get_load_balancer_name(trial.cluster_name, each) for each in (first, second)]
+        names = [trial.balancer_name(each) for each in (first, second)]
         assert names[0] != names[1], f"two Services of one name and different UIDs have the load balancer {names[0]}"
 
     @scenario("L6", _LB)
@@ -143,8 +144,7 @@ class LoadBalancerScenarios(ConformanceBase):
         """`load_balancer_revision` is a text, and the same in every process of one version."""
         answer = trial.balancers().load_balancer_revision()
         revision = right("load_balancer_revision", answers.revision, answer)
-        restarted = trial.bench.another_provider().load_balancer()
-        assert restarted is not None
+        restarted = trial.balancers(trial.bench.another_provider())
         for what, again in (("again", trial.balancers()), ("after a restart", restarted)):
             answer = again.load_balancer_revision()
             assert answer == revision, (
@@ -187,6 +187,7 @@ class LoadBalancerScenarios(ConformanceBase):
         added."""
         service, _ = trial.standing()
         one, two, three = trial.machines(3)
+        # Fewer, all others, and one that was there before: each needs another comparison.
         for nodes in ([one], [two, three], [one, two]):
             trial.ensure(service, nodes)
             trial.eventually(partial(check_targets, trial, service, nodes))
@@ -198,24 +199,24 @@ class LoadBalancerScenarios(ConformanceBase):
         service, _ = trial.standing()
         one, two, three = trial.machines(3)
         nodes: list[V1Node]
+        # The empty list is what is left when the last node goes; it must not be taken for
+        # "unchanged".
         for nodes in ([one], [two, three], [two, three], [], [one, two]):
-            trial.patiently(partial(trial.balancers().update_load_balancer, trial.cluster_name, service, nodes))
+            trial.patiently(trial.updating(service, nodes))
             trial.eventually(partial(check_targets, trial, service, nodes))
 
     @scenario("L12", _LB, hooks=("load_balancer",))
     def test_l12_update_changes_only_targets(self, trial: Trial) -> None:
         """`update_load_balancer` leaves ports and status as they are."""
         service, nodes = trial.standing()
-        status = trial.balancers().get_load_balancer(trial.cluster_name, service)
+        status = trial.found(service)
         before = balancer_of(trial, service)
-        trial.patiently(
-            partial(trial.balancers().update_load_balancer, trial.cluster_name, _changed(service), nodes[:1])
-        )
+        trial.patiently(trial.updating(_changed(service), nodes[:1]))
         after = balancer_of(trial, service)
         assert after.ports == before.ports, (
             f"update_load_balancer changed the ports from {sorted(before.ports)} to {sorted(after.ports)}"
         )
-        found = trial.balancers().get_load_balancer(trial.cluster_name, service)
+        found = trial.found(service)
         assert found == status, f"update_load_balancer changed the status from {status!r} to {found!r}"
 
     @scenario("L13", _LB)
@@ -223,9 +224,7 @@ class LoadBalancerScenarios(ConformanceBase):
         """`update_load_balancer` for a load balancer that does not exist raises, so that the host
         builds it."""
         service = trial.service()
-        outcome = attempt(
-            partial(trial.balancers().update_load_balancer, trial.cluster_name, service, trial.machines(1))
-        )
+        outcome = attempt(trial.updating(service, trial.machines(1)))
         assert outcome.error is not None, (
             "update_load_balancer returned for a load balancer that does not exist, and must create none: raise "
             "CloudProviderError, so that the host ensures it"
@@ -239,6 +238,7 @@ class LoadBalancerScenarios(ConformanceBase):
         """A node without a provider ID, or of another cloud, does not keep the others from being
         targets."""
         service, nodes = trial.standing()
+        # In a cluster of two clouds, or while a node joins, the list has such nodes.
         strangers = [new_node(trial.bench.name("new")), new_node(trial.bench.name("far"), "another-cloud://i-1")]
         trial.ensure(service, [*strangers, *nodes])
 
@@ -274,8 +274,7 @@ class LoadBalancerScenarios(ConformanceBase):
         service, nodes = trial.service(), trial.machines(1)
         status, before = trial.ensure(service, nodes), trial.resources()
         restarted = trial.bench.another_provider()
-        balancers = restarted.load_balancer()
-        assert balancers is not None
+        balancers = trial.balancers(restarted)
         found = balancers.get_load_balancer(trial.cluster_name, service)
         assert found == status, f"after a restart get_load_balancer answers {found!r}; before it was {status!r}"
         again = trial.ensure(service, nodes, provider=restarted)
@@ -291,18 +290,19 @@ class LoadBalancerScenarios(ConformanceBase):
         """Load balancers of several Services are built and deleted at the same time, each as if it
         were alone."""
         services, nodes = [trial.service() for _ in range(3)], trial.machines(1)
+        # Some clouds build one after the other, whoever asks.
         patience = 3 * trial.lab.patience
         built = at_once([partial(trial.ensure, service, nodes) for service in services], within=patience)
         statuses = [outcome.get() for outcome in built]
         addresses = [repr(status.ingress) for status in statuses]
         assert len(set(addresses)) == len(addresses), f"Services built at once share an address: {addresses}"
         for service, status in zip(services, statuses, strict=True):
-            found = trial.balancers().get_load_balancer(trial.cluster_name, service)
+            found = trial.found(service)
             assert found == status, f"of load balancers built at once, one has the status {found!r}, not {status!r}"
         for outcome in at_once([partial(trial.remove, service) for service in services], within=patience):
             outcome.get()
         for service in services:
-            left = trial.balancers().get_load_balancer(trial.cluster_name, service)
+            left = trial.found(service)
             assert left is None, f"of load balancers deleted at once, one is left: {left!r}"
 
     @scenario("L18", _LB | Feature.SOURCE_RANGES, hooks=("load_balancer",))

@@ -49,7 +49,7 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
         def look() -> None:
             found = listed(trial, service)
             assert len(found) == 1, f"owned_load_balancers has {found!r} for one Service"
-            name = trial.balancers().get_load_balancer_name(trial.cluster_name, service)
+            name = trial.balancer_name(service)
             assert found[0].name == name, f"owned_load_balancers names it {found[0].name!r}; its name is {name!r}"
             assert found[0].service in ("", f"{metadata.namespace}/{metadata.name}"), f"{found[0]!r}: another Service"
             assert found[0].service_uid in ("", metadata.uid), f"{found[0]!r}: the Service's UID is {metadata.uid}"
@@ -87,12 +87,13 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
         """Where building was interrupted and left something in the cloud, the load balancer is
         listed."""
         before, service, nodes = trial.resources(), trial.service(), trial.machines(1)
-        build = partial(trial.balancers().ensure_load_balancer, trial.cluster_name, service, nodes)
+        build = trial.building(service, nodes)
         for after in range(2):
             with trial.outage(after):
                 attempt(build)
             left = trial.resources() - before
-            name = trial.balancers().get_load_balancer_name(trial.cluster_name, service)
+            name = trial.balancer_name(service)
+            # Some clouds undo what failed: then there is nothing to list.
             if name in left:
                 found = listed(trial, service)
                 assert found, f"{sorted(left)} stand in the cloud, half-built, and owned_load_balancers has none of it"
@@ -148,6 +149,7 @@ class OwnedResourceScenarios(ConformanceBase):
 
         trial.eventually(find)
         assert theirs not in found, f"list_owned_resources has {theirs}, which is another cluster's"
+        # The wrong cluster first, which must change nothing, and the right one twice.
         for cluster, one in ((other, found[mine]), (ours, found[mine]), (ours, found[mine])):
             trial.patiently(partial(_resources(trial).delete_owned_resource, cluster, one))
             if cluster == other:

@@ -35,6 +35,7 @@ class Patience:
     @property
     def seconds(self) -> float:
         """How long a wait that begins now may last."""
+        # A provider that never finishes fails a dozen scenarios: five minutes for each are an hour.
         return min(self._lab.patience, SHORT) if self._ran_out else self._lab.patience
 
     def wait(self, what: str) -> Wait:
@@ -60,6 +61,7 @@ class Wait:
         """Whether there is time for a pause of so many seconds; `why` is what the last look
         said."""
         waited = self._patience.clock() - self._began
+        # Before the pause, which could not change the answer any more.
         if waited + pause > self.seconds:
             self._patience.run_out()
             return False
@@ -69,6 +71,7 @@ class Wait:
     def tell(self, pause: float, limit: float, why: str = "") -> None:
         """Say once what is waited for, if the pause does not end within `SILENT`."""
         waited = self._patience.clock() - self._began
+        # Once: whoever watches wants to know that it is not stuck, and not every second.
         if self._told or waited + pause < SILENT:
             return
         self._told = True

@@ -61,6 +61,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     marked = _scenario(item)
     if marked is not None:
+        # What is left behind in the end says nothing about whether the provider works.
         if report.failed and report.when != "teardown" and marked.level == "provider":
             _remember_failure(item, marked)
         report.user_properties.append((_PROPERTY, json.dumps(_facts(item, marked.id, report))))
@@ -76,6 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _scenario(item) is not None:
             places.setdefault(item.getparent(pytest.Class), []).append(index)
     for indices in places.values():
+        # In the class's own places: other tests of the module stay where they are.
         found = sorted((items[index] for index in indices), key=_order)
         for index, item in zip(indices, found, strict=True):
             items[index] = item
@@ -87,6 +89,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     word."""
     alive = [thread.name for thread in config.stash.get(OUTLIVED, []) if thread.is_alive()]
     collector = config.pluginmanager.get_plugin(_COLLECTOR)
+    # A worker of pytest-xdist is ended by the process that started it.
     if alive and isinstance(collector, Collector) and not hasattr(config, "workerinput"):
         print(
             f"conformance: the provider's threads {', '.join(alive)} still run, so the process is ended by force. "
@@ -94,6 +97,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
             file=sys.__stderr__, flush=True,
         )  # fmt: skip
         sys.stdout.flush()
+        # With the run's own status, or a failed run would look like a good one.
         os._exit(collector.status)
 
 
@@ -140,6 +144,7 @@ def _reason(report: pytest.TestReport) -> str:
         return str(report.longrepr[2]).removeprefix("Skipped: ")
     crash = getattr(report.longrepr, "reprcrash", None)
     text = str(crash.message if crash is not None else report.longrepr)
+    # Behind it stand the values that pytest adds, which may be long, and may hold secrets.
     return text.partition("\nassert ")[0].removeprefix("AssertionError: ")
 
 
@@ -195,6 +200,7 @@ class Collector:
         before = results.get(facts["scenario"])
         seconds = round(report.duration + (before.seconds if before is not None else 0.0), 3)
         known["features"] = sorted({*known["features"], *facts["features"]})
+        # Two classes over one provider: what fails in one of them is not right.
         if before is not None and _WEIGHT[before.outcome] > _WEIGHT[outcome]:
             results[before.id] = Result(before.id, before.outcome, before.reason, seconds)
         elif report.when == "call" or not report.passed:

@@ -71,6 +71,7 @@ class PodCIDRScenarios(ConformanceBase):
         provider."""
         node = trial.machine()
         first = trial.eventually(partial(_ranges, trial, node))
+        # From a cache a provider answers as before; another one has to ask the cloud.
         renewed = trial.bench.another_provider().pod_cidrs()
         assert renewed is not None, "after a restart, pod_cidrs() returns None"
         for who, found in (("the same provider", _pod_cidrs(trial)), ("a new provider", renewed)):

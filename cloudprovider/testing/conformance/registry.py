@@ -80,8 +80,10 @@ def scenario(
         match = _ID.fullmatch(id)
         if match is None or match[1] not in FAMILIES:
             raise ValueError(f"{id!r} is no scenario's ID: one letter of {', '.join(FAMILIES)} and a number")
+        # The same again is a module that was loaded twice, as pytest does with rewriting.
         if id in SCENARIOS and SCENARIOS[id].function.__qualname__ != function.__qualname__:
             raise ValueError(f"{id} is taken by {SCENARIOS[id].function.__qualname__}")
+        # A misspelt hook would skip the scenario for every vendor, in silence.
         unknown = [hook for hook in hooks if not hasattr(Lab, hook)]
         if unknown:
             raise ValueError(f"{id}: Lab has no {', '.join(unknown)}")
@@ -104,6 +106,7 @@ def scenario_of(function: object) -> Scenario | None:
 
 def missing(wanted: Scenario, declared: Feature, lab: Lab) -> str:
     """Why a scenario cannot run with these features and this lab; "" when it can."""
+    # Told first: of a feature that is not declared nobody wants to hear about hooks.
     undeclared = wanted.features & ~declared
     if undeclared:
         return f"not declared: {', '.join(feature_names(undeclared))}"

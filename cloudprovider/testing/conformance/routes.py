@@ -18,19 +18,15 @@ from cloudprovider.testing.conformance.calls import at_once, attempt, limited, r
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.loadbalancerfailures import interrupted
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, declared
+from cloudprovider.testing.conformance.trial import Trial
 
 _ROUTES = Feature.ROUTES
 _SHOWN = 5  # of the routes that are listed
 
 
-def _routes(trial: Trial) -> Routes:
-    return declared(trial.provider.routes(), "routes")
-
-
 def _listed(trial: Trial, route: Route, cluster_name: str | None = None, routes: Routes | None = None) -> list[Route]:
     """The listed routes to the destination of this one."""
-    answer: Sequence[Route] = (routes or _routes(trial)).list_routes(cluster_name or trial.cluster_name)
+    answer: Sequence[Route] = (routes or trial.routes()).list_routes(cluster_name or trial.cluster_name)
     listed = right("list_routes", answers.routes, answer, prefixes=trial.provider.provider_id_prefixes())
     return [one for one in listed if one.destination_cidr == route.destination_cidr]
 
@@ -45,7 +41,7 @@ def only(trial: Trial, route: Route) -> Route:
 
 def _what_is(trial: Trial) -> str:
     """What is listed instead, and what is wrong with it."""
-    listed = [one.destination_cidr for one in _routes(trial).list_routes(trial.cluster_name)]
+    listed = [one.destination_cidr for one in trial.routes().list_routes(trial.cluster_name)]
     if not listed:
         return ": list_routes is empty"
     shown = [answers.destination_problem(cidr) or cidr for cidr in listed[:_SHOWN]]
@@ -58,7 +54,7 @@ def _check_absent(trial: Trial, route: Route, cluster_name: str | None = None) -
 
 
 def _created(trial: Trial, route: Route, cluster_name: str | None = None, hint: str = "") -> Route:
-    _routes(trial).create_route(cluster_name or trial.cluster_name, hint or _hint(route), route)
+    trial.routes().create_route(cluster_name or trial.cluster_name, hint or _hint(route), route)
     return route
 
 
@@ -69,6 +65,7 @@ def _hint(route: Route) -> str:
 def _check_target(found: Route, route: Route) -> None:
     """The host finds the node by the provider ID that is listed, or else by the name."""
     machine, wanted = found.target_provider_id, route.target_provider_id
+    # A name alone may be in another case, or the cloud's own.
     if machine and wanted:
         assert same_provider_id(machine, wanted), (
             f"the route for {route.target_node}, whose provider ID is {wanted}, is listed with the "
@@ -112,7 +109,7 @@ class RouteScenarios(ConformanceBase):
         route = _created(trial, trial.route(trial.machine()))
         listed = trial.eventually(partial(only, trial, route))
         for which in ("", " once more"):
-            outcome = attempt(partial(_routes(trial).delete_route, trial.cluster_name, listed))
+            outcome = attempt(partial(trial.routes().delete_route, trial.cluster_name, listed))
             assert outcome.error is None, f"delete_route{which} {outcome}"
             trial.eventually(partial(_check_absent, trial, route))
 
@@ -121,13 +118,15 @@ class RouteScenarios(ConformanceBase):
         """A node with two pod CIDRs has two routes, made with one name hint: deleting one leaves
         the other."""
         node = trial.machine()
+        # The host gives one hint a node: a provider that names rules by it alone overwrites the
+        # first.
         first, second = (_created(trial, trial.route(node), hint="the-same-hint") for _ in range(2))
 
         def both() -> None:
             only(trial, first), only(trial, second)
 
         trial.eventually(both)
-        _routes(trial).delete_route(trial.cluster_name, only(trial, first))
+        trial.routes().delete_route(trial.cluster_name, only(trial, first))
         trial.eventually(partial(_check_absent, trial, first))
         only(trial, second)
 
@@ -135,6 +134,7 @@ class RouteScenarios(ConformanceBase):
     def test_r5_the_hint_is_only_a_hint(self, trial: Trial) -> None:
         """Long or odd name hints are no obstacle, and two nodes' routes stay two."""
         nodes = trial.machines(2)
+        # Names of nodes have dots and 253 characters; names of rules rarely may.
         hints = ("node_With.Odd/Signs", "x" * 200)
         made = [
             _created(trial, trial.route(node), hint=f"{hint}-{index}")
@@ -156,13 +156,14 @@ class RouteScenarios(ConformanceBase):
         ours, theirs = _created(trial, trial.route(node)), _created(trial, trial.route(node, cluster_name=other), other)
 
         def look() -> None:
+            # Listed as another's it is no harm: the host leaves that alone.
             foreign = [one for one in _listed(trial, theirs) if one.owned is not False]
             assert not foreign, f"the other cluster's route is listed as this cluster's: {foreign!r}"
             only(trial, ours)
 
         trial.eventually(look)
         for listed in _listed(trial, theirs, other):
-            _routes(trial).delete_route(other, listed)
+            trial.routes().delete_route(other, listed)
         trial.eventually(partial(_check_absent, trial, theirs, other))
         only(trial, ours)
 
@@ -176,12 +177,13 @@ class RouteScenarios(ConformanceBase):
         trial.delete(node)
 
         def look() -> None:
+            # Clouds differ: the rule goes with its machine, or leads nowhere.
             alive = [one for one in _listed(trial, route) if not one.blackhole]
             assert not alive, f"the machine of {name_of(node)} was deleted, and its route is no blackhole: {alive!r}"
 
         trial.eventually(look)
         for listed in _listed(trial, route):
-            _routes(trial).delete_route(trial.cluster_name, listed)
+            trial.routes().delete_route(trial.cluster_name, listed)
         trial.eventually(partial(_check_absent, trial, route))
 
     @scenario("R8", _ROUTES, hooks=("outage",))
@@ -190,12 +192,12 @@ class RouteScenarios(ConformanceBase):
         are missing."""
         _created(trial, trial.route(trial.machine()))
         with trial.outage():
-            unwell("list_routes", partial(_routes(trial).list_routes, trial.cluster_name))
+            unwell("list_routes", partial(trial.routes().list_routes, trial.cluster_name))
 
     @scenario("R9", _ROUTES, hooks=("outage",))
     def test_r9_an_outage_is_not_success(self, trial: Trial) -> None:
         """While the cloud refuses every request, creating and deleting raise."""
-        routes, cluster = _routes(trial), trial.cluster_name
+        routes, cluster = trial.routes(), trial.cluster_name
         present, wanted = _created(trial, trial.route(trial.machine())), trial.route(trial.machine())
         listed = trial.eventually(partial(only, trial, present))
         with trial.outage():
@@ -216,7 +218,7 @@ class RouteScenarios(ConformanceBase):
         for _ in interrupted(trial, partial(_created, trial, route)):
             pass
         listed = trial.eventually(partial(only, trial, route))
-        for _ in interrupted(trial, partial(_routes(trial).delete_route, trial.cluster_name, listed), first=1):
+        for _ in interrupted(trial, partial(trial.routes().delete_route, trial.cluster_name, listed), first=1):
             pass
         trial.eventually(partial(_check_absent, trial, route))
 
@@ -234,7 +236,7 @@ class RouteScenarios(ConformanceBase):
             return [only(trial, route) for route in wanted]
 
         listed = trial.eventually(all_there)
-        delete = _routes(trial).delete_route
+        delete = trial.routes().delete_route
         for deleted in at_once([partial(delete, trial.cluster_name, route) for route in listed]):
             deleted.get()
 
@@ -271,7 +273,7 @@ class RouteScenarios(ConformanceBase):
     @scenario("R14", _ROUTES, hooks=("hang",))
     def test_r14_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, `list_routes` ends soon after its deadline, by raising."""
-        outcome = trial.in_a_hang(partial(_routes(trial).list_routes, trial.cluster_name))
+        outcome = trial.in_a_hang(partial(trial.routes().list_routes, trial.cluster_name))
         assert outcome.error is not None, f"list_routes {outcome} while the cloud hangs: it must raise"
 
     @scenario("R15", _ROUTES)
@@ -280,7 +282,7 @@ class RouteScenarios(ConformanceBase):
         kept = _created(trial, trial.route(trial.machine()))
         listed = trial.eventually(partial(only, trial, kept))
         never = evolve(trial.route(trial.machine()), name=f"{listed.name}-never")
-        outcome = attempt(partial(_routes(trial).delete_route, trial.cluster_name, never))
+        outcome = attempt(partial(trial.routes().delete_route, trial.cluster_name, never))
         assert outcome.error is None, f"delete_route {outcome} for a route that never was"
         only(trial, kept)
 

@@ -19,7 +19,7 @@ from cloudprovider.testing.conformance.loadbalancerfailures import check_absent
 from cloudprovider.testing.conformance.loadbalancers import balancer_of, check_ports, spoilt
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.routes import only
-from cloudprovider.testing.conformance.trial import Trial, declared
+from cloudprovider.testing.conformance.trial import Trial
 
 R = TypeVar("R")
 _LB, _ROUTES = Feature.LOAD_BALANCER, Feature.ROUTES
@@ -71,6 +71,7 @@ class SlowCloudScenarios(ConformanceBase):
         """Without source ranges everyone may connect, also when there were some before."""
         service, nodes = trial.service(ports=((80, 30937),)), trial.machines(1)
         assert service.spec is not None
+        # Narrow first: a rule that was made must be taken away again.
         for ranges in (["192.0.2.0/24"], None):
             service.spec.load_balancer_source_ranges = ranges
             trial.ensure(service, nodes)
@@ -89,7 +90,7 @@ class SlowCloudScenarios(ConformanceBase):
         """While the cloud builds it, `ensure_load_balancer` raises RetryError within its deadline;
         then it is finished."""
         service, nodes = trial.service(), trial.machines(1)
-        build = partial(trial.balancers().ensure_load_balancer, trial.cluster_name, service, nodes)
+        build = trial.building(service, nodes)
         with trial.builds_slowly():
             outcome = _within_its_deadline(trial, build)
         if outcome.error is None:
@@ -130,7 +131,7 @@ class SlowCloudScenarios(ConformanceBase):
         """Where the cloud's quota is used up, `ensure_load_balancer` raises; with room again it
         builds."""
         service, nodes = trial.service(), trial.machines(1)
-        build = partial(trial.balancers().ensure_load_balancer, trial.cluster_name, service, nodes)
+        build = trial.building(service, nodes)
         with trial.quota():
             outcome = attempt(build)
         assert outcome.error is not None, (
@@ -151,13 +152,13 @@ class SlowCloudScenarios(ConformanceBase):
             f"ensure_load_balancer_deleted {outcome} for a Service that it would not build any more: look only at what "
             "says which load balancer it is, or the Service can never be deleted"
         )
-        found = trial.balancers().get_load_balancer(trial.cluster_name, service)
+        found = trial.found(service)
         assert found is None, f"ensure_load_balancer_deleted returned, and get_load_balancer still answers {found!r}"
 
     @scenario("R19", _ROUTES, hooks=("page",))
     def test_r19_more_routes_than_a_page(self, trial: Trial) -> None:
         """Of more routes than a page of a listing has, every one is listed."""
-        node, routes = trial.machine(), declared(trial.provider.routes(), "routes")
+        node, routes = trial.machine(), trial.routes()
         made = [trial.route(node) for _ in range(trial.lab.page + 1)]
         for number, route in enumerate(made):
             routes.create_route(trial.cluster_name, f"hint-{number}", route)
@@ -177,7 +178,7 @@ class SlowCloudScenarios(ConformanceBase):
         blackhole."""
         node = trial.new_machine()
         route = trial.route(node)
-        routes = declared(trial.provider.routes(), "routes")
+        routes = trial.routes()
         routes.create_route(trial.cluster_name, f"uid-of-{name_of(node)}", route)
         trial.lab.stop_machine(node)
 
@@ -194,7 +195,7 @@ class SlowCloudScenarios(ConformanceBase):
         """Where the cloud's route table is full, `create_route` raises; with room again it
         creates."""
         route = trial.route(trial.machine())
-        routes = declared(trial.provider.routes(), "routes")
+        routes = trial.routes()
         create = partial(routes.create_route, trial.cluster_name, "hint", route)
         with trial.quota():
             outcome = attempt(create)
@@ -202,6 +203,8 @@ class SlowCloudScenarios(ConformanceBase):
             "create_route returned although the route table is full: the node would be told that it has a network. "
             "Raise with the cloud's words"
         )
+        # By each of these the host would take the route for somebody else's affair, and stop
+        # asking.
         wrong = InstanceNotFound | NotImplementedByProvider | ImplementedElsewhere
         assert not isinstance(outcome.error, wrong), f"create_route {outcome} where the route table is full"
         create()

@@ -64,6 +64,7 @@ class SSHKeyScenarios(ConformanceBase):
     @scenario("K1", _KEYS)
     def test_k1_it_may_be_repeated(self, trial: Trial) -> None:
         """A key may be installed again."""
+        # The controller installs every key again after each restart.
         for _ in range(2):
             _add(trial, _ONE)
 
@@ -98,6 +99,7 @@ class SSHKeyScenarios(ConformanceBase):
     def test_k5_junk_is_refused(self, trial: Trial) -> None:
         """What is no public key (nothing, a damaged one, one of another type, a private one) is
         refused by an error."""
+        # Length alone in the message: a private key is among them, and reports are published.
         for junk in _JUNK:
             outcome = attempt(partial(_keys(trial).add_ssh_key_to_all_instances, _USER, junk))
             said = shown(outcome.error) if outcome.error is not None else "returned"

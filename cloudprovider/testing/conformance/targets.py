@@ -3,11 +3,8 @@ become, its machine does or one listing lacks; and of what a provider would refu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from copy import deepcopy
 from functools import partial
 
-from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider.errors import InvalidService, RetryError
@@ -16,17 +13,13 @@ from cloudprovider.loadbalancer import LoadBalancer
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import Outcome, attempt
 from cloudprovider.testing.conformance.features import Feature
-from cloudprovider.testing.conformance.lab import can
+from cloudprovider.testing.conformance.lab import annotated, can
 from cloudprovider.testing.conformance.loadbalancerfailures import interrupted
 from cloudprovider.testing.conformance.loadbalancers import balancer_of, check_targets, spoilt
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
 
 _LB = Feature.LOAD_BALANCER
-
-
-def _updating(trial: Trial, service: V1Service, nodes: Sequence[V1Node]) -> Callable[[], None]:
-    return partial(trial.balancers().update_load_balancer, trial.cluster_name, service, nodes)
 
 
 def _not_yet(outcome: Outcome[None], why: str) -> bool:
@@ -41,10 +34,7 @@ def _refused(trial: Trial, service: V1Service) -> list[tuple[str, V1Service]]:
     """The same Service as most providers would refuse it, and as this one does."""
     found = [("with a spec that most clouds refuse", spoilt(service))]
     if can(trial.lab, "refused_annotations"):
-        copy = deepcopy(service)
-        assert copy.metadata is not None
-        copy.metadata.annotations = {**(copy.metadata.annotations or {}), **trial.lab.refused_annotations()}
-        found.append(("with annotations that are refused", copy))
+        found.append(("with annotations that are refused", annotated(service, trial.lab.refused_annotations())))
     return found
 
 
@@ -58,7 +48,7 @@ class TargetScenarios(ConformanceBase):
         service, nodes = trial.standing()
         for index, (what, refused) in enumerate(_refused(trial, service)):
             targets = [nodes[index % 2]]
-            outcome = attempt(partial(trial.patiently, _updating(trial, refused, targets)))
+            outcome = attempt(partial(trial.patiently, trial.updating(refused, targets)))
             assert outcome.error is None, (
                 f"update_load_balancer {outcome} for a Service {what}: read no annotations there and refuse nothing. "
                 "Nodes that join would get no traffic until its owner corrects it"
@@ -72,9 +62,10 @@ class TargetScenarios(ConformanceBase):
         service, (one, two) = trial.standing()
         machine = trial.new_machine()
         for before in ([one, two, machine], [one, two]):  # it was a target; it joins while it is off
-            trial.patiently(_updating(trial, service, before))
+            trial.patiently(trial.updating(service, before))
             trial.lab.stop_machine(machine)
-            update = _updating(trial, service, [one, machine])
+            update = trial.updating(service, [one, machine])
+            # A provider may set it at once, or ask to be called again: both bring it in.
             again = _not_yet(attempt(update), "for a node whose machine is off")
             trial.lab.start_machine(machine)
             if again:
@@ -87,8 +78,8 @@ class TargetScenarios(ConformanceBase):
         gets another call or is a target."""
         service, (one, two) = trial.standing()
         wanted = [one, two, trial.new_machine()]
-        update = _updating(trial, service, wanted)
-        ensure = partial(trial.balancers().ensure_load_balancer, trial.cluster_name, service, wanted)
+        update = trial.updating(service, wanted)
+        ensure = trial.building(service, wanted)
 
         def look() -> None:
             lost = {provider_id_of(one), provider_id_of(two)} - balancer_of(trial, service).targets
@@ -109,7 +100,7 @@ class TargetScenarios(ConformanceBase):
         or all the new ones."""
         service, _ = trial.standing()
         old, new = trial.machines(4)[:2], trial.machines(4)[2:]
-        trial.patiently(_updating(trial, service, old))
+        trial.patiently(trial.updating(service, old))
         whole = [{provider_id_of(node) for node in nodes} for nodes in (old, new)]
 
         def look() -> None:
@@ -119,9 +110,9 @@ class TargetScenarios(ConformanceBase):
                 f"replaced by {sorted(whole[1])}: register the new ones first"
             )
 
-        for _ in interrupted(trial, _updating(trial, service, new)):
+        for _ in interrupted(trial, trial.updating(service, new)):
             trial.eventually(look)
-            trial.patiently(_updating(trial, service, old))
+            trial.patiently(trial.updating(service, old))
 
     @scenario("L46", _LB)
     def test_l46_what_would_be_refused(self, trial: Trial) -> None:
@@ -140,6 +131,8 @@ class TargetScenarios(ConformanceBase):
         for what, refused in _refused(trial, trial.service()):
             outcome = attempt(partial(balancers.check_service, refused))
             if outcome.error is None:
+                # The default refuses nothing; who writes one of their own must know their own
+                # annotations.
                 own = type(balancers).check_service is not LoadBalancer.check_service
                 assert not (own and "annotations" in what), f"check_service returned for a Service {what}"
                 continue

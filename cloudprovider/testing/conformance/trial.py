@@ -25,10 +25,10 @@ from kubernetes.client.models.v1_service import V1Service
 from cloudprovider.checks.answers import kind_of
 from cloudprovider.errors import InstanceNotFound, RetryError
 from cloudprovider.helpers.providerid import get_instance_provider_id, provider_id_of
-from cloudprovider.instances import InstanceMetadata
+from cloudprovider.instances import InstanceMetadata, InstancesBatch, InstancesV2
 from cloudprovider.interface import Interface
 from cloudprovider.loadbalancer import LoadBalancer
-from cloudprovider.routes import Route
+from cloudprovider.routes import Route, Routes
 from cloudprovider.testing.conformance.bench import Bench, name_of
 from cloudprovider.testing.conformance.calls import Outcome, attempt, limited, mended, shown
 from cloudprovider.testing.conformance.features import Feature
@@ -56,6 +56,7 @@ class Trial:
     def in_cluster(self, identity: str) -> None:
         """Ask a provider of that cluster from here on: what the manager made there is marked as its
         own, and to any other cluster's provider it is another's. May be called again."""
+        # A provider costs a login: another one is made for another cluster alone.
         if self._identity != identity:
             self.provider, self._identity = self.bench.another_provider(identity=identity), identity
 
@@ -115,15 +116,19 @@ class Trial:
     def identified(self, node: V1Node) -> V1Node:
         """The Node with its provider ID, asked of the provider where the lab did not give it."""
         self.bench.go_on()
+        # The lab knows it, or there are none: nothing to ask.
         if provider_id_of(node) or not self.provider.provider_id_prefixes():
             self._check_metadata(node)
             return node
         found = self.eventually(lambda: self._provider_id(node), retry=InstanceNotFound)
+        # "acme://None" is what f-strings make of a field that the API left out. It is written once,
+        # for ever.
         if found.rpartition("/")[2] in _NOTHING:
             self.bench.refuse(
                 f"the provider ID of {name_of(node)} is {found!r}, made of a value that is not there: every node would "
                 "have it, and a provider ID is never changed"
             )
+        # The registered Node stays as it is: scenarios of a new node need it.
         copy = deepcopy(node)
         copy.spec = copy.spec or V1NodeSpec()
         copy.spec.provider_id = found
@@ -137,11 +142,35 @@ class Trial:
             pytest.skip("the provider says no addresses of nodes")
         return said
 
+    def instances(self) -> InstancesV2:
+        """The provider's instances, asked one by one."""
+        return declared(self.provider.instances_v2(), "instances_v2")
+
+    def batch(self) -> InstancesBatch:
+        """The provider's instances, asked in batches."""
+        return declared(self.provider.instances_batch(), "instances_batch")
+
     # ---- Services and load balancers
 
-    def balancers(self) -> LoadBalancer:
-        """The provider's load balancers."""
-        return declared(self.provider.load_balancer(), "load_balancer")
+    def balancers(self, provider: Interface | None = None) -> LoadBalancer:
+        """The load balancers of the provider, or of another one over the same cloud."""
+        return declared((provider or self.provider).load_balancer(), "load_balancer")
+
+    def balancer_name(self, service: V1Service) -> str:
+        """What the Service's load balancer is called."""
+        return self.balancers().get_load_balancer_name(self.cluster_name, service)
+
+    def found(self, service: V1Service) -> V1LoadBalancerStatus | None:
+        """What `get_load_balancer` answers about the Service."""
+        return self.balancers().get_load_balancer(self.cluster_name, service)
+
+    def building(self, service: V1Service, nodes: Sequence[V1Node]) -> Callable[[], V1LoadBalancerStatus]:
+        """One call of `ensure_load_balancer`, still to be made."""
+        return partial(self.balancers().ensure_load_balancer, self.cluster_name, service, nodes)
+
+    def updating(self, service: V1Service, nodes: Sequence[V1Node]) -> Callable[[], None]:
+        """One call of `update_load_balancer`, still to be made."""
+        return partial(self.balancers().update_load_balancer, self.cluster_name, service, nodes)
 
     def service(self, *, cluster_name: str | None = None, **fields: Any) -> V1Service:
         """A new Service with its own UID; `fields` as in `new_service`. Its load balancer is
@@ -162,7 +191,9 @@ class Trial:
         """A Service whose load balancer is built and in order, and its nodes. Shared, so that few
         are built."""
         service, nodes = self.bench.standing(self._new_standing)
+        # Scenarios before may have changed it, and left it half done where they failed.
         self.ensure(service, nodes)
+        # Its scenarios change ports and annotations.
         return deepcopy(service), list(nodes)
 
     def ensure(
@@ -175,30 +206,33 @@ class Trial:
     ) -> V1LoadBalancerStatus:
         """Ensure the load balancer until it has an address: again after `RetryError`, while the
         lab's patience lasts."""
-        balancers = self.balancers() if provider is None else declared(provider.load_balancer(), "load_balancer")
-        cluster = cluster_name or self.cluster_name
-        wait = self.bench.patience.wait("the load balancer is built")
-        while True:
-            try:
-                status = balancers.ensure_load_balancer(cluster, service, nodes)
-                assert isinstance(status, V1LoadBalancerStatus), f"ensure_load_balancer returned {status!r}"
-                if status.ingress:
-                    return status
-                reason, pause = "its status has no address", self.lab.poll
-            except RetryError as error:
-                reason, pause = shown(error), self._pause(error)
-            assert wait.goes_on(pause, reason), f"the load balancer was not built within {wait.seconds:g} s: {reason}"
-            self.bench.pause(pause)
+        balancers, cluster = self.balancers(provider), cluster_name or self.cluster_name
+
+        def built() -> V1LoadBalancerStatus:
+            status = balancers.ensure_load_balancer(cluster, service, nodes)
+            assert isinstance(status, V1LoadBalancerStatus), f"ensure_load_balancer returned {status!r}"
+            # Without an address nobody can use it, whatever the call says.
+            if not status.ingress:
+                raise RetryError("its status has no address", self.lab.poll)
+            return status
+
+        seconds = self.bench.patience.seconds
+        try:
+            return self.patiently(built, "the load balancer is built")
+        except RetryError as error:
+            why = f"the load balancer was not built within {seconds:g} s: {shown(error)}"
+            raise AssertionError(why) from error
 
     def remove(self, service: V1Service, *, cluster_name: str | None = None, provider: Interface | None = None) -> None:
         """Delete the load balancer, and ask again while it says `RetryError`. Raises what else is
         raised."""
-        balancers = self.balancers() if provider is None else declared(provider.load_balancer(), "load_balancer")
+        balancers = self.balancers(provider)
         self.patiently(lambda: balancers.ensure_load_balancer_deleted(cluster_name or self.cluster_name, service))
 
-    def patiently(self, call: Callable[[], R]) -> R:
-        """Make a call again while it raises `RetryError`, for as long as the lab's patience."""
-        wait = self.bench.patience.wait("a call raises RetryError no longer")
+    def patiently(self, call: Callable[[], R], until: str = "a call raises RetryError no longer") -> R:
+        """Make a call again while it raises `RetryError`, for as long as the lab's patience.
+        `until` says in words what is waited for."""
+        wait = self.bench.patience.wait(until)
         while True:
             try:
                 return call()
@@ -210,6 +244,7 @@ class Trial:
     def _pause(self, error: RetryError) -> float:
         """Until the next try: as long as the provider says, and no longer than until the lab looks
         again."""
+        # A provider that says "in ten minutes" would have each scenario last so long.
         return min(error.retry_after, self.lab.poll)
 
     def resources(self) -> frozenset[str]:
@@ -218,6 +253,10 @@ class Trial:
         return frozenset(self.lab.resources()) if can(self.lab, "resources") else frozenset()
 
     # ---- routes
+
+    def routes(self) -> Routes:
+        """The provider's routes."""
+        return declared(self.provider.routes(), "routes")
 
     def route(self, node: V1Node, *, cluster_name: str | None = None) -> Route:
         """A route to the node for a CIDR that has none; it is removed in the end."""
@@ -275,6 +314,7 @@ class Trial:
             try:
                 return look()
             except retry:
+                # No look after the last pause: it would come too late to count.
                 if time.monotonic() + self.lab.poll > end:
                     raise
             self.bench.pause(self.lab.poll)
@@ -290,26 +330,19 @@ class Trial:
 
     def remove_made(self) -> None:
         """Remove the load balancers, routes and disks of this scenario."""
+        # Whatever fails here, the rest is removed too: it would go on costing money.
         for cluster_name, service in self._services:
-            removed = attempt(partial(self.remove, service, cluster_name=cluster_name))
-            if removed.error is not None:
-                name = service.metadata.name if service.metadata is not None else ""
-                self.bench.left_behind.append(f"load balancer of the Service {name}: {shown(removed.error)}")
+            what = f"load balancer of the Service {name_of(service)}"
+            self.bench.remove(what, partial(self.remove, service, cluster_name=cluster_name))
         for cluster_name, destination in self._destinations:
-            cleared = attempt(partial(self._clear, cluster_name, destination))
-            if cleared.error is not None:
-                self.bench.left_behind.append(f"route to {destination}: {shown(cleared.error)}")
+            self.bench.remove(f"route to {destination}", partial(self._clear, cluster_name, destination))
         for volume in self._volumes if can(self.lab, "delete_volume") else ():
-            deleted = attempt(partial(self.lab.delete_volume, volume))
-            if deleted.error is not None:
-                name = volume.metadata.name if volume.metadata is not None else ""
-                self.bench.left_behind.append(f"disk of the volume {name}: {shown(deleted.error)}")
+            self.bench.remove(f"disk of the volume {name_of(volume)}", partial(self.lab.delete_volume, volume))
 
     def _clear(self, cluster_name: str, destination: str) -> None:
-        routes = declared(self.provider.routes(), "routes")
-        for route in routes.list_routes(cluster_name):
+        for route in self.routes().list_routes(cluster_name):
             if route.destination_cidr == destination:
-                routes.delete_route(cluster_name, route)
+                self.routes().delete_route(cluster_name, route)
 
     def _new_service(self, **fields: Any) -> V1Service:
         name = fields.pop("name", None) or self.bench.name("svc")
@@ -367,6 +400,7 @@ class Trial:
     def _check_metadata(self, node: V1Node) -> None:
         """Once: metadata is of the right type. What it says, and whether it is answered at all,
         other scenarios try."""
+        # Once for a class, as a wrong type would fail every scenario in another odd way.
         if self.bench.metadata_checked or not (self.provider.instances_v2() or self.provider.instances_batch()):
             return
         outcome = attempt(partial(self._metadata, node))

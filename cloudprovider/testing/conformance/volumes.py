@@ -61,6 +61,7 @@ class VolumeScenarios(ConformanceBase):
     @scenario("V3", _LABELER, hooks=("create_volume", "delete_volume"))
     def test_v3_a_deleted_volume_is_not_found(self, trial: Trial) -> None:
         """For a volume that was deleted, DiskNotFound is raised."""
+        # By the lab alone: at the end nothing is left to delete.
         volume = trial.lab.create_volume()
         trial.lab.delete_volume(volume)
 
@@ -89,6 +90,7 @@ class VolumeScenarios(ConformanceBase):
         )
         outcome = attempt(partial(_labeler(trial).get_labels_for_volume, foreign))
         assert outcome.error is None, f"get_labels_for_volume {outcome} for an NFS volume, which is not this cloud's"
+        # A zone would keep pods of all other zones from the volume.
         assert not outcome.value, f"get_labels_for_volume {outcome} for an NFS volume"
 
 

@@ -62,6 +62,8 @@ class WholeScenarios(ConformanceBase):
             answer: object = getattr(trial.provider, accessor)()
             if answer is None:
                 continue
+            # `return AcmeRoutes` in place of `AcmeRoutes()`: it has all the methods, and none of
+            # them works.
             if isinstance(answer, type):
                 problems.append(f"{accessor}() returns the class {answer.__name__}, not an instance of it")
             elif not isinstance(answer, kind):
@@ -85,6 +87,7 @@ class WholeScenarios(ConformanceBase):
         """`provider_id_prefixes()` is a sequence of texts, the same every time; no prefix is
         empty."""
         answer: object = trial.provider.provider_id_prefixes()
+        # A tuple of one needs its comma: ("acme://") is a text.
         assert not isinstance(answer, str | bytes), (
             f"provider_id_prefixes() answers the text {answer!r}, which falls apart into characters; a tuple is due"
         )
@@ -156,6 +159,7 @@ class WholeScenarios(ConformanceBase):
         """Threads that the provider starts are daemons, or end when the stop signal is set."""
         before = set(threading.enumerate())
         stop = threading.Event()
+        # A provider of its own, as the class's goes on being asked.
         provider = trial.bench.another_provider(stop)
         stop.set()
         alive = [thread.name for thread in outliving(before, trial.lab.grace)]
@@ -168,6 +172,7 @@ class WholeScenarios(ConformanceBase):
     def test_g12_an_answer_is_the_callers_own(self, trial: Trial) -> None:
         """A mapping or list that was answered is made anew each time: what the caller changes in it
         is not in the next answer."""
+        # The host sorts and extends what it gets: a default argument or a class's list would grow.
         for call in _containers(trial):
             answer = call()
             spoilt = _spoil(answer)
@@ -195,6 +200,7 @@ class WholeScenarios(ConformanceBase):
         again."""
         machines = known(trial)
         before = questions(trial, trial.provider, machines)
+        # After the questions above: a client that has no token yet would get a new one anyway.
         trial.lab.end_tokens()
         end = time.monotonic() + _RENEWED
         while True:
@@ -238,6 +244,7 @@ def _containers(trial: Trial) -> list[partial[Any]]:
 def _spoil(answer: Any) -> bool:
     """Put something into the answer; whether that is possible."""
     put = getattr(answer, "append", None) or getattr(answer, "__setitem__", None)
+    # A tuple cannot be spoilt: it may be the same each time.
     if put is None:
         return False
     put(*([_SPOILT, None] if isinstance(answer, Mapping) else [_SPOILT]))

@@ -86,6 +86,7 @@ class CallBook:
         `changes_only`: those that really changed the cloud.
         """
         with self._lock:
+            # A copy: patterns are matched without the lock, which every call of the cloud needs.
             records = list(self._records.values())
         return tuple(
             record
@@ -109,6 +110,7 @@ class CallBook:
         by_key: dict[str, list[CallRecord]] = {}
         for record in self.log():
             method = METHODS.get(record.method)
+            # Reads may run beside anything: only two changes can spoil each other.
             if method is not None and method.changes:  # nothing that was done at the console
                 by_key.setdefault(record.key, []).append(record)
         return tuple(
@@ -144,16 +146,19 @@ class CallBook:
     def count_call(self, method: str) -> None:
         """Count a call as it begins."""
         with self._lock:
+            # As it begins: a call that hangs for ever has been made too.
             self._counts[method] += 1
 
     def effect(self, word: str) -> None:
         """Say what the logged call of this thread changed."""
+        # One more word: a fault may carry a call out twice, and the last time counts.
         self._effect.get().append(word)
 
     @contextmanager
     def logged(self, method: str, keys: Sequence[str], cluster: str = "") -> Iterator[None]:
         """Log a call from its beginning to its end."""
         effect = [""]
+        # Of this call alone: many run at once, also for one key.
         token = self._effect.set(effect)
         with self._lock:
             self._sequence += 1

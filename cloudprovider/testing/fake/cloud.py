@@ -102,8 +102,10 @@ class FakeCloud(Interface):
         configuration's own, as `caller` or `capabilities`, which can only be fewer. Only the user
         of this process can read the file. Returns `path`.
         """
+        # One server for all files: several processes may work on the cloud.
         if self._server is None:
             self._server = CloudServer(self._answer)
+        # What is left at its default stays so there: the file says what somebody chose.
         config = self.config.model_dump(mode="json", exclude_unset=True) | fields
         # Machines, routes and latency are this process's.
         for own in ("instances", "generate", "on_demand", "latency", "volumes", "clusters"):
@@ -191,6 +193,7 @@ class FakeCloud(Interface):
     def _answer(self, method: str, arguments: Sequence[Any], caller: Caller) -> Any:
         """Carry out a call of another process."""
         with self.calls.calling_for(caller):
+            # Of the provider itself, so that no capability has it.
             if method == "initialize":
                 return self._gate.carry(method)
             # Asked here, not at construction: a subclass may answer them with what it makes later.

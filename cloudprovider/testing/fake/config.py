@@ -96,6 +96,7 @@ class InstanceConfig(ProviderConfig):
     def instance(self) -> Instance:
         """The machine; its ID is empty where none is given."""
         network = ip_network("198.18.0.0/15")
+        # Of the name and not of a counter: a restart must not give a node another address.
         own = network.network_address + 1 + zlib.crc32(self.name.encode()) % (network.num_addresses - 2)
         default = (("InternalIP", str(own)), ("Hostname", self.name))
         return Instance(**self.model_dump() | {"addresses": self.addresses or default})
@@ -146,6 +147,7 @@ class InstanceGenerator(Template):
     @model_validator(mode="after")
     def _check(self) -> Self:
         try:
+            # Tried, as Python's formats have more spellings than a pattern could know.
             different = self.name.format(0) != self.name.format(1)
         except (ValueError, LookupError):
             different = False
@@ -274,6 +276,7 @@ class FakeConfig(ProviderConfig):
             ("routes.existing: name", [one.name for one in self.routes.existing]),
             ("routes.existing: destination_cidr", [one.destination_cidr for one in self.routes.existing]),
         ):
+            # The last one would win in silence, and a machine be missing.
             if len(set(values)) < len(values):
                 double = next(value for value in values if values.count(value) > 1)
                 raise ValueError(f"{what} {double} is taken twice")

@@ -42,6 +42,7 @@ class Console:
         Where the name is taken, or was once, the new machine has another ID than those before.
         Raises pydantic's ValidationError, a ValueError.
         """
+        # The rules of the file: a machine that no configuration could have proves nothing.
         entry = InstanceConfig.model_validate({"name": name, **fields})
         return self._change("add_instance", name, lambda: ("created", self._world.put_instance(entry.instance())))
 
@@ -58,7 +59,9 @@ class Console:
         """The machine is replaced by one of the same name and kind with another ID, for which the
         cloud has chosen no pod CIDRs yet."""
         old = self.instance(name)
+        # In two steps, as in a cloud: between them a question finds no machine.
         self.remove_instance(name)
+        # A new ID: a kubelet that comes back by the same name is on another machine.
         new = evolve(old, id="", shutdown=False, pod_cidrs=())
         return self._change("add_instance", name, lambda: ("created", self._world.put_instance(new)))
 
@@ -126,6 +129,7 @@ class Console:
 
     def add_route(self, name: str, destination_cidr: str, **fields: Any) -> RouteRecord:
         """A rule that another system or person made; `foreign` unless said otherwise."""
+        # Foreign by default: what a person adds is what controllers must leave alone.
         record = RouteRecord(name=name, destination_cidr=destination_cidr, **{"cluster": "", "foreign": True, **fields})
         return self._put("add_route", "routes", name, record)
 
@@ -194,6 +198,8 @@ class Console:
     def _change(self, method: str, key: str, change: Callable[[], tuple[str, T]]) -> T:
         with self._world.lock:
             word, result = change()
+            # After the change, under the world's lock: the log has the order in which changes were
+            # made.
             with self._calls.logged(f"console.{method}", [key]):
                 self._calls.effect(word)
         return result

@@ -129,10 +129,12 @@ class Fault:
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 break
+            # In short waits, as nothing wakes this thread when the host gives up.
             if soft:
                 call.check()
                 left = _TICK if left is None else min(left, _TICK)
             self._over.wait(left)
+        # Else the end of a test would let a call go on that is not wanted any more.
         if self._faults.closed:
             raise FakeCloudClosed("the fake cloud was closed during the call")
 
@@ -157,6 +159,7 @@ class Faults:
         strike a call, the first one is asked first, and its `proceed` asks the next. Raises
         ValueError where no method matches.
         """
+        # A fault that strikes nothing would make a test pass for the wrong reason.
         if not matches(method, METHODS):
             raise ValueError(f"the fake cloud has no method {method}")
         fault = Fault(self, do, method=method, key=key, times=times)
@@ -168,6 +171,7 @@ class Faults:
         """Remove every fault: the cloud is well."""
         with self._lock:
             faults = list(self._faults)
+        # Without the lock, which each removal takes.
         for fault in faults:
             fault.remove()
 
@@ -182,6 +186,7 @@ class Faults:
         """Carry a call through the faults that it meets to `work`."""
         if self.closed:
             raise FakeCloudClosed("the fake cloud was closed")
+        # The first fault is wrapped last, so that it is asked first.
         for fault, names in reversed(self._met(request)):
             work = _struck(Strike(fault, request, names, self._console, work))
         return work()
@@ -225,6 +230,7 @@ def raises(error: BaseException | type[BaseException] = CloudProviderError, *, a
             return {**strike.proceed(), **dict.fromkeys(strike.names, value)}
         if after:
             strike.proceed()
+        # One exception may strike often: its traceback would grow with each time.
         raise raised.with_traceback(None)
 
     return do
@@ -273,6 +279,7 @@ def half_builds() -> Action:
 
     def do(strike: Strike) -> Any:
         name = strike.request.keys[0][0]
+        # An update that fails leaves what stood there before.
         there = any(one.name == name for one in strike.console.load_balancers())
         if not there:
             strike.proceed()

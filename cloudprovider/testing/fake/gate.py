@@ -61,20 +61,24 @@ class Gate:
         arguments: tuple[Any, ...] = (),
     ) -> R:
         """Carry a call to `work`, which answers it. `arguments` are those of the method."""
+        # Latency, faults and log are those of the process that has the cloud.
         if self._remote is not None:
             return cast(R, self._remote.ask(method, arguments, self.calls.caller))
         request = Request(METHODS[method], keys, cluster, arguments, self.calls.caller)
         self.calls.count_call(method)
         log: AbstractContextManager[None] = nullcontext()
+        # Reads are by far the most: a log of them would grow with each look at each node.
         if request.method.changes or self._log_reads:
             names = [key[0] for key in keys] if request.method.batch else [name for key in keys for name in key if name]
             log = self.calls.logged(method, names, cluster)
         with log:
             current_call().check()  # it is logged already: what a host begins too late is seen there
+            # Before the faults, and interruptible: a slow cloud is no fault.
             if seconds := self._draw(method):
                 current_call().pause(seconds)
 
             def locked() -> R | None:
+                # Around the body alone: a call that hangs must not stop the whole cloud.
                 with self.world.lock:
                     return work()
 
@@ -108,12 +112,15 @@ def carried(
     self and the arguments; default: the first argument. `changes` and `batch` as in `Method`."""
 
     def mark(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+        # As the class is made, so that a fault can be set before any cloud is there.
         METHODS[work.__name__] = Method(work.__name__, changes, batch)
         form = signature(work)
         clustered = "cluster_name" in form.parameters
 
         @wraps(work)
         def method(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            # In their places, whether or not the caller named them: the key and the other process
+            # need that.
             given = form.bind(self, *args, **kwargs).args[1:]
             cluster = given[0] if clustered else ""
             body = partial(work, self, *args, **kwargs)

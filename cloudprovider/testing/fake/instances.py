@@ -41,6 +41,7 @@ class FakeInstancesV2(Part, InstancesV2):
     @carried(_node)
     def instance_exists(self, node: V1Node) -> bool:
         found = self._machines.of_nodes([node])[node_name(node)]
+        # "Not found" is this method's answer False; all else leaves the question open.
         if isinstance(found, CloudProviderError) and not isinstance(found, InstanceNotFound):
             raise found
         return isinstance(found, Instance)
@@ -71,6 +72,7 @@ class _Batch(Part):
         return self._config.max_batch
 
     def _each(self, nodes: Sequence[V1Node], answer: Callable[[Instance], R]) -> dict[str, R | CloudProviderError]:
+        # Refused as a whole, as by clouds: a host that cuts too late has to see it.
         if len(nodes) > self.max_batch:
             raise BadRequest(f"{len(nodes)} nodes in a batch, and {self.max_batch} are the most")
         found = self._machines.of_nodes(nodes)
@@ -110,8 +112,10 @@ class FakeSSHKeys(Part, SSHKeys):
         try:
             line = parse_ssh_public_key(key_data).line.decode()
         except ValueError as error:
+            # Not from the error, whose text quotes a part of the key.
             raise BadRequest(f"the SSH key of {user} is refused: {error}") from None
         known = self._world.ssh_keys.get((user, line))
+        # By IDs, as a machine that is made again under a name has no keys.
         wanted = SSHKey(user, line, sorted(instance.id for instance in self._world.instances.values()))
         self._gate.calls.effect("unchanged" if wanted == known else "created" if known is None else "updated")
         self._world.ssh_keys[user, line] = wanted
@@ -179,6 +183,7 @@ class FakeInstances(FakeSSHKeys, Instances):
 
     def _id(self, name: str) -> str:
         instance = self._machines.by_name(name)
+        # The host would make a provider ID of it, which no question could ever use.
         if not self._config.provider_ids:
             raise NotImplementedByProvider("this cloud has no provider IDs")
         return instance.id

@@ -45,6 +45,7 @@ class FakeLoadBalancers(Part, LoadBalancer):
 
     @override
     def get_load_balancer_name(self, cluster_name: str, service: V1Service) -> str:
+        # Counted by hand: a fault on it would be one that no provider can have.
         self._gate.calls.count_call("get_load_balancer_name")  # no question to the cloud
         return self._name(cluster_name, service)
 
@@ -110,10 +111,12 @@ class FakeLoadBalancers(Part, LoadBalancer):
         record = self._world.load_balancers.get(name)
         if _named(service) and (record is None or record.cluster != cluster_name):
             raise InvalidService(f"the annotation {ADOPT} names {name}, and this cluster has no load balancer of it")
+        # Kept ones have an owner: only a Service of its namespace may take them over.
         if record is not None and record.service_uid:
             _owned(record).check_adoptable(service)
 
     def _put(self, present: LoadBalancerRecord | None, wanted: LoadBalancerRecord) -> None:
+        # What is in order is not written: so a test can tell repairs from repetitions.
         if wanted == present:
             self._gate.calls.effect("unchanged")
             return

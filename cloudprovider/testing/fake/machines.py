@@ -71,6 +71,7 @@ class Machines:
     def of_nodes(self, nodes: Sequence[V1Node]) -> dict[str, Instance | CloudProviderError]:
         """By node name, its machine, or why there is none; those that appear when they are asked
         about do so."""
+        # All of them first: an answer must not depend on the order of a batch.
         for node in nodes:
             self._appear(*node_key(node), node)
         return {node_name(node): self.by_key(*node_key(node)) for node in nodes}
@@ -78,6 +79,7 @@ class Machines:
     def by_key(self, name: str, provider_id: str) -> Instance | CloudProviderError:
         """The machine of a node, or why there is none."""
         try:
+            # By the ID alone where there is one: its machine may have got another name.
             if provider_id and self.config.provider_ids:
                 return self.by_provider_id(provider_id)
             return self.by_name(name)
@@ -112,8 +114,10 @@ class Machines:
         A node that has an ID of this cloud already, from a run before this one, keeps it.
         """
         template, world = self.config.on_demand, self.world
+        # One that was removed stays away, or no node would ever be deleted in a demonstration.
         if template is None or not matches(template.names, (name,)) or name in world.instances or name in world.removed:
             return
+        # Another cloud's machine: "gone" would delete its node.
         if provider_id and not provider_id.startswith(self._prefix):
             return
         instance = template.instance(name, world.appeared, _brought(node) if node is not None else ())
@@ -128,5 +132,6 @@ def _brought(node: V1Node) -> tuple[Address, ...]:
     has."""
     provided = provided_node_ip(node)
     if provided:
+        # The kubelet insists on these: the node would stay tainted without them.
         return tuple(("InternalIP", text.strip()) for text in provided.split(",") if parse_ip(text.strip()) is not None)
     return tuple((one.type, one.address) for one in addresses_of(node) if one.type.endswith("IP"))

@@ -35,5 +35,6 @@ def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
 def matches(patterns: Patterns, names: Iterable[str]) -> bool:
     """Whether any of the names matches any of the shell-style patterns, case and all. Empty names
     never match."""
+    # One expression for all patterns, kept: every call of a large test asks here.
     pattern = _compiled((patterns,) if isinstance(patterns, str) else tuple(patterns))
     return any(name and pattern.match(name) for name in names)

@@ -94,6 +94,7 @@ class FakePVLabeler(Part, PVLabeler):
     def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
         volume, spec = self._world.volumes.get(_volume_id(pv)), pv.spec
         if volume is None:
+            # No cloud's disk: it has no zone, and nothing is missing.
             if spec is not None and any((spec.nfs, spec.iscsi, spec.fc, spec.host_path, spec.local)):
                 return {}
             raise DiskNotFound(f"no volume {_volume_id(pv)}")
@@ -142,6 +143,7 @@ class FakeOwnedResources(Part, OwnedResources):
     @carried(_resource, changes=True)
     def delete_owned_resource(self, cluster_name: str, resource: OwnedResource) -> None:
         found = self._world.resources.get(resource.id)
+        # Another cluster's is none of this one's, whatever ID is given.
         if found is None or found.cluster != cluster_name:
             self._gate.calls.effect("absent")
             return
@@ -179,6 +181,7 @@ class FakeRoutes(Part, Routes):
             blackhole=route.blackhole,
         )
         present = self._world.route_to(destination)
+        # One rule for a destination, as in real tables: whose it is must not change silently.
         if present is not None and present != wanted:
             raise BadRequest(f"{destination} has a rule already: {present.name}")
         self._world.routes[wanted.name] = wanted
@@ -187,7 +190,9 @@ class FakeRoutes(Part, Routes):
     @override
     @carried(_deleted, changes=True)
     def delete_route(self, cluster_name: str, route: Route) -> None:
+        # By name where it was listed: two rules may have had the destination one after the other.
         present = self._world.routes.get(route.name) if route.name else self._world.route_to(route.destination_cidr)
+        # The name was used again for another rule meanwhile.
         if present is None or present.destination_cidr != route.destination_cidr:
             self._gate.calls.effect("absent")
         else:
@@ -199,6 +204,7 @@ class FakeRoutes(Part, Routes):
         machine = self._machines.by_key(route.target_node, route.target_provider_id)
         if isinstance(machine, Instance):
             return machine.name
+        # Most clouds take a name that they do not know, and the traffic goes nowhere.
         if self._config.routes.strict_targets and not route.blackhole:
             raise machine
         return route.target_node

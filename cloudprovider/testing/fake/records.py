@@ -180,13 +180,16 @@ class World:
     def put_instance(self, instance: Instance) -> Instance:
         """Create a machine, or replace its record; returns it. One without an ID is given one that
         no machine ever had."""
+        # IDs are never used again, or the node of a former machine would find the new one.
         if not instance.id:
             instance = evolve(instance, id=self._new_id(instance.name))
         old = self._instances.get(instance.name)
         if old is not None:
             self._by_id.pop(old.id, None)
         self._instances[instance.name] = self._by_id[instance.id] = instance
+        # Those of the configuration too.
         self._used_ids.add(instance.id)
+        # Made on purpose, so that it may be found again.
         self.removed.discard(instance.name)
         return instance
 
@@ -195,6 +198,7 @@ class World:
         del self._by_id[self._instances.pop(name).id]
         self.removed.add(name)
         for record in list(self.routes.values()):
+            # A rule of another system leads where that says, not to our machine.
             if record.target_node == name and not record.foreign:
                 self.routes[record.name] = evolve(record, target_node="", target_addresses=(), blackhole=True)
 

@@ -50,11 +50,14 @@ class CloudServer:
                 connection = self._listener.accept()
             except OSError:
                 return
+            # One for each client, and daemons: a call that hangs holds up nobody, nor the end of
+            # the test.
             threading.Thread(target=self._serve, args=(connection,), name="fake-cloud-client", daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
         # A client that ends in the middle of anything is no news here: tests kill their processes.
         with connection, contextlib.suppress(OSError, EOFError, AuthenticationError):
+            # Here and not in `accept`: a client that says nothing would keep the others out.
             deliver_challenge(connection, self.key.encode())
             answer_challenge(connection, self.key.encode())
             while not self._closed:
@@ -64,12 +67,15 @@ class CloudServer:
                 method, arguments, caller, deadline, cancelled = message
                 good, answer = True, None
                 try:
+                    # The deadline is one of the monotonic clock, which the processes of a machine
+                    # share.
                     with call_scope(Call(deadline, _Cancelled(connection, cancelled))):
                         answer = self._answer(method, arguments, caller)
                 except BaseException as error:  # noqa: BLE001 - raised again by the client
                     good, answer = False, error
                 try:
                     connection.send((good, answer))
+                # The client waits for an answer, whatever it is.
                 except (PicklingError, TypeError, AttributeError) as error:  # what a fault answered
                     connection.send((False, CloudProviderError(f"{method}: the answer cannot travel: {error}")))
 
@@ -112,6 +118,7 @@ class CloudClient:
                 if cancelled := call.is_cancelled():
                     connection.send(None)  # it answers all the same: a hang that is hard takes its time
             good, answer = connection.recv()
+            # The answer to a call that was given up may still be on its way.
             reusable = not cancelled
         except (OSError, EOFError, AuthenticationError) as error:
             raise CloudProviderError(f"{method}: the process that serves the fake cloud is gone") from error

@@ -192,12 +192,14 @@ def from_status(
         message = body[: MAX_MESSAGE * 4].decode("utf-8", "replace").strip()[:MAX_MESSAGE]
     details = obj.get("details") if isinstance(obj.get("details"), dict) else {}
     kind = _BY_REASON.get(reason or "") or _BY_STATUS.get(status)
+    # Statuses of proxies that no API server has (421, 599): by their class.
     if kind is None:
         kind = ServerError if status >= 500 else ApiError
     # A proxy's 404 names nothing, or what the proxy lacks (a cluster, say).
     if kind is NotFound and (details or {}).get("name") in path.partition("?")[0].split("/")[-2:]:
         kind = ObjectNotFound
     retry_after = parse_retry_after((headers or {}).get("retry-after"), now)
+    # The header may be lost in a proxy; the Status says the same.
     if retry_after is None and kind in (TooManyRequests, ServerError):
         retry_after = _seconds((details or {}).get("retryAfterSeconds"))
     return kind(
@@ -218,6 +220,7 @@ def parse_retry_after(value: str | None, now: float | None = None) -> float | No
         return None
     text = value.strip()
     if text.isascii() and text.isdigit():
+        # Thirty years are a mistake, and no time to wait.
         return float(text) if len(text) < 10 else None
     if now is None:
         return None
@@ -239,6 +242,7 @@ def _parse_status(body: bytes | None) -> Mapping[str, Any]:
             return read_enveloped(body, "Status")
         except ValueError:
             return {}
+    # A page of HTML: it need not be parsed to know that it is no Status.
     if not body or body[:1] not in b"{ \n\r\t":
         return {}
     try:

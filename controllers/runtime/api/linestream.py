@@ -44,10 +44,13 @@ class LineDecoder(Decoder):
     """Events that end in a newline, returned without it; empty lines are left out."""
 
     def feed(self, data: bytes) -> Iterable[bytes]:
+        # Split at once, and joined only where an event spans reads: watches bring many lines in a
+        # piece.
         first, *others = data.split(b"\n")
         if first:
             self._parts.append(first)
             self._length += len(first)
+            # A peer that never sends the newline would fill the memory.
             if self._length > MAX_EVENT:
                 raise ProtocolError(f"a line of more than {MAX_EVENT} bytes")
         if not others:
@@ -181,6 +184,7 @@ class LineStream:
         with self._lock:
             self._reading = False
             self._closed = self._closed or close
+            # Closed while this thread read: only now may the descriptor go, as nobody uses it.
             connection = self._connection if self._closed else None
             if self._closed:
                 self._connection = None
@@ -207,12 +211,14 @@ class LineStream:
                 connection.send(data)
                 answer = connection.reader.answer("GET")
                 self._transport.reachability.answered(answer.status)
+                # The body of a refusal is a Status, which says why: 410 needs a list, 403 a right.
                 if answer.status != 200:
                     refusal = answer.body()
                     self._opened(str(answer.status), clock.monotonic() - began)
                     raise self._refuse(answer, refusal)
             except (OSError, ProtocolError, Interrupted) as error:
                 raise self._lost(error) from error
+        # Closed by us in the middle of connecting: that is an end, and no failure.
         except Unreachable:
             self._opened("<error>", clock.monotonic() - began)
             if self._over():

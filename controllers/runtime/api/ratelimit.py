@@ -82,5 +82,7 @@ class TokenBucket:
             now = self._clock.monotonic()
             self._tokens = min(float(self.burst), self._tokens + (now - self._filled_at) * self.qps)
             self._filled_at = now
+            # Below zero: the debt is the queue. Each caller waits for its own place, and none is
+            # overtaken.
             self._tokens -= 1
             return max(0.0, -self._tokens / self.qps)

@@ -43,6 +43,7 @@ class Recovery:
         """
         with self._lock:
             if not self._done:
+                # A watch fails many times in an outage and asks each time: it is woken once.
                 if listener not in self._listeners:
                     self._listeners.append(listener)
                 return
@@ -95,6 +96,7 @@ class Reachability:
         # In front of a server that is down, a load balancer answers with these.
         if status in NO_ANSWERS:
             self.failed(f"status {status}")
+        # Without the lock: every answer passes here, and almost none ends an outage.
         elif self._down_since is not None:
             self._returned()
         if status == 403:

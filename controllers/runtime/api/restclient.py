@@ -61,6 +61,7 @@ class Response:
     def look(self) -> None:
         """Raise as `json` does when the body is plainly no object, without parsing it: unread."""
         data = self.data.strip()
+        # A captive portal or a proxy answers 200 with a page of its own: no write was applied.
         if not (data.startswith(b"{") and data.endswith(b"}")):
             raise self._no_object()
 
@@ -93,6 +94,8 @@ class RestClient:
         if transport.proxy_authorization:
             lines.append(("Proxy-Authorization", transport.proxy_authorization))
         for header, value in lines:
+            # Names and values may come from a kubeconfig: a line break in one would be another
+            # header.
             if not _HEADER.fullmatch(header):
                 raise ValueError(f"not the name of a header: {header!r}")
             _refuse_line_breaks(header, value)
@@ -144,6 +147,7 @@ class RestClient:
                 self._metrics.observe(method, "<error>", self._clock.monotonic() - began)
                 raise
             self._metrics.observe(method, str(status), self._clock.monotonic() - began)
+            # No redirect is followed: credentials would go to wherever it points.
             if 200 <= status < 300:
                 return Response(status, headers, data)
             error = self._refused(method, path, status, headers, data, authorization)
@@ -205,6 +209,8 @@ class RestClient:
         )
 
     def _target(self, method: str, path: str, query: Mapping[str, str] | None) -> str:
+        # Names in it come from users' objects: what is not encoded could be another path, or a
+        # query.
         if not _PATH.fullmatch(path):
             raise ValueError(f"not an absolute, encoded path: {path!r}")
         text = urlencode(query) if query else ""
@@ -224,6 +230,7 @@ class RestClient:
         try:
             return self._credentials.authorization(cancelled, timeout)
         except ApiError as error:
+            # They are fetched for many requests at once; the log has to say which one failed by it.
             error.method, error.path = method, path
             raise
 
@@ -241,6 +248,7 @@ class RestClient:
             text += f"Authorization: {authorization}\r\n"
         if content_type:
             text += f"Content-Type: {content_type}\r\nContent-Length: {len(payload)}\r\n"
+        # Some proxies refuse a write without a length (411), even one without a body.
         elif method not in READS:
             text += "Content-Length: 0\r\n"
         return (text + "\r\n").encode("latin-1")
@@ -254,6 +262,7 @@ class RestClient:
             self._credentials.rejected(authorization)
             self._transport.recheck_tls()
         error = from_status(status, headers, data, method=method, path=path, now=self._clock.time())
+        # A token file mounted wrongly is the usual cause, and the server's word does not name it.
         if status == 401 and self._credentials.origin:
             error.message = f"{error.message or 'not accepted'}; sent was {self._credentials.origin}"
         # A load balancer's word: waiting ends with the first answer of the server itself.

@@ -96,6 +96,7 @@ class TLSSettings:
             context.load_verify_locations(cafile=self.ca_file)
         else:
             context.load_default_certs()
+        # Written later by what rotates it: until then the server sees a client without one.
         if self.has_certificate:
             context.load_cert_chain(self.cert_file, self.key_file or None, password=_no_password)
         return context
@@ -133,6 +134,7 @@ class TLSFiles:
     def context(self) -> ssl.SSLContext:
         """The context for a new connection; raises OSError if none could ever be made."""
         context = self._context
+        # Without the lock: it is asked for each connection that is taken from the pool.
         if context is not None and self._clock.monotonic() < self._check_at:
             return context
         with self._lock:
@@ -150,6 +152,7 @@ class TLSFiles:
     def _refresh(self) -> None:
         self._settings.look()
         fingerprint = self._settings.fingerprint()
+        # The same files: a new context would close every idle connection for nothing.
         if self._context is not None and fingerprint == self._fingerprint:
             return
         try:
@@ -157,6 +160,7 @@ class TLSFiles:
         except OSError as error:
             if self._context is None:
                 raise
+            # Once, and not every five seconds while a rotation is stuck.
             if not self._failing:
                 log.warning("TLS files changed but cannot be used yet, keeping the previous ones: %s", error)
             self._failing = True

@@ -126,10 +126,13 @@ class Transport:
                 if stale and (not sent or method in READS) and not isinstance(error, (TimeoutError, Interrupted)):
                     connection = self.open(method, path, deadline, guard=guard)
                     continue
+                # Whether a write was applied is not known once its bytes have left: the caller must
+                # look.
                 raise self.unreachable(error, sent=sent, method=method, path=path) from error
             except BaseException:
                 self.discard(connection)
                 raise
+            # Any answer counts, a refusal too: the path works, and all who back off may try again.
             self.reachability.answered(answer.status)
             connection.requests += 1
             self._half_open.answered(connection.opened)
@@ -163,6 +166,7 @@ class Transport:
         with self._lock:
             if self.closed:
                 raise ClientClosed("the client is closed", sent=False, method=method, path=path)
+            # Before it is connected: a `close` meanwhile must reach it, too.
             self._live.add(connection)
         try:
             if adopt is not None:
@@ -187,6 +191,7 @@ class Transport:
     def discard_idle(self, since: float) -> None:
         """Close what is idle, and was then."""
         with self._lock:
+            # What was used since then is well; to open all again would be a storm of handshakes.
             old = [connection for connection in self._idle if connection.last_received <= since]
             self._idle = deque(connection for connection in self._idle if connection.last_received > since)
         for connection in old:
@@ -238,6 +243,7 @@ class Transport:
         else:
             text = f"{where}: {error}" if str(error) else f"{where}: connection ended"
         lost = Unreachable(text, sent=sent, method=method, path=path)
+        # A stream that was open had its answer: that it broke is no sign of an outage.
         lost.recovery = self.reachability.recovery if answered else self.reachability.failed(text)
         return lost
 
@@ -274,6 +280,8 @@ class Transport:
                 surplus.append(connection)
             else:
                 self._idle.append(connection)
+                # From the old end: the server closes those first, and a busy client never needs
+                # them.
                 while len(self._idle) > MAX_IDLE or now - self._idle[0].last_received >= IDLE_SECONDS:
                     surplus.append(self._idle.popleft())
         for old in surplus:
@@ -305,6 +313,8 @@ class HalfOpenDetection:
     def timed_out(self, began: float) -> None:
         """A request that began then was not answered in its time (monotonic seconds)."""
         with self._lock:
+            # A server that is slow for long must not have all its watches opened again with each
+            # answer.
             if self._clock.monotonic() >= self._not_before:
                 self._since = began if self._since == math.inf else max(self._since, began)
             transports = list(self._transports)

@@ -45,6 +45,7 @@ class InformerFactory:
     def informer(self, resource: Resource[T]) -> Informer[T]:
         """The informer of that kind, the same at each call. `start` it (again)."""
         with self._lock:
+            # Asked for: it is kept, even if it was only warmed up before.
             self._unclaimed.discard((resource.prefix, resource.plural))
             return self._get(resource)
 
@@ -59,6 +60,7 @@ class InformerFactory:
     def drop_unclaimed(self) -> None:
         """Stop, without waiting, the informers that were warmed and not asked for since."""
         with self._lock:
+            # Taken out under the lock: who asks for the kind from now on gets a new informer.
             dropped = [self._informers.pop(key) for key in self._unclaimed]
             self._unclaimed.clear()
         for informer in dropped:
@@ -109,6 +111,7 @@ class InformerFactory:
         informers = self._all()
         for informer in informers:
             informer.request_stop()
+        # All are told before one is waited for, so that the time is that of the slowest and no sum.
         deadline = time.monotonic() + timeout
         ended = [informer.stop(max(0.0, deadline - time.monotonic())) for informer in informers]
         return all(ended)

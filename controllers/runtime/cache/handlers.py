@@ -70,6 +70,7 @@ class Delivery(Generic[T]):
         self._pending = metrics.gauge(
             "informer_handler_pending", "Events that wait for a handler.", ["resource", "handler"]
         ).labels(resource, handlers.name)
+        # Read when scraped: to set a gauge with each event would cost more than the event.
         self._pending.set_function(self._entries.__len__)
         self._thread = threading.Thread(target=self._run, name=f"informer-{resource}-{handlers.name}"[:60], daemon=True)
 
@@ -125,6 +126,8 @@ class Delivery(Generic[T]):
     def join(self, timeout: float | None) -> bool:
         """Wait `timeout` real seconds for the thread's end; True when it has ended, or is the
         caller's own."""
+        # Not started, where the system had no thread left; or a handler that stops its own
+        # informer.
         if self._thread.ident is None or self._thread is threading.current_thread():
             return True
         self._thread.join(timeout)
@@ -144,6 +147,7 @@ class Delivery(Generic[T]):
     def _merge(self, change: Change[T]) -> bool:
         """Let the waiting add or update of the same object show the newer state instead."""
         tail = self._tails.get(change.key)
+        # A delete and the add of its successor stay two: they are two objects, of two UIDs.
         if tail is None or tail.kind is ChangeKind.DELETE:
             return False
         if not self._merging:
@@ -154,10 +158,14 @@ class Delivery(Generic[T]):
             )  # fmt: skip
         if change.kind is ChangeKind.UPDATE:
             tail.new = change.new
+        # The handler knows it: it must hear of the deletion, with the last state that the cache
+        # had.
         elif tail.kind is ChangeKind.UPDATE:
             tail.kind, tail.old, tail.new = ChangeKind.DELETE, change.old, None
         else:  # it came and went, and the handler never saw it
             del self._entries[tail]
+            # Its predecessor of that name is still to be told as deleted; a later add comes behind
+            # that.
             if tail.before is not None and tail.before in self._entries:
                 self._tails[change.key] = tail.before
             else:
@@ -165,15 +173,20 @@ class Delivery(Generic[T]):
         return True
 
     def _run(self) -> None:
-        while True:
-            entry = self._next()
-            if entry is None:
-                return
+        handlers: Handlers[Any] = self._handlers
+        while (entry := self._next()) is not None:
             if entry.kind is None:
                 self._synced = True
                 continue
             try:
-                self._call(entry)
+                if entry.kind is ChangeKind.ADD:
+                    if handlers.add is not None:
+                        handlers.add(entry.new, entry.initial)
+                elif entry.kind is ChangeKind.UPDATE:
+                    if handlers.update is not None:
+                        handlers.update(entry.old, entry.new)
+                elif handlers.delete is not None:
+                    handlers.delete(entry.old)
             except BaseException:  # a handler's SystemExit must not end the thread either
                 self._errors.inc()
                 log.exception(
@@ -190,18 +203,8 @@ class Delivery(Generic[T]):
                 return None
             self._calling = True
             entry, _ = self._entries.popitem(last=False)
+            # A newer one of the same object may have taken its place at the end.
             if self._tails.get(entry.key) is entry:
                 del self._tails[entry.key]
             self._merging = self._merging and bool(self._entries)
             return entry
-
-    def _call(self, entry: _Entry[T]) -> None:
-        handlers: Handlers[Any] = self._handlers
-        if entry.kind is ChangeKind.ADD:
-            if handlers.add is not None:
-                handlers.add(entry.new, entry.initial)
-        elif entry.kind is ChangeKind.UPDATE:
-            if handlers.update is not None:
-                handlers.update(entry.old, entry.new)
-        elif handlers.delete is not None:
-            handlers.delete(entry.old)

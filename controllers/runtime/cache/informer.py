@@ -22,7 +22,7 @@ from controllers.runtime.cache.handlers import Delivery, Handlers
 from controllers.runtime.cache.lists import Bookmark, Listed, Update, Watched
 from controllers.runtime.cache.resources import Resource, T
 from controllers.runtime.cache.retries import WatchOptions
-from controllers.runtime.cache.store import Cache, Change, Lister
+from controllers.runtime.cache.store import Cache, Lister
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
@@ -89,7 +89,7 @@ class Informer(Generic[T]):
         self._metrics = metrics
         self._clock = clock
         self._cache = Cache(resource, metrics)
-        self.lister = Lister(self._cache)
+        self.lister = self._cache
         self._source = ListWatch(rest, self._cache, options, metrics=metrics, clock=clock)
         self._lock = threading.Lock()  # taken before a Delivery's and the cache's, never after
         self._deliveries: list[Delivery[T]] = []
@@ -121,6 +121,7 @@ class Informer(Generic[T]):
     def request_stop(self) -> None:
         """Begin to stop: the watch ends, waiting events go. May be called twice."""
         with self._lock:
+            # Before the source is told: should `_run` fail in that moment, it must not begin again.
             self._stopped = True
             deliveries = list(self._deliveries)
         self._source.stop()
@@ -134,6 +135,7 @@ class Informer(Generic[T]):
         self.request_stop()
         deadline = time.monotonic() + timeout
         ended = True
+        # A handler may stop its own informer; a thread that joins itself would wait for ever.
         if self._started is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
             ended = not self._thread.is_alive()
@@ -151,6 +153,7 @@ class Informer(Generic[T]):
     def health(self) -> InformerHealth:
         """How it does, for health checks."""
         started = self._started
+        # From the start on: one that never reached the server is as silent as one that lost it.
         silent = None if started is None else self._clock.monotonic() - max(started, self._source.last_contact)
         return InformerHealth(
             self.resource.plural, self._synced, silent, self._cache.quarantine.problems(), self._source.error
@@ -188,11 +191,12 @@ class Informer(Generic[T]):
             delivery.start()  # first: where the system has no thread left, nothing is registered
             self._deliveries.append(delivery)
             if self._synced:
-                delivery.push_initial([(key_of(obj), obj) for obj in self._cache.objects()])
+                delivery.push_initial([(key_of(obj), obj) for obj in self._cache.list()])
         return Registration(self, delivery)
 
     def _remove(self, delivery: Delivery[T]) -> None:
         with self._lock:
+            # Removed twice, or after the informer has stopped: nothing is left to do.
             if delivery in self._deliveries:
                 self._deliveries.remove(delivery)
         delivery.close()
@@ -215,10 +219,13 @@ class Informer(Generic[T]):
     def _take(self, update: Update[T]) -> None:
         if isinstance(update, Watched):
             self._events[update.event].inc()
+            # One lock for both: a handler added now must neither miss this change nor see it twice.
             with self._lock:
                 changes = self._cache.apply(update.event, update.item)
                 if changes:
-                    self._push(changes)
+                    for delivery in self._deliveries:
+                        delivery.push(changes)
+            # A replica that lags repeats what another one has shown; many of these point at one.
             if changes is None:
                 self._stale.inc()
         elif isinstance(update, Bookmark):
@@ -231,7 +238,8 @@ class Informer(Generic[T]):
         with self._lock:
             changes = self._cache.replace(listed.items, listed.version, restored=listed.cause == "restored")
             if self._synced:
-                self._push(changes)
+                for delivery in self._deliveries:
+                    delivery.push(changes)
             else:
                 # The first list is an add of everything, marked as such; relists are told as
                 # changes.
@@ -239,6 +247,8 @@ class Informer(Generic[T]):
                 for delivery in self._deliveries:
                     delivery.push_initial(initial)
                 self._synced = True
+        # A list later on is worth knowing of: it costs the server, and says that a watch could not
+        # go on.
         if listed.cause == "start":
             log.info("%s: listed %d objects at version %s", self.resource.plural, len(self._cache), listed.version)
         else:
@@ -246,10 +256,6 @@ class Informer(Generic[T]):
                 "%s: listed again (%s): %d objects, %d changes",
                 self.resource.plural, listed.cause, len(self._cache), len(changes),
             )  # fmt: skip
-
-    def _push(self, changes: list[Change[T]]) -> None:
-        for delivery in self._deliveries:
-            delivery.push(changes)
 
     def _last_sync(self) -> float:
         if not self._synced:

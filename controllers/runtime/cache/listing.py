@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
-from controllers.runtime.api import ApiError, Gone, Response, RestClient
+from controllers.runtime.api import ApiError, Gone, Response, RestClient, ServerError
 from controllers.runtime.cache.decoding import read_page
-from controllers.runtime.cache.resources import DecodeError, ListMeta
+from controllers.runtime.cache.resources import DecodeError, ListMeta, split_key
 
 if TYPE_CHECKING:
     from controllers.runtime.cache.resources import Raw, Resource
@@ -52,6 +52,7 @@ def fetch_list(
         listing = _in_pages(fetch, kind, read, start, page_size)
         if listing is not None:
             return listing
+    # Without pages the server holds the whole answer in memory: only where pages have failed.
     listing = _in_pages(fetch, kind, read, start, 0)
     if listing is None:
         raise Gone(f"the list of {kind} objects expired between its pages, time and again", status=410)
@@ -59,18 +60,25 @@ def fetch_list(
 
 
 def quorum_list(
-    rest: RestClient, resource: Resource[Any], read: Callable[[Raw], R], *, page_size: int = 500
+    rest: RestClient, resource: Resource[Any], read: Callable[[Raw], R], key: str = "", *, page_size: int = 500
 ) -> list[R]:
-    """What `read` makes of every object of a kind: whatever was written before this call is in it.
+    """What `read` makes of every object of a kind, or of the one with this key, if it is there:
+    whatever was written before this call is in it.
 
-    For what must not be decided by a cache. Blocks for as long as the server takes; raises
-    ApiError, and DecodeError when an answer is no list.
+    For what must not be decided by a cache. Needs the permission to list alone. Blocks for as long
+    as the server takes; raises ApiError.
     """
+    namespace, name = split_key(key) if key else ("", "")
+    path = resource.path(namespace or None)
+    selection = {"fieldSelector": f"metadata.name={name}"} if name else resource.selection
 
     def fetch(query: Mapping[str, str]) -> Callable[[], Response]:
-        return lambda: rest.request("GET", resource.path(), query={**resource.selection, **query})
+        return lambda: rest.request("GET", path, query={**selection, **query})
 
-    return fetch_list(fetch, resource.kind, read, page_size=page_size).items
+    try:
+        return fetch_list(fetch, resource.kind, read, page_size=page_size).items
+    except DecodeError as error:  # a proxy's page must not pass for an empty list
+        raise ServerError(f"the answer is no {resource.kind}List", status=200, method="GET", path=path) from error
 
 
 def is_too_large(error: ApiError) -> bool:
@@ -95,6 +103,7 @@ def _in_pages(
 
     def ahead(meta: ListMeta) -> None:
         nonlocal token, version, waiting
+        # A proxy that caches GETs would have it go on for ever, and fill the memory.
         if meta.continue_token and meta.continue_token == token:
             raise DecodeError("a list whose pages repeat themselves")
         version = version or meta.resource_version  # the first page's: a watch from there repeats, never skips

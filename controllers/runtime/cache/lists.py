@@ -97,6 +97,7 @@ class Loop:
         """End the loop at once. May be called twice."""
         self.stopping.set()
         with self._lock:
+            # What it waits for may take a minute: closed from outside, its wait ends now.
             if self._current is not None:
                 self._current.close()
 
@@ -133,12 +134,14 @@ class History:
 
     def judge(self, seen: str, version: str, now: float, *, quorum: bool) -> Verdict:
         """Judge the version of a list asked for at `now` (monotonic), `seen` the newest."""
+        # Not older, or not comparable: there is nothing to doubt, and an earlier doubt is settled.
         if not seen or not is_newer(seen, version):
             self._first_behind = None
             return Verdict.ONWARD
         # An API server's cache may lag behind; only etcd's own answer counts as a sign.
         if not quorum:
             return Verdict.BEHIND
+        # A second one that is older still proves nothing: they have to agree.
         if self._first_behind is None or is_newer(self._first_behind[0], version):
             self._first_behind = (version, now)
         elif now - self._first_behind[1] >= self._believe_after:
@@ -177,6 +180,7 @@ class PageRequest:
                 raise error
             finally:
                 del error  # the traceback holds this frame
+        # Closed before an answer came: its thread is left behind with the request.
         if self._answer is None:
             raise Stopped
         return self._answer
@@ -277,6 +281,7 @@ class Lists(Generic[T]):
         # A replica that lags: waiting helps, mostly; the third time etcd itself is asked.
         elif isinstance(error, ApiError) and is_too_large(error):
             cause = "too_large_version"
+            # One replica may lag for long, and a load balancer may lead to it each time.
             self._too_large += 1
             self._quorum = self._quorum or self._too_large >= _TOO_LARGE_LIMIT
         elif isinstance(error, (Gone, BadRequest, ListBehind)):
@@ -286,6 +291,8 @@ class Lists(Generic[T]):
             self._quorum = True
         self._failures.labels(self._resource.plural, cause).inc()
         delay = self._retries.complain("list", error, waits=waits)
+        # The back-off of a failure does not apply: the server answers, and in time it may be
+        # believed.
         if isinstance(error, ListBehind) and self._history.in_doubt:
             delay = 0.0  # it is known when the next list can settle the doubt
         return max(self._history.wait(self._clock.monotonic()), delay)

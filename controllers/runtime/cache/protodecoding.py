@@ -101,6 +101,8 @@ class _Models:
 
         def make(found: dict[str, Any]) -> Any:
             for name in needed:
+                # proto3 cannot tell an empty field from a missing one; the model's own check
+                # decides.
                 if found.get(name) is None:
                     raise Unsure(f"{message}: {name} is required")
             names = tuple(found)
@@ -117,6 +119,7 @@ class _Models:
 def _time(read: Reader) -> Reader:
     def read_time(message: Any) -> Any:
         moment = read(message)
+        # A year beyond 9999 fits in Protobuf, and in no datetime.
         if moment.__class__ is str:
             raise Unsure(f"a time beyond all calendars: {moment}")
         return moment

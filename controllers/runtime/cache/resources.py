@@ -233,6 +233,7 @@ class Resource(Generic[T]):
         except Exception as error:  # generated code: the wrong shape raises whatever it likes
             raise MalformedObject(_explain(error)) from error
         meta = parsed.metadata
+        # Without a version no watch could go on from it, and no patch be bound to it.
         if meta is None or not meta.name or not meta.resource_version:
             raise MalformedObject("metadata lacks a name or a resourceVersion")
         if self.namespaced and not meta.namespace:
@@ -246,6 +247,7 @@ def list_meta(kind: str, found: object, version: object, token: object) -> ListM
     # An empty object from a proxy must not pass for an empty list: everything would be deleted.
     if found not in (None, f"{kind}List"):
         raise DecodeError(f"expected a {kind}List, got {str(found)[:_EXCERPT]!r}")
+    # A watch without a version begins anywhere, and what was deleted before would stay for ever.
     if not isinstance(version, str) or not version:
         raise DecodeError(f"a {kind}List without items or resourceVersion")
     return ListMeta(version, token if isinstance(token, str) else "")
@@ -254,6 +256,8 @@ def list_meta(kind: str, found: object, version: object, token: object) -> ListM
 def split_key(key: str) -> tuple[str, str]:
     """Split a key into (namespace, name); the namespace is "" for kinds without. or ValueError."""
     namespace, slash, name = key.rpartition("/")
+    # Keys come from users too (annotations, flags): a path made of a wrong one would be another
+    # object.
     if not name or (slash and not namespace) or "/" in namespace:
         raise ValueError(f'not a key, which is "name" or "namespace/name": {key!r}')
     return namespace, name
@@ -272,6 +276,7 @@ def is_newer(version: str, than: str) -> bool | None:
     promise (https://kep.k8s.io/5504). Others are compared for equality alone."""
     if version == than:
         return False
+    # As numbers: as text "10" would be older than "9".
     if version.isdecimal() and than.isdecimal():
         return int(version) > int(than)
     return None

@@ -107,6 +107,7 @@ class Retries:
         """Wait, until stopped, or until the server answers again where the error says that it did
         not."""
         recovery: Recovery | None = getattr(error, "recovery", None)
+        # A server that names a time is there: nothing has to come back first.
         if recovery is None or getattr(error, "retry_after", None) is not None:
             self._stop.wait(seconds)
             return
@@ -126,6 +127,7 @@ class Retries:
 
 def _is_lost(error: Exception) -> bool:
     """Whether the server itself gave no answer."""
+    # 429 and 503 with Retry-After are answers: the server is busy, not gone.
     if isinstance(error, ServerError):
         return error.status in NO_ANSWERS and error.retry_after is None and not is_too_large(error)
     return isinstance(error, Unreachable) and not isinstance(error, CredentialsUnavailable)

@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import frozen
 
 from cloudprovider.helpers.objects import key_of, uid_of
-from controllers.runtime.cache.parsing import Parser, metadata_of
+from controllers.runtime.cache.decoding import Parser, metadata_of
 from controllers.runtime.cache.resources import ApiObject, MalformedObject, Resource, T, is_newer, version_of
 from controllers.runtime.metrics import Metrics
 
@@ -69,29 +69,37 @@ class Change(Generic[T]):
 
 
 class Lister(Generic[T]):
-    """Reads a cache. Thread-safe; never waits. The objects are shared: never change one."""
+    """The reading side of a cache. Thread-safe; never waits for the server. The objects are
+    shared: never change one."""
 
-    def __init__(self, cache: Cache[T]) -> None:
-        self._cache = cache
+    def __init__(self) -> None:
+        self._objects: dict[str, T] = {}
+        self._indexed: dict[str, dict[str, T]] = {}
+        """By value of the index, then by key."""
+        self._lock = threading.Lock()
 
     def get(self, key: str) -> T | None:
         """The object with this key ("name" or "namespace/name"), or None."""
-        return self._cache.get(key)
+        with self._lock:
+            return self._objects.get(key)
 
     def list(self) -> list[T]:
         """All objects at one moment, in no particular order, in a list of the caller's own."""
-        return self._cache.objects()
+        with self._lock:
+            return [*self._objects.values()]
 
     def indexed(self, value: str) -> Sequence[T]:
         """The objects that the kind's index finds by this value, in no particular order."""
-        return self._cache.indexed(value)
+        with self._lock:
+            return [*self._indexed.get(value, {}).values()]
 
     def keys(self) -> Sequence[str]:
         """The keys of all objects at one moment."""
-        return self._cache.keys()
+        with self._lock:
+            return [*self._objects]
 
     def __len__(self) -> int:
-        return len(self._cache)
+        return len(self._objects)
 
 
 class Quarantine:
@@ -144,48 +152,28 @@ class Quarantine:
 
     def keep_only(self, keys: Set[str]) -> None:
         """Release all that a list did not show: they are deleted."""
+        # A deletion that fell into a gap between two watches has no event; a list is all that tells
+        # of it.
         for key in self._problems.keys() - keys:
             self.release(key, "deleted")
 
 
-class Cache(Generic[T]):
+class Cache(Lister[T]):
     """The objects of one kind by key. One thread writes (`replace`, `apply`, `advance`), any thread
     reads."""
 
     def __init__(self, resource: Resource[T], metrics: Metrics) -> None:
+        super().__init__()
         self.quarantine = Quarantine(resource.plural, metrics)
         self.resource = resource
-        self._objects: dict[str, T] = {}
         self._index = resource.index
-        self._indexed: dict[str, dict[str, T]] = {}
-        """By value of the index, then by key."""
         self._version = ""
-        self._lock = threading.Lock()
         self._parser = Parser(resource)
 
     @property
     def version(self) -> str:
         """The newest resourceVersion that any answer has shown; "" before the first list."""
         return self._version
-
-    def get(self, key: str) -> T | None:
-        with self._lock:
-            return self._objects.get(key)
-
-    def objects(self) -> list[T]:
-        with self._lock:
-            return list(self._objects.values())
-
-    def indexed(self, value: str) -> list[T]:
-        with self._lock:
-            return list(self._indexed.get(value, {}).values())
-
-    def keys(self) -> list[str]:
-        with self._lock:
-            return list(self._objects)
-
-    def __len__(self) -> int:
-        return len(self._objects)
 
     def read(self, raw: Any, *, reparse: bool = False) -> Item[T]:
         """Turn an object, raw or in Protobuf, into an item; never raises. Consumes `raw`. For the
@@ -198,6 +186,7 @@ class Cache(Generic[T]):
         if metadata is None:
             return Item("", "", "", None, "no metadata")
         name, namespace, uid, version = metadata
+        # Not counted as an object: without a key nobody could tell when it is repaired or deleted.
         if not name or (self.resource.namespaced and not namespace):
             return Item("", uid, version, None, "metadata lacks a name or a namespace")
         key = f"{namespace}/{name}" if self.resource.namespaced else name
@@ -249,6 +238,7 @@ class Cache(Generic[T]):
                 new = old  # the same version, or one older than an event has shown
             objects[key] = new
             changes += _steps(key, old, new)
+        # Only a whole list may do this: an event says nothing of other objects.
         self.quarantine.keep_only(latest.keys())
         indexed: dict[str, dict[str, T]] = {}
         if self._index is not None:
@@ -257,6 +247,8 @@ class Cache(Generic[T]):
                     indexed.setdefault(value, {})[key] = obj
         with self._lock:
             self._objects, self._indexed = objects, indexed
+        # As it stands, not the larger one: after a restore it goes back, and a watch from the old
+        # version would stay silent.
         self._version = version
         return changes
 
@@ -268,6 +260,8 @@ class Cache(Generic[T]):
         old = self._objects.get(item.key)
         if self._is_stale(event, item, old):
             return None
+        # Before anything may be found wrong with the object: a watch that begins again must not ask
+        # for this event a second time.
         self.advance(item.version)
         if event == DELETED:
             self.quarantine.release(item.key, "deleted")
@@ -279,6 +273,8 @@ class Cache(Generic[T]):
             return [Change(ChangeKind.DELETE, item.key, last, None)]
         if item.obj is None:
             self.quarantine.hold(item.key, item.problem)
+            # Repaired, it may be well again: controllers go on with what they knew, rather than
+            # tear down.
             if old is None or not _is_another(old, item):
                 return []
             self._put(item.key, None)
@@ -289,6 +285,7 @@ class Cache(Generic[T]):
 
     def advance(self, version: str) -> None:
         """The server has shown all up to this version (a bookmark). Never goes back."""
+        # Versions that cannot be compared (no kube-apiserver of ours) are taken as they come.
         if version and is_newer(version, self._version) is not False:
             self._version = version
 
@@ -320,6 +317,7 @@ class Cache(Generic[T]):
         after = "" if new is None else index(new)
         if before != after and before:
             self._indexed[before].pop(key)
+            # An empty entry goes: names of Services that are gone must not pile up.
             if not self._indexed[before]:
                 del self._indexed[before]
         if new is not None and after:
@@ -331,6 +329,7 @@ def _steps(key: str, old: T | None, new: T) -> list[Change[T]]:
         return []
     if old is None:
         return [Change(ChangeKind.ADD, key, None, new)]
+    # Deleted and created again between two looks: handlers must drop what they know of the old one.
     if uid_of(old) == uid_of(new):
         return [Change(ChangeKind.UPDATE, key, old, new)]
     return [Change(ChangeKind.DELETE, key, old, None), Change(ChangeKind.ADD, key, None, new)]

@@ -60,9 +60,8 @@ from controllers.runtime.api import (
     Unreachable,
     from_status,
 )
-from controllers.runtime.cache.decoding import Encoding
+from controllers.runtime.cache.decoding import Encoding, metadata_of
 from controllers.runtime.cache.lists import Bookmark, ListBehind, Lists, Loop, Stopped, Update, Watched
-from controllers.runtime.cache.parsing import metadata_of
 from controllers.runtime.cache.resources import DecodeError, T, is_newer
 from controllers.runtime.cache.retries import Retries, WatchOptions
 from controllers.runtime.cache.store import EVENT_TYPES, Cache

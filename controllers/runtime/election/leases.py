@@ -68,6 +68,8 @@ class LeaseAPI:
         answer = self._rest.request(
             method, path, body=lease, timeout=limit if timeout is None else max(0.0, min(timeout, limit))
         ).json()
+        # A proxy may answer for a server that is away; to lead on its word would be to lead beside
+        # another.
         if answer.get("kind") != "Lease":
             raise ServerError(f"the answer is no Lease: {str(answer)[:100]}", method=method, path=path)
         return answer

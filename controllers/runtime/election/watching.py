@@ -73,6 +73,8 @@ class LeaseWatch:
             try:
                 self._watch()
             except Forbidden as error:
+                # A missing right does not come back within a retry period, and each try is a line
+                # in an audit log.
                 pause = max(pause, FORBIDDEN_SECONDS)
                 self._warn(error)
             except (ApiError, ValueError) as error:
@@ -99,6 +101,7 @@ class LeaseWatch:
             lines.close()
 
     def _take(self, event: object) -> None:
+        # JSON that is no event, from a proxy, say: no reason to think the Lease gone.
         if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
             raise ValueError("a line that is no event")
         if event.get("type") == "ERROR":
@@ -107,6 +110,7 @@ class LeaseWatch:
             self._see(None if event["type"] == "DELETED" else event["object"])
 
     def _is_live(self, live: bool) -> None:
+        # The elector looks by itself while no watch stands: it is woken for the change alone.
         if live != self.live:
             self.live = live
             self._changed()

@@ -124,6 +124,8 @@ def read_enveloped(data: bytes, kind: str) -> dict[str, Any]:
 def object_in(data: bytes, kind: str) -> bytes:
     """The bytes of the object of that kind in the envelope; raises ValueError likewise."""
     envelope = open_envelope(data)
+    # A Status in place of the object, or another kind by a proxy's mistake: same bytes, other
+    # fields.
     if envelope.typeMeta.kind != kind:
         raise ValueError(f"expected a {kind}, got {envelope.typeMeta.kind[:60]!r}")
     raw: bytes = envelope.raw
@@ -218,9 +220,11 @@ def shaped_reader(name: str, shape: Shape) -> Reader:
 
     def read_message(message: Any) -> Any:
         out = dict(empty)
+        # Only what is set: a Node has hundreds of fields, and most are empty.
         for field, value in message.ListFields():
             shown, how, read = table[field]
             if how <= _KEEP:
+                # Go leaves out what has omitempty; a pointer to an empty value is there, and shown.
                 if value or how == _KEEP:
                     kind = value.__class__
                     out[shown] = text(value) if kind is str else _repaired(value) if kind is bytes else value
@@ -237,6 +241,7 @@ def shaped_reader(name: str, shape: Shape) -> Reader:
             elif how == _MESSAGE_MAP:
                 out[shown] = mapped({text(key): read(value[key]) for key in value})
             elif how == _INLINE:
+                # Go embeds that struct, so JSON has its fields one level up.
                 out.update(read(value))
             elif how == _UNLESS_ZERO and (moment := read(value)) is not None:
                 out[shown] = moment
@@ -251,6 +256,7 @@ def _way(field: Any, holder: str, shape: Shape, *, kept: bool, hidden: str | Non
         return shown, (_LIST if _is_repeated(field) else _KEEP if kept else _SKIP_EMPTY), _unread
     how = _MESSAGES if _is_repeated(field) else _MESSAGE
     if kind.has_options:  # a map's entry, and nothing else; GetOptions() would import 5 ms of classes to say so
+        # What a map holds decides, as its keys are text in every kind here.
         kind = kind.fields_by_name["value"].message_type
         if kind is None:
             return shown, _MAP, _unread

@@ -45,6 +45,7 @@ def open_envelope(data: bytes) -> Any:
 
 def unwrap(data: bytes, name: str) -> Any:
     """The envelope as the message `name`: Unknown, or the same on the wire. Raises ValueError."""
+    # Protobuf takes nearly any bytes for some message: the four magic ones are all that tells.
     if not data.startswith(MAGIC):
         raise ValueError(f"{len(data)} bytes that do not begin as Kubernetes' Protobuf does")
     try:

@@ -4,7 +4,7 @@ Comes in: keys from triggers, each with a priority. Goes out: calls of reconcile
 threads, one at a time for each key; their `Result` or exception is turned into "done", "again after
 so long" or "set aside" in one place, `outcomes.py`.
 
-Read first: `workqueue.py`, `results.py`, `worker.py`, `outcomes.py`. Imports the wing `api` only,
+Read first: `workqueue.py`, `worker.py`, `outcomes.py`. Imports the wing `api` only,
 for what a failure means.
 """
 
@@ -12,9 +12,15 @@ from controllers.runtime.fairqueue import FairQueue
 from controllers.runtime.queue.failurelog import FailureLog, pending, seconds_text
 from controllers.runtime.queue.keys import Unfinished
 from controllers.runtime.queue.metrics import WorkQueueCollector
-from controllers.runtime.queue.outcomes import FailureHandling
-from controllers.runtime.queue.results import DONE, AskAgain, Parked, Result, TerminalError, retry_after_of
-from controllers.runtime.queue.threads import bounded
+from controllers.runtime.queue.outcomes import (
+    DONE,
+    AskAgain,
+    FailureHandling,
+    Parked,
+    Result,
+    TerminalError,
+    retry_after_of,
+)
 from controllers.runtime.queue.worker import Batching, BatchWorker, Worker
 from controllers.runtime.queue.workqueue import ShutDown, WorkQueue
 
@@ -34,7 +40,6 @@ __all__ = [
     "WorkQueue",
     "WorkQueueCollector",
     "Worker",
-    "bounded",
     "pending",
     "retry_after_of",
     "seconds_text",

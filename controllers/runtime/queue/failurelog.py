@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from attrs import define, frozen
 
-from cloudprovider.errors import RetryError
+from cloudprovider.errors import Pending, RetryError
 from controllers.runtime.clock import Clock
 
 K = TypeVar("K", bound=Hashable)
@@ -60,6 +60,7 @@ class _Kind:
     def recovered(self, key: Hashable) -> None:
         """One key that failed so has succeeded."""
         self.failing.discard(key)
+        # Names are kept to count each key once; a kind that never ends must not keep them all.
         if self.failing and len(self.ever) > len(self.failing) + _NAMES:
             self.forgotten += len(self.ever) - len(self.failing)
             self.ever = set(self.failing)
@@ -68,6 +69,7 @@ class _Kind:
         """Whether this failure is worth a line."""
         if self.logged_attempt and self.keys == 1:
             return attempt & (attempt - 1) == 0
+        # Many keys fail together in an outage: the first line is told, the rest are a number.
         if now - self.last_line < window:
             return False
         doubled = attempt >= 2 * self.logged_attempt or self.keys >= 2 * self.logged_keys
@@ -150,6 +152,7 @@ class FailureLog(Generic[K]):
             label, kind = self._kind_of(key, name, text)
             attempt = self.attempts(key) + 1
             self._keys[key] = (attempt, {*self._keys.get(key, (0, ()))[1], label})
+            # Nothing failed so for a while: what is told counts from here.
             if not kind.ever:
                 kind.reset(now)
             kind.failing.add(key)
@@ -198,6 +201,7 @@ class FailureLog(Generic[K]):
             )  # fmt: skip
 
     def _kind_of(self, key: K, name: str, text: str) -> tuple[tuple[str, str], _Kind]:
+        # The key's own names stand in the text of most errors; without them thousands are one kind.
         own = set(_WORD.findall(str(key).replace("/", " ")))
 
         def common(word: re.Match[str]) -> str:
@@ -208,6 +212,8 @@ class FailureLog(Generic[K]):
         kind = self._kinds.get(label)
         if kind is None:
             number = self._of_class.get(name, 0)
+            # Texts that differ beyond names and numbers (a vendor's own IDs, say) must not be kinds
+            # without end.
             if number >= _KINDS:
                 label = (name, "")
                 kind = self._kinds.get(label)
@@ -245,9 +251,14 @@ OnWait: TypeAlias = Callable[[K, RetryError, bool], None]
 
 
 def pending(what: str, error: RetryError, long: bool) -> tuple[str, str]:
-    """Type and message of the Event about it; `what` is what the cloud is at work on."""
-    since = f", for more than {LONG / 60:.0f} minutes" if long else ""
-    return "Warning" if long else "Normal", f"The cloud is at work on {what}{since}: {error}"
+    """Type and message of the Event about it; `what` is what waits, as "the load balancer"."""
+    minutes = f"for more than {LONG / 60:.0f} minutes"
+    if isinstance(error, Pending):
+        message = f"The cloud is at work on {what}{f', {minutes}' if long else ''}: {error}"
+    else:  # nothing was begun: it may wait for a node, or for its turn, and only the words say so
+        waits = f"has had to wait {minutes}" if long else "has to wait"
+        message = f"{what[:1].upper()}{what[1:]} {waits}: {error}"
+    return "Warning" if long else "Normal", message
 
 
 @define
@@ -291,6 +302,7 @@ class Waits(Generic[K]):
 
     def over(self, key: K, *, done: bool) -> None:
         """The key no longer waits: it succeeded, or failed. Cheap for one that did not wait."""
+        # Without the lock: it is asked about every key that is done, and hardly any waits.
         if key in self._waits:
             with self._lock:
                 self._waits.pop(key, None)

@@ -1,4 +1,4 @@
-"""What a work queue is made of (stage 3): keys, their timers, and the threads that wait for a key.
+"""What a work queue is made of (stage 3): what is known of each key, and when it has to run.
 
 Used only by `workqueue.py`, which holds its lock around every call. No key is lost here: each one
 waits, runs, or has a time set for it, until nothing is left to do about it."""
@@ -6,7 +6,7 @@ waits, runs, or has a time set for it, until nothing is left to do about it."""
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -19,7 +19,6 @@ from controllers.runtime.metrics import exponential_buckets
 K = TypeVar("K", bound=Hashable)
 
 BOUNDS = exponential_buckets(10e-9, 10, 10)
-_LONGEST_WAIT = 3600.0  # seconds, as a Condition takes no end of them
 
 
 class Running(NamedTuple):
@@ -65,6 +64,7 @@ class Unfinished(NamedTuple):
 
     @classmethod
     def of(cls, item: Item[Any], now: float) -> "Unfinished":
+        # A delay that was set before counts no more once the key has to run anyway.
         delay = 0.0 if item.dirty or item.running or item.due is None else item.due - now
         return cls(item.key, item.failures, delay, item.parked, item.problem)
 
@@ -125,170 +125,31 @@ class QueueGauges(NamedTuple):
         )
 
 
-class Timers(Generic[K]):
-    """A heap of delayed keys, and the ends of minimum intervals in a plain queue (the interval is
-    constant, so they come in order).
-
-    A key may have both: its delay then runs on besides the run that is held."""
-
-    __slots__ = ("_heap", "_intervals", "_tickets", "delayed", "held")
-
-    def __init__(self) -> None:
-        self.delayed = 0
-        self.held = 0
-        self._heap: list[tuple[float, int, Item[K]]] = []  # an entry counts while its ticket is the item's
-        self._tickets = 0
-        self._intervals: deque[tuple[float, Item[K]]] = deque()
-
-    def is_due(self, now: float) -> bool:
-        """Whether `collect` has something to do."""
-        heap, intervals = self._heap, self._intervals
-        return bool((heap and heap[0][0] <= now) or (intervals and intervals[0][0] <= now))
-
-    def delay(self, item: Item[K], due: float, priority: int) -> bool:
-        """Set the item's time, unless it has an earlier one; return whether it was set. The higher
-        priority counts."""
-        if item.due is None:
-            self.delayed += 1
-            item.due_priority = priority
-        else:
-            item.due_priority = max(item.due_priority, priority)
-            if item.due <= due:
-                return False
-        self._tickets += 1
-        item.due, item.ticket = due, self._tickets
-        heappush(self._heap, (due, item.ticket, item))
-        # An earlier time leaves the later entry behind: keys set again and again must not fill it.
-        if len(self._heap) > 64 + 2 * self.delayed:
-            self._heap = [entry for entry in self._heap if entry[1] == entry[2].ticket]
-            heapify(self._heap)
-        return True
-
-    def start_interval(self, item: Item[K], end: float) -> None:
-        """The item's minimum interval ends then, which is never before that of an earlier call."""
-        item.ready_at = end
-        self._intervals.append((end, item))
-
-    def collect(self, now: float) -> Iterator[tuple[float, Item[K], bool]]:
-        """Take out what ended until `now` in the order of time: time, item, is it an interval."""
-        heap, intervals = self._heap, self._intervals
-        while True:
-            if heap and heap[0][0] <= now and not (intervals and intervals[0][0] < heap[0][0]):
-                due, ticket, item = heappop(heap)
-                if item.ticket == ticket:
-                    item.due, item.ticket = None, 0
-                    self.delayed -= 1
-                    yield due, item, False
-            elif intervals and intervals[0][0] <= now:
-                end, item = intervals.popleft()
-                yield end, item, True
-            else:
-                return
-
-    def next_due(self) -> float | None:
-        """When a key will next have to run: maybe too early, never too late. None: no key waits."""
-        due = self._heap[0][0] if self._heap else None
-        # The end of an interval for which no key is held is worth no thread's waking up.
-        if self.held and (due is None or self._intervals[0][0] < due):
-            due = self._intervals[0][0]
-        return due
-
-    def clear(self) -> None:
-        """Forget all times. The items' own fields are the caller's to set."""
-        self._heap.clear()
-        self._intervals.clear()
-        self.delayed = self.held = 0
-
-
-class Waiters:
-    """The threads in ``get`` and ``get_many`` of one queue: which one is woken, and for what.
-
-    Of the threads that wait, one, the *timer*, wakes when the first delayed key is due; one, the
-    *batcher*, is filling a batch; the others are *idle* and watch no time but their own timeout.
-    One event wakes one thread. A thread that leaves passes on what it would have seen to
-    (`pass_on`). All conditions share the queue's lock.
-    """
-
-    __slots__ = ("_batcher", "_clock", "_idle", "_idlers", "_timer", "_timer_wakes", "batch_size")
-
-    def __init__(self, lock: threading.Lock, clock: Clock) -> None:
-        self._clock = clock
-        self._idlers = threading.Condition(lock)
-        self._timer = threading.Condition(lock)
-        self._batcher = threading.Condition(lock)
-        self._idle = 0  # threads in _idlers, those notified and not yet running among them
-        self._timer_wakes: float | None = None  # when the timer wakes; None without one
-        self.batch_size = 0  # of the batch that is being filled; 0 without one
-
-    def wait(self, now: float, due: float | None, deadline: float | None) -> None:
-        """Wait once, as timer if none is and a key is due, and until `deadline` at most."""
-        if due is not None and self._timer_wakes is None:
-            self._timer_wakes = due = min(due, now + _LONGEST_WAIT)
-            try:
-                self._clock.wait(self._timer, (due if deadline is None else min(due, deadline)) - now)
-            finally:
-                self._timer_wakes = None
-        else:
-            self._idle += 1
-            try:
-                self._clock.wait(self._idlers, None if deadline is None else deadline - now)
-            finally:
-                self._idle -= 1
-
-    def fill_batch(self, size: int, seconds: float) -> None:
-        """Wait once, as the one thread that fills a batch of `size`, at most so many seconds."""
-        self.batch_size = size
-        try:
-            self._clock.wait(self._batcher, seconds)
-        finally:
-            self.batch_size = 0
-
-    def remind(self, due: float) -> None:
-        """Some key is due at this time: see that a thread, if any waits, wakes for it."""
-        if self._timer_wakes is not None:
-            if due < self._timer_wakes:
-                self._timer.notify()
-        elif self._idle:
-            self._idlers.notify()
-
-    def wake(self, ready: int) -> None:
-        """A key became ready, one of `ready`: see that one thread, if any waits, comes for it."""
-        if self.batch_size:
-            # Others leave what comes to the batch, which is not full yet.
-            if ready >= self.batch_size:
-                self._batcher.notify()
-        elif self._idle:
-            self._idlers.notify()
-        elif self._timer_wakes is not None:
-            self._timer.notify()
-
-    def pass_on(self, ready: int, due: float | None) -> None:
-        """The calling thread leaves: have another one come for what is left."""
-        if ready:
-            self.wake(ready)
-        elif due is not None:
-            self.remind(due)
-
-    def wake_all(self) -> None:
-        """The queue shuts down, or came closer to its end: let everyone look."""
-        for condition in (self._idlers, self._timer, self._batcher):
-            condition.notify_all()
-
-
 class Keys(Generic[K]):
-    """What is to be done with each key. Not thread-safe: all with the lock of `waiters` held."""
+    """What is to be done with each key, and when. Not thread-safe: all with the lock of `changed`
+    held, on which the thread that is to take the next key waits.
 
-    def __init__(self, waiting: FairQueue[Item[K]], waiters: Waiters, clock: Clock) -> None:
+    Delayed keys are in a heap, the ends of minimum intervals in a plain queue: the interval is
+    constant, so they come in order. A key may have both: its delay then runs on besides the run
+    that is held."""
+
+    def __init__(self, waiting: FairQueue[Item[K]], changed: threading.Condition, clock: Clock) -> None:
         self.items: dict[K, Item[K]] = {}
         self.waiting = waiting
         """Those that have to run and may: for a worker."""
         self.running: dict[K, Item[K]] = {}
         self.dirty = 0
         """Keys that have to run: they wait, are held, or run once more after this run."""
-        self.timers: Timers[K] = Timers()
+        self.wanted = 1
+        """How many must be ready before a thread is woken: more while one fills a batch."""
         self.stats = QueueStats()
-        self._waiters = waiters
+        self._changed = changed
         self._now = clock.monotonic
+        self._delayed = 0
+        self._heap: list[tuple[float, int, Item[K]]] = []  # an entry counts while its ticket is the item's
+        self._tickets = 0
+        self._held = 0
+        self._intervals: deque[tuple[float, Item[K]]] = deque()
 
     def item(self, key: K) -> Item[K]:
         """What is known of the key, from now on if it was nothing."""
@@ -300,6 +161,7 @@ class Keys(Generic[K]):
     def mark(self, item: Item[K], priority: int, since: float, now: float) -> None:
         """The key has to run."""
         if item.dirty:
+            # Never lowered: whoever asked for the higher one still waits for it.
             if priority > item.priority:
                 self.waiting.move(item, priority)
             return
@@ -309,46 +171,74 @@ class Keys(Generic[K]):
         self.dirty += 1
         self.stats.adds += 1
         if not item.running:
-            self.place(item, now)
-
-    def place(self, item: Item[K], now: float) -> None:
-        """A dirty key that is not worked on waits for a worker, or is held."""
-        if item.ready_at > now:
-            item.held = True
-            self.timers.held += 1
-            self._waiters.remind(item.ready_at)
-        else:
-            self.waiting.push(item)
-            self._waiters.wake(self.waiting.ready)
+            self._place(item, now)
 
     def schedule(self, item: Item[K], delay: float, priority: int | None, now: float, *, routine: bool = False) -> None:
-        """The key has to run in `delay` seconds; without a priority see `WorkQueue.add_after`."""
+        """The key has to run in `delay` seconds, or at the time already set for it if earlier, with
+        the higher of both priorities; without one see `WorkQueue.add_after`."""
         self.stats.retries += 1
         if priority is None:
             priority = item.run_priority if item.running else 0
         if delay <= 0:
             self.mark(item, priority, now, now)
             return
+        due = now + delay
         item.routine = routine and (item.routine or item.due is None)
-        if self.timers.delay(item, now + delay, priority):
-            self._waiters.remind(now + delay)
+        if item.due is None:
+            self._delayed += 1
+            item.due_priority = priority
+        else:
+            item.due_priority = max(item.due_priority, priority)
+            if item.due <= due:
+                return
+        self._tickets += 1
+        item.due, item.ticket = due, self._tickets
+        heappush(self._heap, (due, item.ticket, item))
+        # An earlier time leaves the later entry behind: keys set again and again must not fill it.
+        if len(self._heap) > 64 + 2 * self._delayed:
+            self._heap = [entry for entry in self._heap if entry[1] == entry[2].ticket]
+            heapify(self._heap)
+        if self._heap[0][2] is item:
+            self._changed.notify()  # whoever waits would sleep past it
 
     def catch_up(self) -> float:
         """Move the keys whose delay or interval has ended, each as at its own time, and return the
         time it is now."""
         now = self._now()
-        if self.timers.is_due(now):
-            for then, item, interval in self.timers.collect(now):
-                if not interval:
-                    self.mark(item, item.due_priority, then, then)
-                elif item.held:
+        heap, intervals = self._heap, self._intervals
+        while True:
+            # In the order of time: what came due while nobody looked runs as if somebody had.
+            if heap and heap[0][0] <= now and not (intervals and intervals[0][0] < heap[0][0]):
+                due, ticket, item = heappop(heap)
+                # Else an earlier time was set after this one, and has had its turn.
+                if item.ticket == ticket:
+                    item.due, item.ticket = None, 0
+                    self._delayed -= 1
+                    self.mark(item, item.due_priority, due, due)
+            elif intervals and intervals[0][0] <= now:
+                end, item = intervals.popleft()
+                if item.held:
                     item.held = False
-                    self.timers.held -= 1
-                    self.waiting.push(item)
-                    self._waiters.wake(self.waiting.ready)
+                    self._held -= 1
+                    self._place(item, end)
                 else:
-                    self.release(item, then)
-        return now
+                    self._release(item, end)
+            else:
+                return now
+
+    def next_due(self) -> float | None:
+        """When a key will next have to run: maybe too early, never too late. None: no key waits."""
+        due = self._heap[0][0] if self._heap else None
+        # The end of an interval for which no key is held is worth no thread's waking up.
+        if self._held and (due is None or self._intervals[0][0] < due):
+            # Perhaps of a key that is not held: to look once too often is cheaper than to search.
+            due = self._intervals[0][0]
+        return due
+
+    def wake(self) -> None:
+        """Have a thread come for what is ready, unless it waits for more."""
+        if self.waiting.ready >= self.wanted:
+            self._changed.notify()
 
     def take(self, now: float) -> K:
         """Hand out the key whose turn it is."""
@@ -362,15 +252,31 @@ class Keys(Generic[K]):
         self.stats.queued.observe(now - item.added)
         return item.key
 
-    def release(self, item: Item[K], now: float) -> None:
-        """Forget the key, unless there is something to remember."""
-        if not (item.dirty or item.running or item.due is not None or item.failures or item.ready_at > now):
-            self.items.pop(item.key, None)
+    def done(self, item: Item[K], now: float, min_interval: float) -> None:
+        """The run of a key is over; the next one may begin after so many seconds."""
+        item.running = False
+        self.stats.worked.observe(now - item.started)
+        # Backoff alone does not stop a stream of updates from hammering a failing key
+        # (kubernetes#75285).
+        if min_interval:
+            item.ready_at = now + min_interval
+            self._intervals.append((item.ready_at, item))
+        if item.dirty:
+            self._place(item, now)
+        else:
+            self._release(item, now)
+
+    def forget(self, item: Item[K], now: float) -> None:
+        """The key's failures no longer count."""
+        item.failures, item.problem = 0, ""
+        self._release(item, now)
 
     def close(self, drain: bool) -> int:
         """Drop the delayed keys, and without `drain` those that wait; returns how many."""
-        dropped = self.timers.delayed
-        self.timers.clear()
+        dropped = self._delayed
+        self._heap.clear()
+        self._intervals.clear()
+        self._delayed = self._held = 0
         if not drain:
             dropped += self.dirty
             self.dirty = 0
@@ -379,7 +285,25 @@ class Keys(Generic[K]):
             item.due, item.ticket = None, 0
             if not drain:
                 item.dirty = False
+            # A queue that drains runs what is left now: nobody will be there when the interval
+            # ends.
             elif item.held:
                 self.waiting.push(item)
             item.held = False
         return dropped
+
+    def _place(self, item: Item[K], now: float) -> None:
+        """A dirty key that is not worked on waits for a worker, or is held."""
+        if item.ready_at > now:
+            item.held = True
+            self._held += 1
+            if self._held == 1:
+                self._changed.notify()  # those held already are due before it, so somebody wakes in time
+        else:
+            self.waiting.push(item)
+            self.wake()
+
+    def _release(self, item: Item[K], now: float) -> None:
+        """Forget the key, unless there is something to remember."""
+        if not (item.dirty or item.running or item.due is not None or item.failures or item.ready_at > now):
+            self.items.pop(item.key, None)

@@ -54,7 +54,10 @@ class WorkQueueCollector:
         rows: dict[str, tuple[QueueStats, QueueGauges]] = {}
         for name, stats, reference in list(self._queues):
             queue = reference()
+            # A queue that is gone keeps what it counted: a counter that falls looks like a restart.
             row = queue.measure() if queue is not None else (stats, QueueGauges(0, 0.0, 0.0))
+            # After a change of leadership in one process the controller is built again, with the
+            # same names.
             if name in rows:
                 row = (rows[name][0].merged(row[0]), rows[name][1].merged(row[1]))
             rows[name] = row

@@ -7,26 +7,30 @@ key as its answer comes."""
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Final, Generic, TypeVar, cast
 
 from attrs import evolve, field, frozen, validators
-from prometheus_client import Counter
 
+from cloudprovider.internal.backoff import Backoff
 from cloudprovider.internal.cleaning import text_of
-from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
+from cloudprovider.threads import NoThreadLeft, ThreadPool
+from controllers.runtime.clock import ClockEvent, Progress
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
-from controllers.runtime.queue.results import Result, aborted
-from controllers.runtime.queue.threads import LoopThreads, Progress
+from controllers.runtime.queue.outcomes import FailureHandling, Requeuer, Result, aborted
 from controllers.runtime.queue.workqueue import ShutDown, WorkQueue
 
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A")
+W = TypeVar("W")
 
+IDLE_SECONDS: Final = 15.0
+"""A thread that was not needed for so long ends."""
+_PAUSES: Final = Backoff(base=0.01, cap=5.0, at_once=1)
+_LAST_CHANCES: Final = 3
 STALL_AFTER = 180.0
 """Seconds after which a key that is still worked on, or that no thread takes, makes a controller
 unhealthy. Waits for the cloud do not count, as their deadlines are the gateway's (`Progress`);
@@ -37,44 +41,76 @@ class NotAnswered(Exception):
     """A fetch function returned without having delivered an answer for the key."""
 
 
-class _Working(Generic[K]):
-    """What both workers share: their threads' life and how it is seen from outside."""
+class _Working(Generic[K, W]):
+    """What both workers share: threads that each take a piece of work and work on it, and how that
+    is seen from outside.
 
-    def __init__(self, queue: WorkQueue[K], requeuer: Requeuer[K]) -> None:
+    One thread waits for the next piece, or all are at work (leader and followers): so a piece is
+    worked on by the thread that took it, and whoever is to be woken is one thread. What raises, be
+    it SystemExit, costs its piece: it is logged and counted."""
+
+    def __init__(
+        self,
+        queue: WorkQueue[K],
+        failures: FailureHandling[K],
+        take: Callable[[], W],
+        *,
+        name: str,
+        threads: int,
+        metrics: Metrics,
+    ) -> None:
+        """`take` waits for the next piece of work, and raises ShutDown when none will come."""
+        self._take = take
         self._queue = queue
-        self._requeuer = requeuer
-        self._progress = Progress(queue.clock)
         self._clock = queue.clock
-        self._pools: list[LoopThreads[Any]] = []
+        self._requeuer = Requeuer(queue, failures, metrics=metrics, clock=queue.clock)
+        self._progress = Progress(queue.clock)
+        self._name = name
+        self._threads = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, clock=queue.clock)
+        self._restarts = metrics.counter(
+            "controller_worker_restarts_total",
+            "Worker threads whose loop broke off unexpectedly and was entered again.",
+            ["name"],
+        ).labels(queue.name)
+        self._failures = 0  # of threads, in a row
+        self._failed_at = 0.0
+        self._refused = False  # the system had no further thread the last time
         self._started = False
-        self._stopped = False
+        self._stopping = ClockEvent(queue.clock)
+
+    def _work(self, piece: W) -> None:
+        """Do it."""
+        raise NotImplementedError
+
+    def _end_of_keys(self) -> None:
+        """The queue is shut down and drained, or its drain given up."""
 
     def start(self) -> None:
-        """Start the threads. Raises RuntimeError when called twice or after `stop`."""
-        if self._started or self._stopped:
+        """Start the first thread. Raises NoThreadLeft, and RuntimeError when called twice or after
+        `stop`."""
+        # A queue that is shut down hands out nothing more: a worker begins once.
+        if self._started or self._stopping.is_set():
             raise RuntimeError(f"the worker of {self._queue.name} was started or stopped before")
         self._started = True
+        # Keys may have waited for the informers until now: that was no stall.
         self._requeuer.last_settled = self._clock.monotonic()
-        for pool in self._pools:
-            pool.start()
+        self._threads.run(self._serve)
 
     def ask_to_stop(self) -> None:
         """Shut the queue down: keys that wait are worked on, none comes any more. Does not block;
         may be called again."""
-        self._stopped = True
+        self._stopping.set()
         self._queue.shut_down(drain=self._started)
-        for pool in self._pools:
-            pool.stopping()
 
     def stop(self, timeout: float) -> bool:
         """Ask it to stop, and have waiting keys worked on for `timeout` seconds at most.
 
-        Returns whether all is done and every thread ended; otherwise the rest of the keys is
-        dropped and the threads end when their present call does. Parked keys are not waited for.
-        May be called again, and from many threads."""
-        deadline = self._clock.monotonic() + timeout
+        Returns whether all is done; otherwise the rest of the keys is dropped, and the threads end
+        when their present call does. Parked keys are not waited for. May be called again, and from
+        many threads."""
         self.ask_to_stop()
         drained = self._queue.wait_drained(timeout)
+        # Which key holds it up: it is what somebody asks first who sees a slow stop.
         if not drained:
             seconds, key = self._queue.oldest_running()
             logger.warning(
@@ -86,35 +122,64 @@ class _Working(Generic[K]):
             )
             self._queue.shut_down(drain=False)
         self._end_of_keys()
-        # Drained, they end of themselves; all the same they get a moment in which to do so.
-        left = max(deadline - self._clock.monotonic(), 1.0 if drained else 0.0)
-        ended = [pool.wait_ended(left) for pool in self._pools if self._started]
-        return drained and all(ended)
+        return drained
 
     def health(self) -> tuple[str, bool, str]:
         """(name of the queue, healthy, detail for people). Not started or stopped: healthy."""
         name = self._queue.name
-        if not self._started or self._stopped:
-            return name, True, "stopped" if self._stopped else "not started"
-        missing = sum(pool.missing() for pool in self._pools)
-        if missing:
-            return name, False, f"{missing} of {sum(pool.count for pool in self._pools)} threads are gone"
+        if not self._started or self._stopping.is_set():
+            return name, True, "stopped" if self._stopping.is_set() else "not started"
         busy, what = self._progress.longest()
         if busy > STALL_AFTER:
             return name, False, f"{what} has been worked on for {busy:.0f} s, waits for the cloud aside"
         waits = self._queue.oldest_waiting()
         idle = self._clock.monotonic() - self._requeuer.last_settled
-        if min(waits, idle) > STALL_AFTER and not self._progress.active():
+        # While any thread is at work, were it in a long call of the cloud, keys may have to wait.
+        if min(waits, idle) > STALL_AFTER and what is None:
             return name, False, f"{len(self._queue)} keys wait, and none was finished for {idle:.0f} s"
         seconds = self._queue.oldest_running().seconds
         parked = len(self._queue.parked())
         return name, True, f"{len(self._queue)} keys wait, the longest run takes {seconds:.1f} s, {parked} parked"
 
-    def _end_of_keys(self) -> None:
-        """The queue is shut down and drained, or its drain given up."""
+    def _serve(self) -> None:
+        """Wait for a piece of work, leave the next one to another thread, and work."""
+        followed = False
+        while not followed:
+            try:
+                piece = self._take()
+                # Before the work: a key that hangs must not keep the next one from being taken.
+                followed = self._follow()
+                self._work(piece)
+                del piece  # while it waits, it holds on to nothing
+            except ShutDown:
+                self._threads.close()  # nothing will come any more: idle ones end
+                return
+            except BaseException:
+                self._restarts.inc()
+                logger.critical("%s: a worker thread failed and was restarted", self._name, exc_info=True)
+                # At once after a clean time; what fails again and again must not fill the log.
+                now = self._clock.monotonic()
+                self._failures = 1 if now - self._failed_at >= _PAUSES.cap else self._failures + 1
+                self._failed_at = now
+                if self._stopping.wait(_PAUSES.delay(self._failures - 1)) and self._failures > _LAST_CHANCES:
+                    self._threads.close()
+                    return
+
+    def _follow(self) -> bool:
+        """Have another thread wait for the next piece; False: there is none, and this one shall."""
+        try:
+            self._threads.run(self._serve)
+        except NoThreadLeft as error:
+            # Once, and not with each key of a burst: the next key tries again anyway.
+            if not self._refused:
+                logger.error("%s: work waits, as a further thread could not be started: %s", self._name, error)
+            self._refused = True
+            return False
+        self._refused = False
+        return True
 
 
-class Worker(_Working[K]):
+class Worker(_Working[K, K]):
     """Up to `threads` threads that run ``reconcile(key)`` for the keys of a queue; never two at
     once for one key."""
 
@@ -127,18 +192,14 @@ class Worker(_Working[K]):
         failures: FailureHandling[K] | None = None,
         metrics: Metrics,
     ) -> None:
-        clock = queue.clock
-        super().__init__(queue, Requeuer(queue, failures or FailureHandling(), metrics=metrics, clock=clock))
+        failures = failures or FailureHandling()
+        get = cast(Callable[[], K], queue.get)  # without a timeout it always returns a key
+        super().__init__(queue, failures, get, name=queue.name, threads=threads, metrics=metrics)
         self._reconcile = reconcile
-        restarts = _restarts(metrics).labels(queue.name)
-        self._pools = [LoopThreads(queue.name, threads, queue.get, self._work, clock=clock, restarts=restarts)]
 
     def _work(self, key: K) -> None:
-        self._requeuer.run(key, self._run, key)
-
-    def _run(self, key: K) -> Result | None:
-        with self._progress.work(key):  # over before the key is settled: parked, it is no thread's work
-            return self._reconcile(key)
+        # Over before the key is settled: parked, it is no thread's work.
+        self._requeuer.run(key, self._progress.run, key, self._reconcile, key)
 
 
 @frozen(kw_only=True)
@@ -155,71 +216,19 @@ class Batching:
     """Fetches under way at once."""
 
 
-class FetchBuffer(Generic[K, A]):
-    """Between stages 5 and 4: the cloud's answers as (key, answer) pairs, in order. Thread-safe.
-
-    Fetch functions deliver from any thread at any time, and are not trusted to do it right. At most
-    `limit` pairs and one batch of each fetcher are here."""
-
-    def __init__(self, limit: int, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._limit = limit
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._filled = threading.Condition(self._lock)
-        self._room = threading.Condition(self._lock)
-        self._pairs: deque[tuple[K, A]] = deque()
-        self._closed = False
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def put(self, key: K, answer: A) -> bool:
-        """Append a pair; False when closed, and the pair is dropped."""
-        with self._lock:
-            if self._closed:
-                return False
-            self._pairs.append((key, answer))
-            self._filled.notify()
-            return True
-
-    def take(self, timeout: float | None = None) -> tuple[K, A] | None:
-        """Wait for the next pair; None after `timeout` seconds. Raises ShutDown once closed."""
-        with self._lock:
-            if not wait_for(self._clock, self._filled, lambda: bool(self._pairs or self._closed), timeout):
-                return None
-            if not self._pairs:
-                raise ShutDown("no answers come any more")
-            pair = self._pairs.popleft()
-            if len(self._pairs) < self._limit:
-                self._room.notify_all()  # each that waited for room is one of few who look for work
-            return pair
-
-    def wait_room(self) -> None:
-        """Wait until fewer pairs than the limit are here, or it is closed."""
-        # Those who ask keep the bound: to block a delivery would hold up a thread of the vendor pool.
-        with self._lock:
-            while len(self._pairs) >= self._limit and not self._closed:
-                self._room.wait()
-
-    def close(self) -> None:
-        """Drop what is here and take nothing more in. May be called again."""
-        with self._lock:
-            self._closed = True
-            self._pairs.clear()
-            self._filled.notify_all()
-            self._room.notify_all()
-
-
 class Batch(Generic[K, A]):
-    """The keys of one fetch, of which each gets one answer. Others are logged, for `stray`.
+    """The keys of one fetch, of which each gets one answer, for `found`. Others are logged, for
+    `stray`. Fetch functions deliver from any thread at any time, and are not trusted to do it right.
 
     `stray` gets "twice", "unknown" (a key that is not of this batch) or "late" (after the fetch
     function returned, when the key has been requeued already)."""
 
-    def __init__(self, name: str, keys: Sequence[K], answers: FetchBuffer[K, A], stray: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, keys: Sequence[K], found: Callable[[K, A], object], stray: Callable[[str], None]
+    ) -> None:
         self._name = name
         self._keys = keys
-        self._answers = answers
+        self._found = found
         self._stray = stray
         self._lock = threading.Lock()
         self._pending = dict.fromkeys(keys)
@@ -238,8 +247,8 @@ class Batch(Generic[K, A]):
         if kind:
             self._stray(kind)
             logger.warning("%s: an answer for %s was not expected (%s) and is dropped", self._name, key, kind)
-        elif not self._answers.put(key, answer):
-            logger.debug("%s: the answer for %s came after the end", self._name, key)
+        else:
+            self._found(key, answer)
 
     def close(self) -> list[K]:
         """Accept no further answers; return the keys without one, in the batch's order."""
@@ -248,13 +257,13 @@ class Batch(Generic[K, A]):
             return list(self._pending)
 
 
-class BatchWorker(_Working[K], Generic[K, A]):
+class BatchWorker(_Working[K, list[K]], Generic[K, A]):
     """Fetchers that ask for batches of keys, and threads that run ``reconcile(key, answer)`` each.
 
-    Threads of both kinds start with the work and end without it (`threads.py`). A fetcher takes
-    keys and calls ``fetch(keys, deliver)``. Fetch calls ``deliver(key, answer)`` once for each key,
-    as the answers come, from any thread; an exception is an answer too. Keys that have none when
-    fetch returns or raises are settled as failed. Each answer goes to one of `threads` threads."""
+    Threads of both kinds start with the work and end without it. A fetcher takes keys and calls
+    ``fetch(keys, deliver)``. Fetch calls ``deliver(key, answer)`` once for each key, as the answers
+    come, from any thread; an exception is an answer too. Keys that have none when fetch returns or
+    raises are settled as failed. Each answer goes to one of `threads` threads."""
 
     def __init__(
         self,
@@ -268,15 +277,19 @@ class BatchWorker(_Working[K], Generic[K, A]):
         metrics: Metrics,
     ) -> None:
         failures = failures or FailureHandling()
-        failures = evolve(failures, expected=(NotAnswered, *failures.expected))
-        clock = queue.clock
-        super().__init__(queue, Requeuer(queue, failures, metrics=metrics, clock=clock))
+        # Neither is a fault in our code: no stack is logged.
+        failures = evolve(failures, expected=(NotAnswered, NoThreadLeft, *failures.expected))
+        fetchers = batching.fetchers
+        super().__init__(queue, failures, self._batch, name=f"{queue.name}-fetch", threads=fetchers, metrics=metrics)
         self._fetch = fetch
         self._reconcile = reconcile
         self._batching = batching
-        limit = 2 * max(batching.max_batch, threads)
-        self._answers: FetchBuffer[K, A | Exception] = FetchBuffer(limit, clock)
+        self._limit = 2 * max(batching.max_batch, threads)
+        self._room = threading.Condition(threading.Lock())
+        self._waiting = 0  # answers that no thread has taken up yet
+        self._dropping = False
         name = queue.name
+        self._answers = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, clock=queue.clock)
         self._strays = metrics.counter(
             "controller_stray_answers_total",
             "Answers of a fetch that were dropped: delivered twice, late, or for a key not asked for.",
@@ -284,24 +297,23 @@ class BatchWorker(_Working[K], Generic[K, A]):
         )
         metrics.gauge(
             "controller_answers_waiting", "Answers of the cloud that wait for a reconcile thread.", ["name"]
-        ).labels(name).set_function(self._answers.__len__)
-        restarts = _restarts(metrics).labels(name)
-        self._pools = [
-            LoopThreads(f"{name}-fetch", batching.fetchers, self._batch, self._ask_for, clock=clock, restarts=restarts),
-            LoopThreads(name, threads, self._answers.take, self._work, clock=clock, restarts=restarts),
-        ]
+        ).labels(name).set_function(lambda: self._waiting)
 
-    def _batch(self, timeout: float | None) -> list[K] | None:
-        self._answers.wait_room()
-        return self._queue.get_many(self._batching.max_batch, self._batching.linger, timeout) or None
+    def _batch(self) -> list[K]:
+        """Wait for the next keys to ask about."""
+        # Here, and not where answers are delivered: that would hold up a thread of the vendor pool.
+        with self._room:
+            while self._waiting >= self._limit and not self._dropping:
+                self._room.wait()
+        return self._queue.get_many(self._batching.max_batch, self._batching.linger)
 
-    def _ask_for(self, keys: Sequence[K]) -> None:
+    def _work(self, keys: list[K]) -> None:
         name = self._queue.name
-        batch = Batch(name, keys, self._answers, lambda kind: self._strays.labels(name, kind).inc())
+        batch = Batch(name, keys, self._found, lambda kind: self._strays.labels(name, kind).inc())
         without: Exception = NotAnswered("the fetch returned without an answer for it")
         try:
-            with self._progress.work(f"a batch of {len(keys)} keys ({keys[0]}, ...)"):
-                self._fetch(tuple(keys), batch.deliver)
+            what = f"a batch of {len(keys)} keys ({keys[0]}, ...)"
+            self._progress.run(what, self._fetch, tuple(keys), batch.deliver)
         except Exception as error:
             without = error
             logger.warning(
@@ -321,21 +333,30 @@ class BatchWorker(_Working[K], Generic[K, A]):
                 self._requeuer.settle(key, without, stack=False)
             del without  # an error's traceback holds this frame
 
-    def _work(self, pair: tuple[K, A | Exception]) -> None:
-        key, answer = pair
-        self._requeuer.run(key, self._run, key, answer)
+    def _found(self, key: K, answer: A | Exception) -> None:
+        """Have a thread reconcile it, as soon as one is free."""
+        with self._room:
+            self._waiting += 1
+        try:
+            self._answers.run(partial(self._answered, key, answer))
+        except NoThreadLeft as error:
+            with self._room:
+                self._waiting -= 1
+            # The answer is lost, the key is not: it backs off and is asked about again.
+            self._requeuer.settle(key, error)
 
-    def _run(self, key: K, answer: A | Exception) -> Result | None:
-        with self._progress.work(key):
-            return self._reconcile(key, answer)
+    def _answered(self, key: K, answer: A | Exception) -> None:
+        with self._room:
+            self._waiting -= 1
+            if self._waiting < self._limit:
+                self._room.notify()
+            # Its key is dropped with the queue: nothing is begun that nobody will wait for.
+            if self._dropping:
+                return
+        self._requeuer.run(key, self._progress.run, key, self._reconcile, key, answer)
 
     def _end_of_keys(self) -> None:
+        with self._room:
+            self._dropping = True
+            self._room.notify()
         self._answers.close()
-
-
-def _restarts(metrics: Metrics) -> Counter:
-    return metrics.counter(
-        "controller_worker_restarts_total",
-        "Worker threads whose loop broke off unexpectedly and was entered again.",
-        ["name"],
-    )

@@ -16,12 +16,14 @@ from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.clock import Clock, wait_for
 from controllers.runtime.fairqueue import FairQueue
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue.keys import Item, Keys, QueueGauges, QueueStats, Running, Unfinished, Waiters
+from controllers.runtime.queue.keys import Item, Keys, QueueGauges, QueueStats, Running, Unfinished
 from controllers.runtime.queue.metrics import WorkQueueCollector
 
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
+
+_LONGEST_WAIT = 3600.0
 
 
 class ShutDown(Exception):
@@ -63,11 +65,11 @@ class WorkQueue(Generic[K]):
         self.clock = clock
         self._now = clock.monotonic
         self._lock = threading.Lock()
-        self._waiters = Waiters(self._lock, clock)
+        self._changed = threading.Condition(self._lock)
         self._drained = threading.Condition(self._lock)
         self._drainers = 0
 
-        self._keys: Keys[K] = Keys(FairQueue() if waiting is None else waiting, self._waiters, clock)
+        self._keys: Keys[K] = Keys(FairQueue() if waiting is None else waiting, self._changed, clock)
         self._parked = 0
         self._closed = False
 
@@ -119,15 +121,14 @@ class WorkQueue(Generic[K]):
         with self._lock:
             item = self._keys.items.get(key)
             if item is not None and (item.failures or item.problem):
-                now = self._keys.catch_up()
-                item.failures, item.problem = 0, ""
-                self._keys.release(item, now)
+                self._keys.forget(item, self._keys.catch_up())
 
     def next_run(self, key: K) -> float:
         """The seconds until the key can run again: its delay or its interval. inf: it need not."""
         with self._lock:
             now = self._keys.catch_up()
             item = self._keys.items.get(key)
+            # It may still be known, for its failures or its interval, without having to run.
             if item is None or not (item.dirty or item.due is not None):
                 return math.inf
             due = now if item.dirty or item.due is None else item.due
@@ -138,6 +139,7 @@ class WorkQueue(Generic[K]):
         with self._lock:
             now = self._keys.catch_up()
             item = self._keys.items.get(key)
+            # A delay that a success asked for is no reason to keep a key from running now.
             if item is None or item.due is None or not (item.failures or item.problem):
                 return 0.0
             return item.due - now
@@ -157,7 +159,7 @@ class WorkQueue(Generic[K]):
         with self._lock:
             deadline = None if timeout is None else self._now() + timeout
             key = self._keys.take(self._now()) if self._await(deadline, batch=False) else None
-            self._waiters.pass_on(self._keys.waiting.ready, self._keys.timers.next_due())
+            self._changed.notify()  # the caller leaves: another one, if any waits, looks for what is left
             return key
 
     def get_many(self, max_batch: int, linger: float, timeout: float | None = None) -> list[K]:
@@ -173,12 +175,12 @@ class WorkQueue(Generic[K]):
             deadline = None if timeout is None else self._now() + timeout
             keys: list[K] = []
             while not keys and self._await(deadline, batch=True):
-                if linger > 0 and self._keys.waiting.ready < max_batch and not self._closed:
+                if linger > 0:
                     self._fill_batch(max_batch, linger)
                 now = self._now()
                 # None are left where a plain get took them meanwhile.
                 keys = [self._keys.take(now) for _ in range(min(max_batch, self._keys.waiting.ready))]
-            self._waiters.pass_on(self._keys.waiting.ready, self._keys.timers.next_due())
+            self._changed.notify()  # the caller leaves: another one, if any waits, looks for what is left
             return keys
 
     def done(self, key: K) -> None:
@@ -188,21 +190,13 @@ class WorkQueue(Generic[K]):
             if item is None:
                 raise ValueError(f"queue {self.name}: done({key!r}), which is not being worked on")
             now = self._keys.catch_up()
-            self._keys.stats.worked.observe(now - item.started)
-            item.running = False
             if item.parked:
                 item.parked = False
                 self._parked -= 1
             elif self._keys.waiting.ended(key):
-                self._waiters.wake(self._keys.waiting.ready)
-            # Backoff alone does not stop a stream of updates from hammering a failing key
-            # (kubernetes#75285), and a queue that drains waits for no interval.
-            if self._min_interval and not self._closed:
-                self._keys.timers.start_interval(item, now + self._min_interval)
-            if item.dirty:
-                self._keys.place(item, now)
-            else:
-                self._keys.release(item, now)
+                self._keys.wake()
+            # A queue that drains waits for no interval.
+            self._keys.done(item, now, 0.0 if self._closed else self._min_interval)
             self._work_ended()
 
     def park(self, key: K) -> None:
@@ -215,12 +209,13 @@ class WorkQueue(Generic[K]):
             item = self._keys.running.get(key)
             if item is None:
                 raise ValueError(f"queue {self.name}: park({key!r}), which is not being worked on")
+            # The call may be given up twice, by its deadline and by a shutdown.
             if not item.parked:
                 item.parked = True
                 self._parked += 1
                 # It is no worker's: its group may have another one in work.
                 if self._keys.waiting.ended(key):
-                    self._waiters.wake(self._keys.waiting.ready)
+                    self._keys.wake()
                 self._work_ended()
 
     # ---- the end ----
@@ -238,7 +233,7 @@ class WorkQueue(Generic[K]):
             dropped = self._keys.close(drain)
             if dropped:
                 logger.info("queue %s: shut down; keys that were to run later: %d", self.name, dropped)
-            self._waiters.wake_all()
+            self._changed.notify_all()
             self._drained.notify_all()
 
     @property
@@ -269,6 +264,7 @@ class WorkQueue(Generic[K]):
     def oldest_running(self) -> Running:
         """The key that a worker is busy with for longest. Parked keys are not a worker's."""
         with self._lock:
+            # A parked one has no thread here: its call is the gateway's to tell of.
             busy = [item for item in self._keys.running.values() if not item.parked]
             if not busy:
                 return Running(0.0, None)
@@ -314,7 +310,9 @@ class WorkQueue(Generic[K]):
         """Wait until the caller may take a key (True) or time is up (False). Raises ShutDown."""
         while True:
             now = self._keys.catch_up()
-            if self._keys.waiting.ready and not (batch and self._waiters.batch_size and not self._closed):
+            ready = self._keys.waiting.ready
+            # What comes while another thread fills a batch is left to that.
+            if ready and (not batch or self._closed or ready >= self._keys.wanted):
                 return True
             if (
                 self._closed
@@ -324,22 +322,26 @@ class WorkQueue(Generic[K]):
                 raise ShutDown(f"queue {self.name} is shut down")
             if deadline is not None and now >= deadline:
                 return False
-            self._waiters.wait(now, self._keys.timers.next_due(), deadline)
+            ends = [at for at in (self._keys.next_due(), deadline) if at is not None]
+            # A Condition takes no end of seconds.
+            self.clock.wait(self._changed, min(min(ends) - now, _LONGEST_WAIT) if ends else None)
 
     def _fill_batch(self, max_batch: int, linger: float) -> None:
         """Wait for a full batch, until the oldest key has waited for `linger`. No other thread
         does so now."""
         end = self._keys.waiting.oldest() + linger
-        while self._keys.waiting.ready < max_batch and not self._closed:
-            left = end - self._now()
-            if left <= 0:
-                break
-            self._waiters.fill_batch(max_batch, left)
-            self._keys.catch_up()
+        self._keys.wanted = max_batch  # or each key that comes would wake this thread
+        try:
+            while self._keys.waiting.ready < max_batch and not self._closed and (left := end - self._now()) > 0:
+                self.clock.wait(self._changed, left)
+                self._keys.catch_up()
+        finally:
+            self._keys.wanted = 1
 
     def _work_ended(self) -> None:
         if self._closed:
-            self._waiters.wake_all()  # they may wait to see whether this key runs again
+            self._changed.notify_all()  # they may wait to see whether this key runs again
+        # With each key that ends: only where somebody waits for it is it worth the look.
         if self._drainers and self._is_drained():
             self._drained.notify_all()
 

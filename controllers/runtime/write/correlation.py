@@ -20,7 +20,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -58,18 +58,6 @@ class Reference:
     resource_version: str = ""
     field_path: str = ""
 
-    def to_json(self) -> dict[str, str]:
-        fields = {
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-            "uid": self.uid,
-            "apiVersion": self.api_version,
-            "resourceVersion": self.resource_version,
-            "fieldPath": self.field_path,
-        }
-        return {key: value for key, value in fields.items() if value}
-
 
 def reference(obj: Any) -> Reference:
     """Make the reference to an object: a model, raw JSON, V1ObjectReference, or a Reference.
@@ -91,6 +79,7 @@ def reference(obj: Any) -> Reference:
     else:
         meta = getattr(obj, "metadata", None)
         named = obj if meta is None else meta  # V1ObjectReference holds name and UID itself
+        # Items of a list come without kind and apiVersion; their class tells them.
         kind = getattr(obj, "kind", None) or _MODEL_PREFIX.sub("", type(obj).__name__)
         found = Reference(
             kind=kind,
@@ -101,14 +90,17 @@ def reference(obj: Any) -> Reference:
             resource_version=getattr(named, "resource_version", None) or "",
             field_path=getattr(obj, "field_path", None) or "",
         )
+    # kubectl describe finds an Event by these; without them nobody would ever read it.
     if not found.kind or not found.name:
         raise ValueError(f"an Event needs an object with a kind and a name, got {type(obj).__name__}")
     return found
 
 
 @define(eq=False)
-class Happening:
-    """Something that a controller reported, `count` times since it was last taken off the queue."""
+class Event:
+    """Something that a controller reported, `count` times until now. The first of its kind is what
+    is stored in the cluster; `exists`, `dirty`, `tries` and `not_before` belong to who writes it.
+    """
 
     ref: Reference
     type: str
@@ -118,43 +110,35 @@ class Happening:
     last_at: float
     count: int = 1
     at: float = 0.0  # monotonic seconds: what periods are measured with, whatever becomes of the wall clock
-    key: tuple[Hashable, ...] = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.key = (_identity(self.ref), self.type, self.reason, self.message)
-
-
-@define(eq=False)
-class Entry:
-    """One Event in the cluster, or about to be there. `exists`, `tries` and `not_before` belong to
-    who writes it."""
-
-    key: Hashable
-    ref: Reference
-    type: str
-    reason: str
-    message: str
-    name: str
-    first_at: float
-    last_at: float
-    count: int = 0
+    key: tuple[Hashable, ...] = field(
+        init=False,
+        default=Factory(lambda self: (_identity(self.ref), self.type, self.reason, self.message), takes_self=True),
+    )
+    namespace: str = field(init=False, default=Factory(lambda self: self.ref.namespace or "default", takes_self=True))
+    """Where the Event lives: its object's, or "default" for those without one."""
+    name: str = ""
+    """"" until it is found to be the first of its kind."""
     exists: bool = False
     dirty: bool = False
     tries: int = 0
     not_before: float = 0.0
 
-    @property
-    def namespace(self) -> str:
-        """Where the Event lives: its object's, or in "default" for those without one."""
-        return self.ref.namespace or "default"
-
     def body(self, component: str) -> dict[str, Any]:
         """The whole Event (core/v1), for its creation."""
+        about = {
+            "kind": self.ref.kind,
+            "namespace": self.ref.namespace,
+            "name": self.ref.name,
+            "uid": self.ref.uid,
+            "apiVersion": self.ref.api_version,
+            "resourceVersion": self.ref.resource_version,
+            "fieldPath": self.ref.field_path,
+        }
         return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": self.name, "namespace": self.namespace},
-            "involvedObject": self.ref.to_json(),
+            "involvedObject": {key: value for key, value in about.items() if value},
             "type": self.type,
             "reason": self.reason,
             "message": self.message,
@@ -177,57 +161,52 @@ class Correlator:
         self._memory = memory or EventMemory()
         self._last_stamp = 0
 
-    def observe(self, happening: Happening) -> Entry | None:
-        """Count something that happened; the entry to write now, or None when its object has no
-        writes left.
+    def observe(self, event: Event) -> Event | None:
+        """Count something that was reported; the Event to write now, or None when its object has
+        no writes left.
 
         What is not written is still counted, and its number appears with the next write."""
-        key, message = self._combine(happening)
-        entry: Entry | None = self._memory.get("event", (self, key))
-        if entry is None:
-            name = self._name(happening)
-            entry = Entry(
-                key,
-                happening.ref,
-                happening.type,
-                happening.reason,
-                message,
-                name,
-                happening.first_at,
-                happening.last_at,
-            )
-        self._memory.put("event", (self, key), entry, happening.at, happening.at + KEPT_SECONDS)
-        entry.message = message
-        entry.count += happening.count
-        entry.last_at = happening.last_at
-        if not self._afford(happening):
+        key, message = self._combine(event)
+        stored: Event | None = self._memory.get("event", (self, key))
+        # Or it was forgotten, an hour after the last: the API server has deleted its Event by then.
+        if stored is None:
+            stored = event
+            stored.key, stored.name = key, self._name(event)
+        else:
+            stored.count += event.count
+            stored.last_at = event.last_at
+        stored.message = message
+        self._memory.put("event", (self, key), stored, event.at, event.at + KEPT_SECONDS)
+        if not self._afford(event):
             return None
-        entry.dirty = True
-        return entry
+        stored.dirty = True
+        return stored
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, event: Event) -> None:
         """The Event could not be stored: the next one of its kind becomes a new Event."""
-        if self._memory.get("event", (self, entry.key)) is entry:
-            self._memory.drop("event", (self, entry.key))
+        if self._memory.get("event", (self, event.key)) is event:
+            self._memory.drop("event", (self, event.key))
 
-    def _combine(self, happening: Happening) -> tuple[Hashable, str]:
-        group = happening.key[:3]
+    def _combine(self, event: Event) -> tuple[tuple[Hashable, ...], str]:
+        group = event.key[:3]
         known: tuple[tuple[int, ...], float] | None = self._memory.get("group", (self, group))
-        now = happening.at
+        now = event.at
         messages = known[0] if known is not None and now - known[1] <= SIMILAR_SECONDS else ()
-        message = hash(happening.message)  # only their number counts
+        message = hash(event.message)  # only their number counts
+        # The same message again is a repetition, which the count tells: it makes no group.
         if message not in messages:
             messages = (*messages, message)
         combined = len(messages) >= SIMILAR_LIMIT
         self._memory.put("group", (self, group), (messages[combined:], now), now, now + SIMILAR_SECONDS)
         if not combined:
-            return happening.key, happening.message
-        return group, (COMBINED_PREFIX + happening.message)[:MAX_MESSAGE]
+            return event.key, event.message
+        return group, (COMBINED_PREFIX + event.message)[:MAX_MESSAGE]
 
-    def _afford(self, happening: Happening) -> bool:
-        owner = happening.key[:2]
-        now = happening.at
+    def _afford(self, event: Event) -> bool:
+        owner = event.key[:2]
+        now = event.at
         tokens, filled_at = self._memory.get("budget", (self, owner)) or (float(BURST), now)
+        # As client-go: one broken object may not fill etcd with Events about itself.
         tokens = min(float(BURST), tokens + (now - filled_at) * REFILL_PER_SECOND)
         affordable = tokens >= 1
         tokens -= affordable
@@ -235,11 +214,11 @@ class Correlator:
         self._memory.put("budget", (self, owner), (tokens, now), now, full)
         return affordable
 
-    def _name(self, happening: Happening) -> str:
+    def _name(self, event: Event) -> str:
         """`<object>.<time>`, as kubectl's users know it; or something unique."""
         # Never the same twice, should the clock stand still or go back.
-        self._last_stamp = max(self._last_stamp + 1, int(happening.last_at * 1e9))
-        name = f"{happening.ref.name}.{self._last_stamp:x}"
+        self._last_stamp = max(self._last_stamp + 1, int(event.last_at * 1e9))
+        name = f"{event.ref.name}.{self._last_stamp:x}"
         return name if len(name) <= 253 and _SUBDOMAIN.fullmatch(name) else str(uuid.uuid4())
 
 
@@ -272,6 +251,8 @@ class EventMemory(Collector):
     def get(self, kind: str, key: _Key) -> Any:
         with self._lock:
             items = self._kinds.setdefault(kind, OrderedDict())
+            # A look counts as use too: the Events of objects that are in trouble are the last to
+            # go.
             if key not in items:
                 return None
             items.move_to_end(key)
@@ -335,10 +316,13 @@ class Counts:
         now = self.clock.monotonic()
         with self._lock:
             until, more = self._silent.get(reason, (float("-inf"), 0))
+            # A full queue drops thousands: one line a minute says how many, and the metric counts
+            # each.
             if now < until:
                 self._silent[reason] = (until, more + number)
                 return
             self._silent[reason] = (now + _LOG_SECONDS, 0)
+        # Neither is a fault: the object was talkative, or its namespace is being deleted.
         level = logging.INFO if reason in ("rate_limited", "namespace") else logging.WARNING
         hint = "; needs the rule: apiGroups [''], resources [events], verbs [create, patch]"
         log.log(

@@ -39,9 +39,8 @@ from controllers.runtime.write.correlation import (
     MAX_MESSAGE,
     Correlator,
     Counts,
-    Entry,
+    Event,
     EventMemory,
-    Happening,
     Reference,
     reference,
 )
@@ -121,10 +120,10 @@ class EventRecorder:
         message = one_line(message, MAX_MESSAGE)
         ref = reference(obj)
         now = self._clock.time()
-        happening = Happening(ref, type, reason, message, now, now, at=self._clock.monotonic())
+        event = Event(ref, type, reason, message, now, now, at=self._clock.monotonic())
         log.debug("Event %s %s: %s %s/%s: %s", type, reason, ref.kind, ref.namespace, ref.name, message)
         lane = self._lanes[hash((ref.kind, ref.namespace, ref.name)) % len(self._lanes)]
-        refusal = lane.put(happening)
+        refusal = lane.put(event)
         if refusal:
             self._counts.drop(refusal, f"{reason} about {ref.kind} {ref.namespace}/{ref.name}")
 
@@ -174,9 +173,9 @@ class Lane:
         self._chance = chance
         self._name = name
         self._condition = threading.Condition(threading.Lock())
-        self._inbox: deque[Happening] = deque()
-        self._waiting: dict[tuple[Hashable, ...], Happening] = {}
-        self._again: deque[Entry] = deque()
+        self._inbox: deque[Event] = deque()
+        self._waiting: dict[tuple[Hashable, ...], Event] = {}
+        self._again: deque[Event] = deque()
         self._thread: threading.Thread | None = None
         self._busy = False
         self._closed = False
@@ -186,41 +185,46 @@ class Lane:
         self._turn = False
         self._proved = False  # a write succeeded since the server last gave no proper answer
 
-    def put(self, happening: Happening) -> str:
+    def put(self, event: Event) -> str:
         """Queue something; "" or the reason why it was dropped."""
-        key = happening.key
+        key = event.key
         with self._condition:
             if self._closed:
                 return "stopped"
             same = self._waiting.get(key)
             if same is not None:  # not yet written: one write will tell of both
                 same.count += 1
-                same.last_at, same.at = happening.last_at, happening.at
+                same.last_at, same.at = event.last_at, event.at
                 self._counts.merged.inc()
                 return ""
+            # The newest is dropped: those that wait are nearer to what began the trouble.
             if len(self._inbox) + len(self._again) >= self._capacity:
                 return "queue_full"
-            self._waiting[key] = happening
-            self._inbox.append(happening)
+            self._waiting[key] = event
+            self._inbox.append(event)
             if self._thread is None:
-                self._start()
+                try:
+                    self._thread = start(self._run, self._name)
+                except NoThreadLeft as error:  # the next Event tries again
+                    log.error("%s: Events wait, as their thread could not be started: %s", self._component, error)
+            # While it writes it needs no waking: it looks at the queue again by itself.
             elif not self._busy:
                 self._condition.notify_all()
             return ""
 
-    def _start(self) -> None:
-        try:
-            self._thread = start(self._run, self._name)
-        except NoThreadLeft as error:  # the next Event tries again
-            log.error("%s: Events wait, as their thread could not be started: %s", self._component, error)
-
     def wait_idle(self, timeout: float) -> bool:
         with self._condition:
-            return wait_for(self._clock, self._condition, lambda: self._ended or self._idle(), max(0.0, timeout))
+            return wait_for(
+                self._clock,
+                self._condition,
+                lambda: self._ended or not (self._inbox or self._again or self._busy),
+                max(0.0, timeout),
+            )
 
     def close(self) -> None:
         with self._condition:
             self._closed = True
+            # A pause of ten seconds would be the whole time that there is for the last Events.
             self._resume_at = min(self._resume_at, self._clock.monotonic() + _STOPPING_PAUSE)
             self._condition.notify_all()
 
@@ -239,20 +243,14 @@ class Lane:
             thread.join()
         return left
 
-    def _idle(self) -> bool:
-        return not (self._inbox or self._again or self._busy)
-
     def _run(self) -> None:
         while (work := self._take()) is not None:
             entry = None
             try:
-                if isinstance(work, Entry):
-                    entry = work
-                else:
-                    entry = self._correlator.observe(work)
-                    if entry is None:
-                        self._counts.drop("rate_limited", f"{work.reason} about {work.ref.kind} {work.ref.name}")
-                if entry is not None and entry.dirty:
+                entry = work if work.name else self._correlator.observe(work)
+                if entry is None:
+                    self._counts.drop("rate_limited", f"{work.reason} about {work.ref.kind} {work.ref.name}")
+                elif entry.dirty:  # if not, a repetition was written while it waited for its next try
                     self._write(entry)
             except Exception as error:  # noqa: BLE001 - the guard's refusal, or a fault of ours: it costs one Event
                 self._counts.drop("refused", f"{type(error).__name__}: {error}")
@@ -262,10 +260,9 @@ class Lane:
             finally:
                 with self._condition:
                     self._busy = False
-                    if self._idle():
-                        self._condition.notify_all()
+                    self._condition.notify_all()  # whoever waits until all is written
 
-    def _take(self) -> Happening | Entry | None:
+    def _take(self) -> Event | None:
         """Wait for work; None when it is time to end. New Events and repeated writes take turns."""
         with self._condition:
             idle_at = self._clock.monotonic() + IDLE_SECONDS
@@ -277,6 +274,8 @@ class Lane:
                 if self._resume_at <= now and (self._inbox or due is not None):
                     break
                 if not self._inbox and not self._again:
+                    # Most controllers report seldom: their writers' threads need not be there all
+                    # day.
                     if now >= idle_at:
                         self._thread = None
                         return None
@@ -287,14 +286,15 @@ class Lane:
                     idle_at = self._clock.monotonic() + IDLE_SECONDS
             self._busy = True
             self._turn = not self._turn
+            # By turns: neither may new ones starve those that failed, nor the other way round.
             if due is not None and (self._turn or not self._inbox):
                 self._again.remove(due)
                 return due
-            happening = self._inbox.popleft()
-            self._waiting.pop(happening.key, None)
-            return happening
+            event = self._inbox.popleft()
+            self._waiting.pop(event.key, None)
+            return event
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: Event) -> None:
         try:
             self._send(entry)
         except ApiError as error:
@@ -302,6 +302,7 @@ class Lane:
             tries = {_LATER: MAX_TRIES, _FORBIDDEN: 0 if self._proved else FORBIDDEN_TRIES}.get(reason, 0)
             if tries:
                 entry.tries += 1
+                # It alone waits: what is forbidden in one namespace is allowed in another.
                 if reason == _FORBIDDEN:
                     entry.not_before = self._clock.monotonic() + _PAUSES.delay(entry.tries - 1, self._chance())
                 else:
@@ -321,7 +322,7 @@ class Lane:
         self._failures = 0
         self._proved = True
 
-    def _send(self, entry: Entry) -> None:
+    def _send(self, entry: Event) -> None:
         path = f"/api/v1/namespaces/{quote(entry.namespace, safe='')}/events"
         if entry.exists:
             try:
@@ -343,6 +344,7 @@ class Lane:
             self._counts.created.inc()
             entry.exists = True
         except AlreadyExists:
+            # No try of ours can have made it: somebody else has an Event of that very name.
             if not entry.tries:
                 raise
             # Names are not reused, so an earlier try was applied and its answer lost; the count may
@@ -352,6 +354,7 @@ class Lane:
 
     def _slow_down(self, error: ApiError) -> None:
         pause = _PAUSES.delay(self._failures, self._chance())
+        # At most a minute: a proxy that says "an hour" must not silence a controller for one.
         if error.retry_after is not None:
             pause = max(pause, min(error.retry_after, 60.0))
         self._failures += 1
@@ -369,16 +372,18 @@ class Lane:
             self._resume_at = self._clock.monotonic()
             self._condition.notify_all()
 
-    def _put_back(self, entry: Entry) -> bool:
+    def _put_back(self, entry: Event) -> bool:
         with self._condition:
             if self._ended:
                 return False
+            # A repetition may have failed while the first one waits for its next try.
             if all(other is not entry for other in self._again):
                 self._again.append(entry)
             return True
 
 
 def _drop_reason(error: ApiError) -> str:
+    # Its client ends before its recorder does, where the process stops in a hurry.
     if isinstance(error, ClientClosed):
         return "stopped"
     if isinstance(error, _TRANSIENT):

@@ -90,6 +90,7 @@ def condition_set(old: Sequence[Any] | None, condition: Mapping[str, Any], *, no
     (RFC 3339) when the status changes, else it stays. Times alone are not written."""
     wanted = {key: value for key, value in condition.items() if key != "lastTransitionTime"}
     before = next((c for c in map(to_json, old or ()) if c.get("type") == wanted["type"]), None)
+    # The kubelet refreshes heartbeats all the time: times alone are no change of ours to write.
     if before is not None:
         if _without_times(before) == _without_times(wanted):
             return Patch()
@@ -130,6 +131,7 @@ def taints_changed(
         same = [place for place, other in enumerate(after) if _taint_id(other) == _taint_id(taint)]
         if not same:
             after.append(taint)
+        # Its time of adding is left out: it would make every taint a new one.
         elif after[same[0]].get("value", "") != taint.get("value", ""):
             after[same[0]] = taint
     if after == before:
@@ -147,6 +149,7 @@ def combined(*patches: Patch) -> Patch:
     first = present[0]
     body: JSON = {}
     for patch in present:
+        # They are sent in one request, which has one media type and one path.
         if (patch.content_type, patch.subresource) != (first.content_type, first.subresource):
             raise ValueError(f"cannot combine {patch.content_type} {patch.subresource} with {first.content_type}")
         body = _joined(body, patch.body, "")
@@ -192,6 +195,8 @@ def _send(
     try:
         return rest.request("PATCH", path, body=body, content_type=content_type, accept=accept, timeout=timeout)
     except Invalid as error:
+        # With a UID in the patch the API server refuses an object created again under its name, as
+        # invalid.
         if uid and _is_about_uid(error):
             raise ObjectReplaced(f"{path} is no longer the object with UID {uid}") from error
         raise
@@ -221,6 +226,7 @@ def apply(
     uid = _metadata(obj, "uid")
     while True:
         patches = [planned for planned in plan(obj) if planned]
+        # Nothing to do, or another writer has done it since: no request, and no Event.
         if not patches:
             return None
         version = _metadata(obj, "resourceVersion")

@@ -10,6 +10,7 @@ import pytest
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.conformance import EndToEndConformance, Feature, Lab, Trial
 from cloudprovider.testing.conformance.bench import Bench
+from cloudprovider.testing.conformance.endtoend import Stage
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from controllers.testing import Cluster, ManagerRun
 from tests.unit.conformance.fakelab import ConsoleLab, FakeLab
@@ -44,5 +45,5 @@ def test_a_provider_of_routes_alone(tmp_path: Path) -> None:
             Cluster(kubeconfig) as cluster,
             ManagerRun(kubeconfig, cloud, [f"--cluster-name={lab.cluster_name}"]) as manager,
         ):
-            suite.test_e9_routes_appear_and_leave(trial, cluster, manager)
+            suite.test_e9_routes_appear_and_leave(trial, Stage(trial, cluster, manager, suite.time_limit))
         bench.close()

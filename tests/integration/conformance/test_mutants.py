@@ -17,6 +17,7 @@ from cloudprovider import Interface
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.conformance import SCENARIOS, EndToEndConformance, Feature, Lab, Scenario, Trial
 from cloudprovider.testing.conformance.bench import Bench
+from cloudprovider.testing.conformance.endtoend import Stage
 from cloudprovider.testing.fake import FakeCloud
 from controllers.testing import Cluster, ManagerRun
 from tests.integration.conformance.mutants import MUTANTS, broken
@@ -54,7 +55,7 @@ def failure(scenario: Scenario, part: type[Any], folder: Path) -> str:
                 Cluster(kubeconfig) as cluster,
                 ManagerRun(kubeconfig, suite.make_provider(lab), flags) as manager,
             ):
-                scenario.function(suite, trial, cluster, manager)
+                scenario.function(suite, trial, Stage(trial, cluster, manager, suite.time_limit))
         except AssertionError as error:
             return str(error) or "an assertion without words"
         finally:

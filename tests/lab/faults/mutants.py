@@ -66,8 +66,7 @@ def _final(kind: str) -> None:
     """A reconcile that ends with such an exception is not tried again."""
     from cloudprovider import CloudProviderError
     from controllers.runtime.api import Conflict
-    from controllers.runtime.queue.outcomes import Requeuer
-    from controllers.runtime.queue.results import TerminalError
+    from controllers.runtime.queue.outcomes import Requeuer, TerminalError
 
     settle, final = Requeuer.settle, {"cloud": CloudProviderError, "conflict": Conflict}[kind]
 

@@ -18,19 +18,16 @@ def matches(selector: str, labels: dict[str, str]) -> bool:
     return test is None or test({"metadata": {"labels": labels}})
 
 
-def test_the_empty_selector_selects_everything() -> None:
+def test_the_empty_selector_selects_everything_and_labels_put_in_raw_nothing() -> None:
     assert label_selector("") is None
     assert label_selector("  ") is None
     assert field_selector("", NAME_FIELDS, by_name_only=False) is None
+    test = label_selector("a=b")
+    assert test is not None
+    assert not test({"metadata": {"labels": ["a"]}})
 
 
 @given(st.text(max_size=12))
 def test_no_text_breaks_the_parser(selector: str) -> None:
     with contextlib.suppress(StatusError):
         matches(selector, {"a": "b"})
-
-
-def test_labels_of_an_object_put_in_raw_select_nothing() -> None:
-    test = label_selector("a=b")
-    assert test is not None
-    assert not test({"metadata": {"labels": ["a"]}})

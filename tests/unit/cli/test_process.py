@@ -141,8 +141,15 @@ def test_a_manager_that_raises_ends_with_1_and_says_why(
     assert ("Traceback" in caplog.text) == trace
 
 
-def test_a_manager_that_ends_by_itself_is_a_failure() -> None:
+def test_a_manager_that_ends_by_itself_is_a_failure_or_says_its_code_and_the_old_handlers_come_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     assert run_until_signal(lambda stop: None, drain=1, leave=Exits()) == 1
+    assert run_until_signal(lambda _stop: Ended(3), drain=5, leave=Exits()) == 3
+    assert "ended with exit code 3" in caplog.text
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
 
 
 def test_an_error_while_draining_is_not_hidden_by_the_signal() -> None:
@@ -171,21 +178,9 @@ def test_a_thread_that_would_keep_the_process_alive_is_left_behind(caplog: pytes
     hung.join()
 
 
-def test_the_old_handlers_come_back() -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    run_until_signal(lambda stop: None, drain=1, leave=Exits())
-    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
-
-
 def test_outside_the_main_thread_it_runs_without_signals() -> None:
     codes = []
     thread = threading.Thread(target=lambda: codes.append(run_until_signal(lambda stop: None, drain=1, leave=Exits())))
     thread.start()
     thread.join()
     assert codes == [1]
-
-
-def test_a_run_that_ends_by_itself_may_say_its_code(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    assert run_until_signal(lambda _stop: Ended(3), drain=5, leave=Exits()) == 3
-    assert "ended with exit code 3" in caplog.text

@@ -112,7 +112,7 @@ SHUTDOWN = "    def instance_shutdown(self, node):\n        return False\n\n"
             "Did you mean 'InstancesV2'? Fix: correct that line"]),
         (FACTORY + "raise ValueError('region is not set')\n", ENTRY, [
             "ValueError: region is not set ({raise}, in new_provider). Fix: give a --cloud-config",
-            "correct that line of acme-cloud 1.0. -v=4 shows the traceback."]),
+            "if that is right, {raise} of acme-cloud 1.0 is wrong. -v=4 shows the traceback."]),
         ("import json\n\n" + FACTORY + "return json.loads('{')\n", ENTRY, ["({return json}, in new_provider)"]),
         (FACTORY + "return len()\n", ENTRY, ["TypeError: len() takes exactly one argument (0 given) ({return}"]),
         (FACTORY + "return None\n", ENTRY, [
@@ -205,10 +205,84 @@ def test_each_mistake_of_a_config_file_is_a_line_also_in_json(
     assert all(line.startswith("E") for line in told)
     for line, name in zip(told[1:4], ("zone", "region", "retries"), strict=True):
         assert name in line
-    assert "Fix: correct the cloud config 'acme.yaml'; if it is right, correct that line of acme-cloud 1.0." in told[4]
+    wrong = f"if that is right, {tmp_path / 'acme_module.py'}:2 of acme-cloud 1.0 is wrong."
+    assert f"Fix: correct the cloud config 'acme.yaml'; {wrong}" in told[4]
     assert "\\n" not in "".join(told)
     lines = started(capsys, "--cloud-config=acme.yaml", "--logging-format=json").splitlines()
     assert [json.loads(line)["level"] for line in lines] == ["error"] * 5
+
+
+REGIONS = """def new_provider(config):
+    region = config.text().split("region: ")[1].split()[0]
+    raise ValueError(f"there is no region {region}")
+"""
+OPENS = """def new_provider(config):
+    open(config.text().split(": ")[1].split()[0])
+"""
+LOADS = """from cloudprovider.config import ProviderConfig
+
+class Config(ProviderConfig):
+    env_prefix = "ACME_"
+    account: str
+    retries: int
+
+def new_provider(config):
+    Config.load(config)
+"""
+
+
+@pytest.fixture
+def prod(tmp_path: Path) -> Path:
+    """A config whose values are parts of its own file's name."""
+    config = tmp_path / "prod" / "acme.yaml"
+    config.parent.mkdir()
+    config.write_text("account: prod\nregion: mars-1\nretries: many\n")
+    return config
+
+
+def test_a_mistake_of_a_config_file_is_told_with_its_line(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str], prod: Path
+) -> None:
+    install(REGIONS)
+    told = started(capsys, f"--cloud-config={prod}")
+    assert "ValueError: there is no region *** (" in told
+    place = where("raise", tmp_path)
+    assert f"Fix: correct line 2 of the cloud config '{prod}'; if that is right, {place} of acme-cloud 1.0 is" in told
+
+
+def test_what_the_contract_says_of_a_config_is_no_mistake_of_the_provider(
+    install: Install, capsys: pytest.CaptureFixture[str], prod: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(LOADS)
+    monkeypatch.setenv("ACME_RETRIES", "none")
+    told = started(capsys, f"--cloud-config={prod}")
+    assert f"{prod}, line 2: region: unknown field" in told
+    assert "ACME_RETRIES: must be a valid integer" in told
+    assert "Fix: correct it in the file or the variable that is named." in told
+    assert "acme_module.py" not in told
+
+
+@pytest.mark.parametrize("name", ["/etc/acme/prod/ca.pem", "prod/ca.pem"])
+def test_the_name_of_a_file_is_shown_although_the_config_has_it(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    install(OPENS)
+    (tmp_path / "acme.yaml").write_text(f"ca-file: {name}\nstage: prod\nzone: acme\n")
+    for flags in ((), ("-v=4",)):
+        told = started(capsys, "--cloud-config=acme.yaml", *flags)
+        assert f"No such file or directory: '{name}' (" in told
+        assert "Fix: correct line 1 of the cloud config 'acme.yaml'" in told
+        assert "***" not in told
+
+
+def test_a_secret_that_is_opened_as_a_file_is_no_files_name(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(OPENS)
+    (tmp_path / "acme.yaml").write_text("password: /correct/horse\n")
+    told = started(capsys, "--cloud-config=acme.yaml", "-v=4")
+    assert "horse" not in told
+    assert "'***'" in told
 
 
 def test_mistakes_that_pydantic_finds_are_a_line_each_without_values(

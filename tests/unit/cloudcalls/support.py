@@ -170,7 +170,7 @@ class World:
         hooks = {name: settings.pop(name) for name in ("guard",) if name in settings}
         self.calls = CloudCalls(
             provider,
-            options=CloudCallOptions(**{"cache_ttl": 0.0, **settings}),
+            options=CloudCallOptions(**settings),
             metrics=self.metrics,
             clock=self.clock,
             **hooks,

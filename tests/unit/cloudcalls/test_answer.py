@@ -169,14 +169,11 @@ async def asyncio_style() -> bool:
     return True
 
 
-def test_a_coroutine_is_refused_without_a_warning_later() -> None:
+def test_a_coroutine_is_refused_without_a_warning_later_and_a_generator_did_nothing() -> None:
     with pytest.raises(InvalidAnswer, match="not async"):
         judge(answers.flag, "instance_exists", asyncio_style())
     with pytest.raises(InvalidAnswer, match="not async"):
         judge(answers.nothing, "ensure_load_balancer_deleted", asyncio_style())
-
-
-def test_a_generator_did_nothing() -> None:
     with pytest.raises(InvalidAnswer):
         judge(answers.nothing, "m", (n for n in range(3)))
 
@@ -293,15 +290,11 @@ def test_not_found_is_an_answer_and_throttling_is_noticed() -> None:
     assert throttled.retry_after == 1
 
 
-def test_a_default_of_the_mapping_is_no_answer() -> None:
+def test_a_default_of_the_mapping_is_no_answer_and_one_keyed_by_provider_id_is_explained() -> None:
     answer: Mapping[str, Any] = collections.defaultdict(lambda: InstanceState.GONE, {"a": InstanceState.RUNNING})
     found = take(answer, ["a", "b"])
     assert isinstance(found.values["b"], AnswerMissing), "a node must not be gone because of a defaultdict"
-
-
-def test_a_batch_keyed_by_provider_id_is_explained() -> None:
-    found = take({"test://1": InstanceState.GONE}, ["a"])
-    assert "keyed by node name" in str(found.values["a"])
+    assert "keyed by node name" in str(take({"test://1": InstanceState.GONE}, ["a"]).values["a"])
 
 
 def test_a_mapping_whose_code_raises_costs_that_name() -> None:

@@ -16,7 +16,6 @@ from controllers.cloudcalls.call import (
     PRIORITY_NORMAL,
     PRIORITY_SWEEP,
     CallQueue,
-    CallState,
     CloudCall,
     kind_of,
 )
@@ -45,7 +44,6 @@ class Bench:
             call, _ = self.queue.next(0.0)
             if call is None:
                 break
-            call.state = CallState.RUNNING
             call.started = 0.0
             self.running.append(call)
             started.append(call.key)

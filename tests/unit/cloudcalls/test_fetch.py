@@ -382,39 +382,20 @@ def test_when_all_hang_the_bound_of_threads_holds() -> None:
         assert len(task.result()) == 100, "even then every node gets its answer"
 
 
-# ---- remembered answers
-
-
-def test_no_state_is_remembered() -> None:
-    provider, batch = batching(lambda seq: dict.fromkeys(names_of(seq), InstanceState.RUNNING))
-    with world(provider, cache_ttl=60) as w:
-        for _ in range(2):
-            w.fetch_state(nodes(1))
-        assert batch.count("instances_state") == 2
-
-
-@pytest.mark.row("N14")
-def test_metadata_is_remembered_for_one_poll() -> None:
+@pytest.mark.row("N1", "N14")
+def test_nothing_is_answered_from_memory() -> None:
+    """A poll asks once about each node, as the work queue gathers what wants it. What was said
+    before would hide a change of the cloud from whoever asks for another look."""
     provider, batch = batching(all_good)
-    known = [node(f"n{i}", provider_id=f"test://n{i}") for i in range(20)]
-    with world(provider, cache_ttl=5) as w:
-        w.fetch(known)
-        w.clock.advance(4.9)
-        assert len(w.fetch([node("n1", provider_id="test://n1", revision="2")]).good()) == 1
-        assert batch.count("instances_metadata") == 1
-        w.fetch(known[:1], fresh=True)
+    with world(provider) as w:
+        for _ in range(2):
+            assert len(w.fetch([node("n1", provider_id="test://n1")]).good()) == 1
         assert batch.count("instances_metadata") == 2
-        w.clock.advance(0.2)
-        w.fetch(known[1:])
-        assert batch.count("instances_metadata") == 3
-
-
-def test_errors_are_not_remembered() -> None:
-    provider, batch = batching(fails_for("n0"))
-    with world(provider, cache_ttl=60) as w:
-        w.fetch(nodes(1))
-        w.fetch(nodes(1))
-        assert batch.count("instances_metadata") == 2
+    provider, batch = batching(lambda seq: dict.fromkeys(names_of(seq), InstanceState.RUNNING))
+    with world(provider) as w:
+        for _ in range(2):
+            assert len(w.fetch_state(nodes(1)).good()) == 1
+        assert batch.count("instances_state") == 2
 
 
 # ---- order, faults of the host, end

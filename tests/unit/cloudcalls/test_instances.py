@@ -368,7 +368,7 @@ def older() -> tuple[Capability, Provider]:
 def test_a_refresh_asks_for_addresses_and_seldom_for_type_and_zone() -> None:
     cloud, provider = older()
     fleet = [node(f"n{number}", provider_id=f"test://n{number}") for number in range(20)]
-    with world(provider, cache_ttl=0) as w:
+    with world(provider) as w:
         for answer in w.fetch(fleet).values():
             assert (answer.instance_type, answer.zone, answer.region) == ("m5", "z", "r")
         assert len(cloud.calls) == 60, "nodes that join get everything"
@@ -386,7 +386,7 @@ def test_a_refresh_asks_for_addresses_and_seldom_for_type_and_zone() -> None:
 def test_a_change_of_type_is_seen_within_ten_refreshes() -> None:
     cloud, provider = older()
     one = node("n1", provider_id="test://n1")
-    with world(provider, cache_ttl=0) as w:
+    with world(provider) as w:
         w.fetch([one])
         cloud.instance_type_by_provider_id = lambda _: "huge"  # type: ignore[attr-defined]
         types = [w.fetch([one])["n1"].instance_type for _ in range(PACE)]

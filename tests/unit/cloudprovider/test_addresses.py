@@ -112,9 +112,12 @@ def test_the_annotation_is_read_from_the_node() -> None:
 # The preferred list
 
 
-def test_without_a_wish_the_providers_list_stands() -> None:
-    assert preferred(DUAL) == DUAL
+def test_the_providers_list_and_spelling_stand() -> None:
+    assert preferred(DUAL) == DUAL, "without a wish"
     assert preferred([]) == []
+    assert preferred([(INTERNAL, "FD00::1")], "fd00:0::1") == [(INTERNAL, "FD00::1")]
+    offered = [(INTERNAL, "10.0.0.2"), (INTERNAL, "10.0.0.1"), (EXTERNAL, "10.0.0.1"), (HOSTNAME, "web-1")]
+    assert preferred(offered, "10.0.0.1") == offered[1:], "a provided IP may stand under two types"
 
 
 def test_duplicates_go_however_they_are_spelled() -> None:
@@ -154,15 +157,6 @@ def test_provided_ips_come_first_and_alone_of_their_type(provided: str, wanted: 
     assert preferred(DUAL, provided) == wanted
     current = [(HOSTNAME, "web-1")]
     assert preferred(DUAL, provided, current) == [*wanted, (HOSTNAME, "web-1")]
-
-
-def test_a_provided_ip_may_stand_under_two_types() -> None:
-    offered = [(INTERNAL, "10.0.0.2"), (INTERNAL, "10.0.0.1"), (EXTERNAL, "10.0.0.1"), (HOSTNAME, "web-1")]
-    assert preferred(offered, "10.0.0.1") == [(INTERNAL, "10.0.0.1"), (EXTERNAL, "10.0.0.1"), (HOSTNAME, "web-1")]
-
-
-def test_the_providers_spelling_is_written() -> None:
-    assert preferred([(INTERNAL, "FD00::1")], "fd00:0::1") == [(INTERNAL, "FD00::1")]
 
 
 @pytest.mark.row("N12")

@@ -85,9 +85,14 @@ def test_what_is_absent_has_its_default_and_the_configurations_comes_first() -> 
     assert "idle_timeout=60.0" in repr(found)
 
 
-def test_a_default_for_nothing_is_the_vendors_mistake() -> None:
+@pytest.mark.row("P8")
+def test_defaults_of_the_configuration_are_of_their_kind_and_for_something() -> None:
     with pytest.raises(TypeError, match="declares no 'idle'"):
         Acme.read(service(), defaults={"idle": 5.0})
+    with pytest.raises(ValueError, match="Acme, defaults of the configuration: idle_timeout: the default 7200") as told:
+        Acme.read(service(), defaults={"idle_timeout": 7200, "internal": "no", "certificate": "c-1"})
+    assert "internal: the default 'no' must be true or false" in str(told.value)
+    assert Acme.read(service(), defaults={"idle_timeout": None}).idle_timeout is None, "no default"
 
 
 def test_all_mistakes_are_told_at_once_with_annotation_value_and_what_is_allowed() -> None:
@@ -133,24 +138,24 @@ def test_the_error_is_one_of_the_service_in_one_line() -> None:
     assert str(error) == "a: is wrong; b: is wrong"
 
 
-def test_a_declaration_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="internal' is declared twice"):
-        type("Twice", (Acme,), {"again": annotation("internal", BOOL)})
-    with pytest.raises(ValueError, match="must be letters, digits"):
-        type("Bad", (ServiceAnnotations,), {"one": annotation("a b", BOOL)}, prefix="acme.example/")
-
-
-def test_others_that_match_nothing_or_everything_are_refused() -> None:
-    wrong: list[Any] = ["status-*", ("acme.example/status-*",)]
-    for others in wrong:
-        with pytest.raises(ValueError, match=r'others must be patterns .*others=\("status-\*",\)'):
-            type("Wrong", (ServiceAnnotations,), {}, prefix="acme.example/", others=others)
-
-
-def test_an_attribute_named_as_one_of_the_base_is_refused() -> None:
-    for name in ("values", "read", "prefix", "declared"):
-        with pytest.raises(ValueError, match=f"{name} is a name of ServiceAnnotations itself"):
-            type("Wrong", (ServiceAnnotations,), {name: annotation("x", BOOL)}, prefix="acme.example/")
+@pytest.mark.parametrize(
+    ("base", "declared", "others", "says"),
+    [
+        (Acme, {"again": annotation("internal", BOOL)}, (), "internal' is declared twice"),
+        (ServiceAnnotations, {"one": annotation("a b", BOOL)}, (), "must be letters, digits"),
+        (ServiceAnnotations, {}, "status-*", r'others must be patterns .*others=\("status-\*",\)'),
+        (ServiceAnnotations, {}, ("acme.example/status-*",), r'others must be patterns .*others=\("status-\*",\)'),
+        *[
+            (ServiceAnnotations, {name: annotation("x", BOOL)}, (), f"{name} is a name of ServiceAnnotations itself")
+            for name in ("values", "read", "prefix", "declared")
+        ],
+    ],
+)
+def test_a_declaration_that_cannot_be_is_refused(
+    base: type[ServiceAnnotations], declared: dict[str, Any], others: Any, says: str
+) -> None:
+    with pytest.raises(ValueError, match=says):
+        type("Wrong", (base,), declared, prefix="acme.example/", others=others)
 
 
 def test_the_table_for_the_docs() -> None:
@@ -298,14 +303,6 @@ def test_all_that_is_wrong_with_a_declaration_is_told_at_once() -> None:
     assert 'the prefix \'acme.example\' has no "/", which ends the domain: write prefix="acme.example/"' in told
     assert "size: int is no kind" in told
     assert "inner: the default 'false' must be true or false" in told
-
-
-@pytest.mark.row("P8")
-def test_defaults_of_the_configuration_are_of_their_kind() -> None:
-    with pytest.raises(ValueError, match="Acme, defaults of the configuration: idle_timeout: the default 7200") as told:
-        Acme.read(service(), defaults={"idle_timeout": 7200, "internal": "no", "certificate": "c-1"})
-    assert "internal: the default 'no' must be true or false" in str(told.value)
-    assert Acme.read(service(), defaults={"idle_timeout": None}).idle_timeout is None, "no default"
 
 
 def test_defaults_that_no_annotation_could_say_may_be_declared() -> None:

@@ -46,19 +46,17 @@ def test_attempts_wait_ever_longer_until_it_was_quiet(backoff: Backoff, pauses: 
         attempts = after
 
 
-def test_doubles_up_to_the_cap() -> None:
-    backoff = Backoff(base=1.0, cap=30.0)
-    assert [backoff.delay(n) for n in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+def test_doubles_up_to_the_cap_and_the_first_ones_may_be_at_once() -> None:
+    doubling, patient = Backoff(base=1.0, cap=30.0), Backoff(base=300.0, cap=3600.0, at_once=1)
+    assert [doubling.delay(n) for n in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    assert [patient.delay(n) for n in range(6)] == [0, 300, 600, 1200, 2400, 3600]
 
 
-def test_the_first_ones_may_be_at_once() -> None:
-    backoff = Backoff(base=300.0, cap=3600.0, at_once=1)
-    assert [backoff.delay(n) for n in range(6)] == [0, 300, 600, 1200, 2400, 3600]
-
-
-def test_what_was_never_done_may_be_done_now() -> None:
+def test_what_was_never_done_may_be_done_now_and_attempts_without_a_delay_are_not_forgotten_at_once() -> None:
     assert NO_ATTEMPTS.left(0.0) == 0.0
     assert Backoff().is_over(NO_ATTEMPTS, -1e9)
+    backoff = Backoff(base=10.0, cap=60.0, at_once=1, quiet_delays=2.0)
+    assert backoff.next(backoff.next(NO_ATTEMPTS, 0.0), 5.0).delay == 10.0
 
 
 @pytest.mark.parametrize(
@@ -77,11 +75,6 @@ def test_starts_over_after_a_quiet_time(quiet: dict[str, Any], over_after: float
     just_before = 1_000.0 + (over_after or 1e9) - 0.001
     assert backoff.next(first, just_before).count == 2
     assert over_after is None or backoff.next(first, 1_000.0 + over_after).count == 1
-
-
-def test_attempts_without_a_delay_are_not_forgotten_at_once() -> None:
-    backoff = Backoff(base=10.0, cap=60.0, at_once=1, quiet_delays=2.0)
-    assert backoff.next(backoff.next(NO_ATTEMPTS, 0.0), 5.0).delay == 10.0
 
 
 @pytest.mark.parametrize(

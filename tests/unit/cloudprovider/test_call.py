@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -65,26 +66,23 @@ def test_a_cancelled_call_says_so_before_its_deadline() -> None:
     assert issubclass(CallDeadlineExceeded, CallInterrupted)
 
 
-def test_pause_sleeps_its_time_when_nothing_happens() -> None:
-    clock = Clock()
-    Call(deadline=None, cancelled=clock, monotonic=clock).pause(4)
-    assert clock.now == 104.0
-    Call(deadline=110.0, cancelled=clock, monotonic=clock).pause(4)
-    assert clock.now == 108.0
-
-
-def test_pause_ends_at_the_deadline() -> None:
-    clock = Clock()
-    with pytest.raises(CallDeadlineExceeded):
-        Call(deadline=102.0, cancelled=clock, monotonic=clock).pause(60)
-    assert clock.waits == [2.0]
-
-
-def test_pause_ends_when_cancelled() -> None:
-    clock = Clock(set_at=101.0)
-    with pytest.raises(CallCancelled):
-        Call(deadline=None, cancelled=clock, monotonic=clock).pause(60)
-    assert clock.now == 101.0
+@pytest.mark.parametrize(
+    ("deadline", "set_at", "seconds", "error", "until"),
+    [
+        (None, None, 4, None, 104.0),
+        (110.0, None, 4, None, 104.0),
+        (102.0, None, 60, CallDeadlineExceeded, 102.0),
+        (None, 101.0, 60, CallCancelled, 101.0),
+    ],
+    ids=["without an end", "before its end", "to its deadline", "until it is cancelled"],
+)
+def test_pause_sleeps_its_time_or_ends_with_the_call(
+    deadline: float | None, set_at: float | None, seconds: float, error: type[Exception] | None, until: float
+) -> None:
+    clock = Clock(set_at=set_at)
+    with pytest.raises(error) if error else nullcontext():
+        Call(deadline=deadline, cancelled=clock, monotonic=clock).pause(seconds)
+    assert clock.now == until
 
 
 def test_scopes_nest_and_end_with_their_body() -> None:

@@ -69,8 +69,12 @@ def test_what_a_node_would_get_is_told(run: Run, tmp_path: Path, capsys: pytest.
     assert "  topology.kubernetes.io/zone=z-1" in [line[25:] for line in out.splitlines()]
 
 
-def test_without_a_node_nothing_is_foretold(run: Run) -> None:
-    assert run()[1]["node"] is None
+def test_a_machine_that_is_not_there_is_one_problem(run: Run) -> None:
+    assert run()[1]["node"] is None, "without a node nothing is foretold"
+    for argv, name in ((["--node=web-2"], "web-2"), (["--node=web-1", "--provider-id=fake://other"], "web-1")):
+        code, report = run(*argv)
+        assert (code, problems(report)) == (1, [f"the cloud has no machine of node {name}"])
+        assert report["node"] is None
 
 
 def test_a_machine_that_is_switched_off(run: Run) -> None:
@@ -78,14 +82,6 @@ def test_a_machine_that_is_switched_off(run: Run) -> None:
     assert (code, report["node"]["taints"]) == (0, [SHUTDOWN])
     code, report = run("--node=web-1", machine={"shutdown": True}, capabilities=["instances_batch"])
     assert (code, report["node"]["taints"]) == (0, [SHUTDOWN])
-
-
-def test_a_machine_that_is_not_there_is_one_problem(run: Run) -> None:
-    code, report = run("--node=web-2")
-    assert (code, problems(report)) == (1, ["the cloud has no machine of node web-2"])
-    code, report = run("--node=web-1", "--provider-id=fake://other")
-    assert (code, problems(report)) == (1, ["the cloud has no machine of node web-1"])
-    assert report["node"] is None
 
 
 def test_a_provider_with_the_older_interfaces(run: Run) -> None:

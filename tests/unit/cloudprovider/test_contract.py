@@ -43,69 +43,45 @@ from cloudprovider import (
 )
 
 # Go's cloud.go, in snake case, with what must be written (abstract) apart from what has a default.
-GO: list[tuple[type[ABC], set[str], set[str]]] = [
+GO: list[tuple[type[ABC], str, str]] = [
     (
         Interface,
-        {"provider_name"},
-        {
-            "initialize",
-            "load_balancer",
-            "instances",
-            "instances_v2",
-            "instances_batch",
-            "zones",
-            "clusters",
-            "routes",
-            "pod_cidrs",
-            "pv_labeler",
-            "local_instance",
-            "owned_resources",
-            "has_cluster_id",
-            "provider_id_prefixes",
-            "same_provider_id",
-            "scrub_dns",
-        },
+        "provider_name",
+        "initialize load_balancer instances instances_v2 instances_batch zones clusters routes pod_cidrs pv_labeler "
+        "local_instance owned_resources has_cluster_id provider_id_prefixes same_provider_id scrub_dns",
     ),
-    (Clusters, {"list_clusters", "master"}, set()),
+    (Clusters, "list_clusters master", ""),
     (
         LoadBalancer,
-        {"get_load_balancer", "ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted"},
-        {"get_load_balancer_name", "load_balancer_revision", "depends_on", "target_traits", "check_service"},
+        "get_load_balancer ensure_load_balancer update_load_balancer ensure_load_balancer_deleted",
+        "get_load_balancer_name load_balancer_revision depends_on target_traits check_service",
     ),
-    (OwnedLoadBalancers, {"owned_load_balancers"}, {"delete_owned_load_balancer"}),
+    (OwnedLoadBalancers, "owned_load_balancers", "delete_owned_load_balancer"),
     (
         Instances,
-        {
-            "node_addresses",
-            "node_addresses_by_provider_id",
-            "instance_id",
-            "instance_type",
-            "instance_type_by_provider_id",
-            "add_ssh_key_to_all_instances",
-            "current_node_name",
-            "instance_exists_by_provider_id",
-            "instance_shutdown_by_provider_id",
-        },
-        {"external_id"},
+        "node_addresses node_addresses_by_provider_id instance_id instance_type instance_type_by_provider_id "
+        "add_ssh_key_to_all_instances current_node_name instance_exists_by_provider_id "
+        "instance_shutdown_by_provider_id",
+        "external_id",
     ),
-    (InstancesV2, {"instance_exists", "instance_shutdown", "instance_metadata"}, set()),
-    (SSHKeys, {"add_ssh_key_to_all_instances"}, set()),
-    (InstancesBatch, {"instances_metadata", "instances_state"}, {"max_batch"}),
-    (Routes, {"list_routes", "create_route", "delete_route"}, set()),
-    (Zones, {"get_zone", "get_zone_by_provider_id", "get_zone_by_node_name"}, set()),
-    (PodCIDRs, {"pod_cidrs"}, {"max_batch"}),
-    (PVLabeler, {"get_labels_for_volume"}, set()),
-    (LocalInstance, {"local_metadata"}, {"local_node_name"}),
-    (OwnedResources, {"list_owned_resources", "delete_owned_resource"}, set()),
+    (InstancesV2, "instance_exists instance_shutdown instance_metadata", ""),
+    (SSHKeys, "add_ssh_key_to_all_instances", ""),
+    (InstancesBatch, "instances_metadata instances_state", "max_batch"),
+    (Routes, "list_routes create_route delete_route", ""),
+    (Zones, "get_zone get_zone_by_provider_id get_zone_by_node_name", ""),
+    (PodCIDRs, "pod_cidrs", "max_batch"),
+    (PVLabeler, "get_labels_for_volume", ""),
+    (LocalInstance, "local_metadata", "local_node_name"),
+    (OwnedResources, "list_owned_resources delete_owned_resource", ""),
 ]
 
 
 @pytest.mark.parametrize(("interface", "abstract", "default"), GO, ids=lambda part: getattr(part, "__name__", ""))
-def test_interfaces_have_gos_methods(interface: type[ABC], abstract: set[str], default: set[str]) -> None:
+def test_interfaces_have_gos_methods(interface: type[ABC], abstract: str, default: str) -> None:
     public = {name for name in vars(interface) if not name.startswith("_")}
-    assert public == abstract | default
+    assert public == {*abstract.split(), *default.split()}
     assert inspect.isabstract(interface)
-    assert getattr(interface, "__abstractmethods__") == abstract  # noqa: B009 - unknown to the type checker
+    assert getattr(interface, "__abstractmethods__") == set(abstract.split())  # noqa: B009 - unknown to the type checker
 
 
 class Least(Interface):
@@ -116,6 +92,9 @@ class Least(Interface):
 
 
 def test_a_provider_with_nothing_but_a_name_works() -> None:
+    class Reader(Least):
+        def set_informers(self, informers: cloudprovider.Listers) -> None: ...
+
     least = Least()
     accessors = ["load_balancer", "instances", "instances_v2", "instances_batch", "zones", "clusters", "routes"]
     assert [getattr(least, name)() for name in [*accessors, "pod_cidrs", "pv_labeler", "local_instance"]] == [None] * 10
@@ -123,31 +102,21 @@ def test_a_provider_with_nothing_but_a_name_works() -> None:
     assert tuple(least.provider_id_prefixes()) == ("least://",)
     assert least.scrub_dns(["10.0.0.10"], ["a.local"]) == (["10.0.0.10"], ["a.local"])
     assert not isinstance(least, InformerUser)
+    assert isinstance(Reader(), InformerUser), "one that takes informers is recognised"
 
 
-def test_a_provider_that_takes_informers_is_recognised() -> None:
-    class Reader(Least):
-        def set_informers(self, informers: cloudprovider.Listers) -> None: ...
-
-    assert isinstance(Reader(), InformerUser)
-
-
-def test_the_older_external_id_is_the_instance_id() -> None:
+def test_the_older_external_id_and_the_name_of_a_load_balancer_have_defaults() -> None:
     class Old(Instances):
         def instance_id(self, node_name: str) -> str:
             return f"i-{node_name}"
 
-    Old.__abstractmethods__ = frozenset()
-    old: Instances = Old()  # type: ignore[abstract]  # the rest of the methods is of no concern here
-    assert old.external_id("n1") == "i-n1"
-
-
-def test_the_load_balancer_name_has_a_default() -> None:
     class Partial(LoadBalancer):
         pass
 
-    Partial.__abstractmethods__ = frozenset()
-    partial = Partial()  # type: ignore[abstract]  # the rest of the methods is of no concern here
+    Old.__abstractmethods__ = Partial.__abstractmethods__ = frozenset()
+    old: Instances = Old()  # type: ignore[abstract]  # the rest of the methods is of no concern here
+    assert old.external_id("n1") == "i-n1"
+    partial = Partial()  # type: ignore[abstract]  # the same
     service = V1Service(metadata=V1ObjectMeta(name="s", uid="0f3d-11"))
     assert partial.get_load_balancer_name("kubernetes", service) == "a0f3d11"
 
@@ -189,41 +158,27 @@ def test_values_are_frozen_and_survive_copying(value: object) -> None:
     assert pickle.loads(pickle.dumps(value)) == value
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         setattr(value, attrs.fields(type(value))[0].name, "x")  # type: ignore[arg-type]  # every value is an attrs class
-
-
-def test_two_metadata_do_not_share_their_empty_labels() -> None:
     assert InstanceMetadata().additional_labels is not InstanceMetadata().additional_labels
 
 
-def test_the_three_states_are_distinct() -> None:
+def test_states_stop_signals_and_objects_are_what_the_contract_says() -> None:
     assert issubclass(cloudprovider.InstanceState, enum.Enum)
     assert [state.name for state in cloudprovider.InstanceState] == ["RUNNING", "SHUTDOWN", "GONE"]
-
-
-def test_a_threading_event_is_a_stop_signal() -> None:
     stop: cloudprovider.StopSignal = threading.Event()
     assert stop.wait(0) is False
+    assert inspect.get_annotations(InstancesV2.instance_exists)["node"] == "V1Node"
+    assert V1Node.__module__ == "kubernetes.client.models.v1_node", "the official client's"
 
 
 # Errors
 
 
-def test_retry_error_carries_seconds_and_its_own_text() -> None:
+def test_errors_carry_seconds_and_their_own_text() -> None:
     error = RetryError("still building", 2.5)
     assert (str(error), error.retry_after) == ("still building", 2.5)
     assert RetryError("at once", 0).retry_after == 0.0
-
-
-def test_throttled_may_name_no_time() -> None:
     assert (Throttled().retry_after, str(Throttled())) == (None, "the cloud throttles this client")
     assert str(Throttled("slow down", 3)) == "slow down (retry after 3 s)"
-
-
-@pytest.mark.parametrize("delay", [-1, float("nan"), float("inf")])
-@pytest.mark.parametrize("error", [RetryError, Throttled])
-def test_a_delay_must_make_sense(error: type[RetryError | Throttled], delay: float) -> None:
-    with pytest.raises(ValueError, match="retry_after"):
-        error("x", delay)
 
 
 @pytest.mark.parametrize(
@@ -243,18 +198,9 @@ def test_errors_survive_pickling(error: CloudProviderError) -> None:
     assert (str(again), vars(again)) == (str(error), vars(error))
 
 
-def test_python_s_not_implemented_error_is_no_answer() -> None:
+def test_pythons_not_implemented_error_is_no_answer_and_registry_errors_name_what_is_known() -> None:
     assert not issubclass(NotImplementedError, CloudProviderError)
     assert not issubclass(cloudprovider.NotImplementedByProvider, NotImplementedError)
-
-
-def test_registry_errors_name_what_is_known() -> None:
     error = UnknownProvider("no such thing.", provider="x", known=["b", "a"])
     assert str(error) == "no such thing. Known providers: a, b."
     assert (error.provider, error.known) == ("x", ("a", "b"))
-
-
-def test_the_objects_are_the_official_clients() -> None:
-    hints = inspect.get_annotations(InstancesV2.instance_exists)
-    assert hints["node"] == "V1Node"
-    assert V1Node.__module__ == "kubernetes.client.models.v1_node"

@@ -66,13 +66,6 @@ def test_any_collection_of_addresses_becomes_a_tuple() -> None:
         assert InstanceMetadata(node_addresses=given).node_addresses == (ADDRESS,)
 
 
-def test_labels_are_a_copy() -> None:
-    labels = {"a": "b"}
-    built = InstanceMetadata(additional_labels=labels)
-    labels["a"] = "c"
-    assert built.additional_labels == {"a": "b"}
-
-
 def test_a_long_value_is_cut() -> None:
     with pytest.raises(TypeError) as caught:
         Zone(region=["x" * 10_000])  # type: ignore[arg-type]

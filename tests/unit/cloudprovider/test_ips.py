@@ -89,10 +89,7 @@ def test_ranges_of_ipv4_inside_ipv6(text: str, wanted: str) -> None:
     assert str(parse_network(text)) == wanted
 
 
-def test_leading_zeros_inside_ipv6() -> None:
+def test_leading_zeros_inside_ipv6_and_in_ranges() -> None:
     assert str(parse_ip("::ffff:1.2.3.04")) == "1.2.3.4"
     assert str(parse_ip("64:ff9b::010.0.0.1")) == "64:ff9b::a00:1"
-
-
-def test_ranges_may_have_leading_zeros() -> None:
     assert str(parse_network("010.001.0.0/08")) == "10.0.0.0/8"

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudprovider.internal.masking import Mask, MaskedCause, config_values, safe_cause, secret_values
+from cloudprovider.internal.cleaning import Mask
+from cloudprovider.internal.configsecrets import MaskedCause, config_values, safe_cause, secret_values
 
 SECRET = "s3cr3t-Value"
 KEY = "MIIEvQIBADANBgkqhkiG9w0B"

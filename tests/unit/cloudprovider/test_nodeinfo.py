@@ -100,6 +100,7 @@ def test_from_the_machine_itself_without_initialize(boot: Boot) -> None:
     assert code == 0, err
     assert shlex.split(out) == without_ip(FLAGS)
     assert "no --node-ip: no interface of this machine has the internal address" in err
+    assert "no kubelet may set the provider's labels node-role.kubernetes.io/worker: left out" in err
 
 
 def test_the_providers_own_labels_can_be_left_to_the_manager(boot: Boot) -> None:
@@ -136,25 +137,36 @@ def test_else_from_the_instances_by_the_hosts_name(boot: Boot, capabilities: lis
     assert told["addresses"][0] == {"type": "InternalIP", "address": "192.0.2.7"}
 
 
-def test_the_older_zones_of_a_program_that_runs_there_need_not_know_it_by_name(boot: Boot) -> None:
-    unknown = ("get_zone_by_*", raises(NotImplementedByProvider))
-    settings = {"capabilities": ["instances", "zones"], "machine": "", "zone": "north-1", "region": "north"}
-    code, out, err = boot("--hostname", NAME, "-o", "json", **settings, fault=unknown)
-    assert code == 0, err
-    assert (json.loads(out)["zone"], json.loads(out)["region"]) == ("north-1", "north")
+def test_the_older_zones_need_know_no_name_where_the_program_runs_there_and_are_asked_by_it_elsewhere(
+    boot: Boot,
+) -> None:
+    for fault, settings in (
+        (("get_zone_by_*", raises(NotImplementedByProvider)), {"machine": "", "zone": "north-1", "region": "north"}),
+        (None, {}),
+    ):
+        older: dict[str, Any] = {"capabilities": ["instances", "zones"], **settings}
+        code, out, err = boot("--hostname", NAME, "-o", "json", **older, fault=fault)
+        assert code == 0, err
+        assert (json.loads(out)["zone"], json.loads(out)["region"]) == ("north-1", "north")
 
 
-def test_the_older_zones_of_a_program_that_runs_elsewhere_are_asked_by_name(boot: Boot) -> None:
-    code, out, err = boot("--hostname", NAME, "-o", "json", capabilities=["instances", "zones"])
-    assert code == 0, err
-    assert json.loads(out)["zone"] == "north-1"
-
-
-def test_a_provider_without_instances_is_told_at_once(boot: Boot) -> None:
-    code, out, err = boot(capabilities=["load_balancer"])
-    assert (code, out) == (1, "")
-    assert "provider 'fake' has no instances" in err
-    assert "attempt" not in err
+@pytest.mark.parametrize(
+    ("settings", "error", "code", "told"),
+    [
+        ({"capabilities": ["load_balancer"]}, None, 1, "provider 'fake' has no instances"),
+        ({"machine": "elsewhere"}, None, 3, "no instance of it: InstanceNotFound: no instance elsewhere"),
+        ({}, CloudProviderError("busy"), 4, "no complete answer after 4 s and 1 try: CloudProviderError: busy"),
+        ({}, asyncio.CancelledError("token=hunter2"), 4, "1 try: CancelledError: token=<redacted>"),
+    ],
+    ids=["no instances", "no instance of the cloud", "time runs out", "what is no exception"],
+)
+def test_how_a_boot_without_an_answer_ends(
+    boot: Boot, settings: dict[str, Any], error: BaseException | None, code: int, told: str
+) -> None:
+    ended, out, err = boot(*ONCE, fault=("local_metadata", raises(error)) if error else None, **settings)
+    assert (ended, out) == (code, "")
+    assert told in err
+    assert "attempt" not in err, "what no other try can mend is told at once"
 
 
 # The cloud does not answer, or says no
@@ -171,20 +183,6 @@ def test_it_asks_again_until_the_service_answers(boot: Boot) -> None:
     assert tries == wanted, "a name is no secret"
 
 
-def test_time_runs_out(boot: Boot) -> None:
-    code, out, err = boot(*ONCE, fault=("local_metadata", raises()))
-    assert (code, out) == (4, "")
-    assert "no complete answer after 4 s and 1 try: " in err
-    assert "CloudProviderError" in err
-
-
-def test_what_is_no_exception_is_told_as_one(boot: Boot) -> None:
-    cancelled = raises(asyncio.CancelledError("token=hunter2"))
-    code, out, err = boot(*ONCE, fault=("local_metadata", cancelled))
-    assert (code, out) == (4, "")
-    assert "1 try: CancelledError: token=<redacted>" in err
-
-
 def test_a_service_that_hangs_costs_the_time_and_no_more(boot: Boot) -> None:
     code, out, err = boot("--timeout=0.4", fault=("local_metadata", hangs(60)))
     assert (code, out) == (4, "")
@@ -192,13 +190,6 @@ def test_a_service_that_hangs_costs_the_time_and_no_more(boot: Boot) -> None:
     left = [thread for thread in threading.enumerate() if thread.name == "provider-call"]
     assert left, "the call goes on"
     assert all(thread.daemon for thread in left), "and does not keep the process"
-
-
-def test_a_machine_that_is_no_instance_is_told_at_once(boot: Boot) -> None:
-    code, out, err = boot(machine="elsewhere")
-    assert (code, out) == (3, "")
-    assert "this machine is no instance of it: InstanceNotFound: no instance elsewhere" in err
-    assert "attempt" not in err
 
 
 @pytest.mark.parametrize("capability", ["instances_v2", "instances_batch", "instances"])
@@ -273,13 +264,6 @@ def test_junk_by_name_never_reaches_a_kubelet(boot: Boot, method: str, junk: Any
     code, out, err = boot(*ONCE, "--hostname", NAME, **settings, fault=(method, lambda _: junk))
     assert (code, out) == (4, ""), err
     assert told in err
-
-
-def test_a_label_that_no_kubelet_may_set_is_left_out(boot: Boot) -> None:
-    code, out, err = boot()
-    assert code == 0
-    assert shlex.split(out) == without_ip(FLAGS)
-    assert "no kubelet may set the provider's labels node-role.kubernetes.io/worker: left out" in err
 
 
 STUBBORN = """
@@ -382,6 +366,7 @@ def test_what_no_other_try_can_mend_ends_at_once(stubborn: Boot, kind: str, what
     [
         (["--cloud-provider=nimbus"], "'nimbus'"),
         (["--cloud-provider=fake", "--cloud-config=absent.yaml"], "there is no cloud config at 'absent.yaml'"),
+        (["--cloud-provider=fake", "--cloud-config=cloud.yaml"], "max_batch"),
         (["--cloud-provider=fake", "--resolv-conf=absent.conf"], "absent.conf cannot be read"),
         (["--cloud-provider=fake", "--resolv-conf", "--output=json"], "exclude each other"),
         ([], "--cloud-provider"),
@@ -389,20 +374,15 @@ def test_what_no_other_try_can_mend_ends_at_once(stubborn: Boot, kind: str, what
         (["--cloud-provider=fake", "--timeout=5m"], "--timeout: must be a number of seconds, more than 0 and"),
     ],
 )
-def test_wrong_usage(argv: list[str], what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage(
+    argv: list[str], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cloud.yaml").write_text("max_batch: many")
     assert main(["node-info", *argv]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert what in err
-
-
-def test_a_config_that_the_provider_refuses_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = tmp_path / "cloud.yaml"
-    config.write_text("max_batch: many")
-    assert main(["node-info", "--cloud-provider=fake", f"--cloud-config={config}"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "max_batch" in err
 
 
 # What is printed
@@ -541,21 +521,8 @@ def test_a_mistake_in_the_code_is_told_at_once_with_its_line(bug: Exception) -> 
     assert "correct that line" in caught.value.problem.fix
 
 
-def test_what_may_be_a_bug_has_its_place_at_each_try() -> None:
-    tries: list[str] = []
-    times = iter(range(100))
-    limit = TimeLimit(4.0, 1.0, now=lambda: float(next(times)), pause=lambda _: None, tell=tries.append)
-
-    def ask() -> str:
-        raise KeyError("zone")
-
-    with pytest.raises(Failure, match=r"zone.*\(acme.py:7, in local_metadata\)"):
-        limit.until_answered(ask, str, lambda _: "acme.py:7, in local_metadata")
-    assert tries[0].startswith("attempt 1: 'zone' (acme.py:7, in local_metadata); retrying")
-
-
-@pytest.mark.parametrize("error", [ConnectionError("refused"), CloudProviderError("busy")])
-def test_what_the_network_or_the_cloud_says_is_no_bug(error: Exception) -> None:
+@pytest.mark.parametrize("error", [KeyError("zone"), ConnectionError("refused"), CloudProviderError("busy")])
+def test_what_may_be_a_bug_has_its_place_at_each_try_and_words_of_network_and_cloud_have_none(error: Exception) -> None:
     tries: list[str] = []
     times = iter(range(100))
     limit = TimeLimit(4.0, 1.0, now=lambda: float(next(times)), pause=lambda _: None, tell=tries.append)
@@ -563,6 +530,9 @@ def test_what_the_network_or_the_cloud_says_is_no_bug(error: Exception) -> None:
     def ask() -> str:
         raise error
 
-    with pytest.raises(Failure):
+    with pytest.raises(Failure) as caught:
         limit.until_answered(ask, str, lambda _: "acme.py:7, in local_metadata")
-    assert "acme.py" not in "".join(tries)
+    place = " (acme.py:7, in local_metadata)" if isinstance(error, KeyError) else ""
+    assert tries[0].startswith(f"attempt 1: {error}{place}; retrying")
+    assert f"{error}{place}" in str(caught.value)
+    assert place or "acme.py" not in "".join(tries)

@@ -104,19 +104,12 @@ def test_a_registered_factory_makes_a_new_provider_every_time() -> None:
     assert "plain" in ours.names()
 
 
-def test_the_same_factory_again_changes_nothing() -> None:
-    ours = registry()
-    ours.register("plain", Plain)
-    ours.register("plain", Plain)
-    maker = Maker()
-    ours.register("made", maker.make)
-    ours.register("made", maker.make)  # another object, and equal
+def test_the_same_factory_again_changes_nothing_and_another_under_its_name_is_refused() -> None:
+    ours, maker = registry(), Maker()
+    for _ in range(2):
+        ours.register("plain", Plain)
+        ours.register("made", maker.make)  # another object each time, and equal
     assert isinstance(ours.get("made"), Plain)
-
-
-def test_another_factory_under_a_taken_name_is_refused() -> None:
-    ours = registry()
-    ours.register("plain", Plain)
     with pytest.raises(DuplicateProvider, match=r"'plain' is registered twice.*Plain.*\.other\. Fix:"):
         ours.register("plain", other)
     assert isinstance(ours.get("plain"), Plain)
@@ -132,10 +125,11 @@ def test_bad_names_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "aws", "Acme", "a-b.c_d", "0x"])
-def test_good_names_are_taken(name: str) -> None:
+def test_good_names_are_taken_and_a_factory_may_use_the_registry(name: str) -> None:
     ours = registry()
     ours.register(name, Plain)
-    assert isinstance(ours.get(name), Plain)
+    ours.register("outer", lambda config: ours.get(name, config))
+    assert isinstance(ours.get("outer"), Plain)
 
 
 def test_a_factory_must_be_callable() -> None:
@@ -164,13 +158,6 @@ def test_one_factory_wins_when_threads_register_at_once() -> None:
     assert len(refused) == len(factories) - 1
 
 
-def test_a_factory_may_use_the_registry() -> None:
-    ours = registry()
-    ours.register("inner", Plain)
-    ours.register("outer", lambda config: ours.get("inner", config))
-    assert isinstance(ours.get("outer"), Plain)
-
-
 # Finding plugins
 
 
@@ -185,25 +172,22 @@ def test_only_the_plugin_asked_for_is_imported(install: Install) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "text", "told"),
+    ("entry", "text", "error", "told"),
     [
-        ("bad = bad_module:nothing", GOOD, "names 'nothing', which .*bad_module.py does not have"),
-        ("bad = bad_module", GOOD, "not callable but a builtins.module"),
-        ("bad = bad_module:VALUE", "VALUE = 5", "not callable but a builtins.int"),
-        ("bad = not-a-module:x", "", "does not have the form module:object"),
-        ("bad = bad_module:new_provider", "def new_provider(:", "SyntaxError"),
-        ("bad = bad_module:new_provider", "import sys; sys.exit(3)", "SystemExit: 3"),
+        ("nothing", GOOD, ProviderLoadError, "names 'nothing', which .*bad_module.py does not have"),
+        ("", GOOD, ProviderLoadError, "not callable but a builtins.module"),
+        ("VALUE", "VALUE = 5", ProviderLoadError, "not callable but a builtins.int"),
+        ("bad-module:x", "", ProviderLoadError, "does not have the form module:object"),
+        ("new_provider", "def new_provider(:", ProviderLoadError, "SyntaxError"),
+        ("new_provider", "import sys; sys.exit(3)", ProviderLoadError, "SystemExit: 3"),
+        ("new_provider", "raise KeyboardInterrupt", KeyboardInterrupt, None),
     ],
 )
-def test_every_way_of_not_loading_is_a_load_error(install: Install, entry: str, text: str, told: str) -> None:
-    install("bad-cloud", entry, bad_module=text)
-    with pytest.raises(ProviderLoadError, match=told):
-        registry().get("bad")
-
-
-def test_the_user_can_still_interrupt(install: Install) -> None:
-    install("bad-cloud", "bad = bad_module:new_provider", bad_module="raise KeyboardInterrupt")
-    with pytest.raises(KeyboardInterrupt):
+def test_every_way_of_not_loading_is_a_load_error_and_the_user_can_still_interrupt(
+    install: Install, entry: str, text: str, error: type[BaseException], told: str | None
+) -> None:
+    install("bad-cloud", f"bad = bad_module:{entry}".rstrip(":"), bad_module=text)
+    with pytest.raises(error, match=told):
         registry().get("bad")
 
 
@@ -264,14 +248,10 @@ def test_broken_metadata_costs_only_its_own_distribution(install: Install) -> No
     assert "nameless_cloud-1.0.dist-info" in str(caught.value)
 
 
-def test_an_unusable_name_of_a_plugin_is_not_listed(install: Install) -> None:
-    install("odd-cloud", "has blanks = m:x", "external = m:x", "fine = m:x")
-    assert {"has blanks", "external", "fine"} & set(registry().names()) == {"fine"}
-
-
-def test_a_registered_factory_wins_over_an_installed_one(install: Install) -> None:
-    install("bad-cloud", "plain = bad_module:new_provider", bad_module="raise RuntimeError")
+def test_an_unusable_name_of_a_plugin_is_not_listed_and_a_registered_factory_wins(install: Install) -> None:
+    install("odd-cloud", "has blanks = m:x", "external = m:x", "plain = m:x")
     ours = registry()
+    assert {"has blanks", "external", "plain"} & set(ours.names()) == {"plain"}
     ours.register("plain", Plain)
     assert isinstance(ours.get("plain"), Plain)
 
@@ -356,21 +336,13 @@ def test_a_cause_that_quotes_nothing_is_kept_as_it_is() -> None:
 def test_init_reads_the_config_and_passes_it_on(tmp_path: Path) -> None:
     path = tmp_path / "cloud.conf"
     path.write_bytes(b"region=x\n")
+    read = CloudConfig(path=str(path), data=b"region=x\n")
     ours = registry()
     ours.register("plain", Plain)
-    for given in (path, str(path)):
+    for given, config in ((path, read), (str(path), read), (None, None), ("", None)):
         provider = ours.init("plain", given)
         assert isinstance(provider, Plain)
-        assert provider.config == CloudConfig(path=str(path), data=b"region=x\n")
-
-
-@pytest.mark.parametrize("path", [None, ""])
-def test_init_without_a_path_passes_none(path: str | None) -> None:
-    ours = registry()
-    ours.register("plain", Plain)
-    provider = ours.init("plain", path)
-    assert isinstance(provider, Plain)
-    assert provider.config is None
+        assert provider.config == config
 
 
 def test_no_provider_and_an_external_one_are_none() -> None:
@@ -396,15 +368,18 @@ def test_a_missing_config_is_its_own_error(install: Install, tmp_path: Path) -> 
         ours.init("nobody", tmp_path / "none.conf")
 
 
-def test_an_unreadable_config_is_its_own_error(tmp_path: Path) -> None:
+def test_an_unreadable_config_is_its_own_error_and_an_empty_one_is_a_config(tmp_path: Path) -> None:
     with pytest.raises(ConfigUnreadable, match="directory"):
         CloudConfig.read(tmp_path)
     with pytest.raises(ConfigUnreadable, match="null byte"):
         CloudConfig.read("nul\0byte")
-    loop = tmp_path / "loop"
+    loop, empty = tmp_path / "loop", tmp_path / "empty"
     loop.symlink_to(loop)
     with pytest.raises(ConfigUnreadable, match="symbolic links"):
         CloudConfig.read(loop)
+    empty.touch()
+    assert CloudConfig.read(empty).data == b""
+    assert CloudConfig(path="", data="\ufeffregion: ä".encode()).text() == "region: ä", "no byte order mark"
 
 
 def test_a_forbidden_config_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,12 +390,6 @@ def test_a_forbidden_config_is_unreadable(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(ConfigUnreadable, match="Permission denied") as caught:
         CloudConfig.read(tmp_path / "secret.conf")
     assert isinstance(caught.value.__cause__, PermissionError)
-
-
-def test_an_empty_config_is_a_config(tmp_path: Path) -> None:
-    path = tmp_path / "empty"
-    path.touch()
-    assert CloudConfig.read(path).data == b""
 
 
 @pytest.mark.row("X2")
@@ -456,10 +425,6 @@ def test_a_config_never_shows_what_it_holds() -> None:
     assert caught.value.__context__ is None
 
 
-def test_text_drops_a_byte_order_mark() -> None:
-    assert CloudConfig(path="", data="\ufeffregion: ä".encode()).text() == "region: ä"
-
-
 # The functions of the module share one registry
 
 
@@ -477,11 +442,3 @@ def test_the_modules_functions(install: Install, monkeypatch: pytest.MonkeyPatch
     assert cloudprovider.get_cloud_provider("good").provider_name() == "good"
     assert isinstance(cloudprovider.init_cloud_provider("plain"), Plain)
     assert all(issubclass(error, RegistryError) for error in (ConfigMissing, UnknownProvider, DuplicateProvider))
-
-
-def test_importing_the_package_registers_nothing() -> None:
-    import subprocess
-
-    code = "from cloudprovider.loading.registry import _REGISTRY; print(_REGISTRY._factories)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "{}"

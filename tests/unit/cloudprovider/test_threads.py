@@ -25,11 +25,17 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
-def test_a_thread_is_a_daemon_and_has_its_name() -> None:
+def test_a_thread_is_a_daemon_with_its_name_and_no_memory_for_one_is_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_self: threading.Thread) -> None:
+        raise MemoryError
+
     seen: list[object] = []
     thread = start(seen.append, "a-name", 7)
     thread.join(10)
     assert (thread.daemon, thread.name, seen) == (True, "a-name", [7])
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with pytest.raises(NoThreadLeft, match="no thread left: MemoryError"):
+        start(print, "any")
 
 
 @pytest.mark.parametrize(
@@ -46,15 +52,6 @@ def test_no_thread_left_has_one_message(begin: Callable[[], object]) -> None:
     with no_thread("lost"), pytest.raises(NoThreadLeft) as refused:
         begin()
     assert str(refused.value) == "the system has no thread left: can't start new thread"
-
-
-def test_no_memory_for_a_thread_is_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_self: threading.Thread) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(threading.Thread, "start", fail)
-    with pytest.raises(NoThreadLeft, match="no thread left: MemoryError"):
-        start(print, "any")
 
 
 def test_within_returns_and_raises_as_the_call_does() -> None:

@@ -67,17 +67,12 @@ class TestFake(EndToEndConformance):
     @pytest.fixture
     def trial(self):
         found = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="203.0.113.2")])
-        balancers = SimpleNamespace(get_load_balancer=lambda cluster_name, service: found)
-        return SimpleNamespace(balancers=lambda: balancers, cluster_name="c")
+        return SimpleNamespace(found=lambda service: found)
 
     @pytest.fixture
-    def cluster(self): ...
-
-    @pytest.fixture
-    def manager(self): ...
-
-    def _exposed(self, trial, cluster):
-        return SimpleNamespace(object=None, addresses=["203.0.113.1"])
+    def stage(self):
+        service = SimpleNamespace(object=None, addresses=["203.0.113.1"])
+        return SimpleNamespace(exposed=lambda: service)
 """
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
 from cloudprovider.testing.conformance import SCENARIOS, EndToEndConformance, Feature, Lab
 from cloudprovider.testing.conformance.bench import Bench
+from cloudprovider.testing.conformance.endtoend import Stage
 from cloudprovider.testing.conformance.trial import Trial
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.fake.config import CAPABILITIES
@@ -87,6 +89,8 @@ def test_an_end_to_end_outage_ends_also_where_the_scenario_fails() -> None:
 
     with cloud() as provider:
         lab = Careless(provider)
-        with Trial(Bench(lab, ~Feature.NONE, lambda: provider, "fake")) as trial, pytest.raises(AssertionError):
-            SCENARIOS["E10"].function(EndToEndConformance(), trial, NoCluster(), None)
+        with Trial(Bench(lab, ~Feature.NONE, lambda: provider, "fake")) as trial:
+            stage = Stage(trial, cast(Any, NoCluster()), cast(Any, None), 1.0)
+            with pytest.raises(AssertionError):
+                SCENARIOS["E10"].function(EndToEndConformance(), trial, stage)
         assert not lab.broken

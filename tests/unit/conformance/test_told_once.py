@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 
 from cloudprovider import Interface
-from cloudprovider.testing.conformance import EndToEndConformance, Feature, Lab
+from cloudprovider.testing.conformance import Feature, Lab
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.endtoend import Stage
 from cloudprovider.testing.conformance.patience import Patience
 from controllers.testing.handles import Event
 
@@ -42,6 +43,8 @@ def test_features_that_are_no_features_are_told_where_they_are_declared(features
 class OneLook:
     """A cluster with one Event, whose wait looks once."""
 
+    identity = ""
+
     def __init__(self, *events: Event) -> None:
         self._events = events
 
@@ -66,10 +69,10 @@ class OneLook:
 )
 def test_a_wait_ends_at_the_event_that_says_so(event: Event, ends: bool) -> None:
     bench = SimpleNamespace(patience=Patience(Lab()))
-    suite, trial = EndToEndConformance(), cast(Any, SimpleNamespace(lab=Lab(), bench=bench))
-    cluster, about = cast(Any, OneLook(event)), cast(Any, object())
+    trial = cast(Any, SimpleNamespace(lab=Lab(), bench=bench, in_cluster=lambda _: None))
+    stage, about = Stage(trial, cast(Any, OneLook(event)), cast(Any, None), 30.0), cast(Any, object())
     with pytest.raises(pytest.fail.Exception if ends else AssertionError) as caught:
-        suite._wait(trial, cluster, lambda: False, "the node is initialised", about=about)
+        stage.wait(lambda: False, "the node is initialised", about=about)
     told = f"the node is initialised: no longer waited for, as {event.reason} says: {event.message}"
     assert str(caught.value) == (told if ends else "waits for 30 s")
-    assert suite._wait(trial, cluster, lambda: True, "it", about=about) is True, "an old Event does not count"
+    assert stage.wait(lambda: True, "it", about=about) is True, "an old Event does not count"

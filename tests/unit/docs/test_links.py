@@ -7,8 +7,6 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from tests.support.pages import ROOT, anchors, pages, without_code
 
 LINK = re.compile(r"(?<!`)\[[^]]*\]\(([^)\s]+)\)")
@@ -31,15 +29,13 @@ def broken(page: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    assert broken(page) == []
-
-
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_link_that_is_a_files_name_leads_to_that_file(page: Path) -> None:
-    named = re.findall(r"\[([\w./-]+\.md)\]\(([^)#]+)", page.read_text())
-    assert [f"{text} leads to {link}" for text, link in named if not link.endswith(text)] == []
+def test_links_lead_somewhere_and_one_that_is_a_files_name_to_that_file() -> None:
+    wrong = []
+    for page in pages():
+        named = re.findall(r"\[([\w./-]+\.md)\]\(([^)#]+)", page.read_text())
+        odd = [f"{text} leads to {link}" for text, link in named if not link.endswith(text)]
+        wrong += [f"{page.relative_to(ROOT)}: {one}" for one in [*broken(page), *odd]]
+    assert wrong == []
 
 
 def test_no_two_pages_have_one_name() -> None:

@@ -63,10 +63,14 @@ def test_what_is_a_bearer_token(header: str, token: str | None) -> None:
     assert bearer_token(header) == token
 
 
-def test_nobody_is_asked_about_those_who_show_nothing() -> None:
-    bench = Bench()
-    assert bench.authentication.user(request(), ask=False) == ANONYMOUS
-    assert bench.reviews.asked == []
+def test_a_wrong_token_is_remembered_as_well_and_with_a_time_of_zero_nothing_is() -> None:
+    for ttl, asked in ((10.0, 1), (0.0, 3)):
+        bench = Bench(ttl=ttl)
+        assert bench.authentication.user(request(), ask=False) == ANONYMOUS, "who shows nothing is not asked about"
+        for _ in range(3):
+            with pytest.raises(Unauthenticated):
+                bench.authentication.user(request(token="wrong"), ask=True)
+        assert len(bench.reviews.asked) == asked
 
 
 def test_a_token_is_asked_about_once_in_its_time() -> None:
@@ -82,14 +86,6 @@ def test_a_token_is_asked_about_once_in_its_time() -> None:
         bench.authentication.user(request(token=TOKEN), ask=False)
 
 
-def test_a_wrong_token_is_remembered_as_well() -> None:
-    bench = Bench()
-    for _ in range(3):
-        with pytest.raises(Unauthenticated):
-            bench.authentication.user(request(token="wrong"), ask=True)
-    assert len(bench.reviews.asked) == 1
-
-
 def test_without_an_answer_the_token_counts_for_nothing_and_is_asked_about_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -101,13 +97,6 @@ def test_without_an_answer_the_token_counts_for_nothing_and_is_asked_about_again
     assert TOKEN not in caplog.text
     bench.reviews.answer = known
     assert bench.authentication.user(request(token=TOKEN), ask=True) == PROMETHEUS
-
-
-def test_with_a_time_of_zero_nothing_is_remembered() -> None:
-    bench = Bench(ttl=0.0)
-    for _ in range(2):
-        bench.authentication.user(request(token=TOKEN), ask=True)
-    assert len(bench.reviews.asked) == 2
 
 
 def test_what_is_remembered_is_bounded_and_holds_no_token() -> None:
@@ -141,21 +130,17 @@ def test_an_answer_that_is_no_clear_yes_is_a_no(status: dict[str, Any]) -> None:
         bench.authentication.user(request(token="x"), ask=True)
 
 
-def test_a_certificate_goes_before_a_token() -> None:
-    bench = Bench()
-    user = bench.authentication.user(request(token="wrong", certificate=CERTIFICATE), ask=False)
+def test_a_certificate_goes_before_a_token_which_is_good_with_a_reviewer_only() -> None:
+    user = Bench().authentication.user(request(token="wrong", certificate=CERTIFICATE), ask=False)
     assert user == User("ann", groups=("readers", "ops", "system:authenticated"))
+    with pytest.raises(Unauthenticated):
+        Authentication(None, 10.0).user(request(token=TOKEN), ask=True)
 
 
 @pytest.mark.parametrize("subject", [(), ((("organizationName", "system:masters"),),), ((("commonName", ""),),)])
 def test_a_certificate_without_a_name_is_none(subject: Any) -> None:
     assert user_of_certificate({"subject": subject}) is None
     assert Bench().authentication.user(request(certificate={"subject": subject}), ask=False) == ANONYMOUS
-
-
-def test_without_a_reviewer_no_token_is_good() -> None:
-    with pytest.raises(Unauthenticated):
-        Authentication(None, 10.0).user(request(token=TOKEN), ask=True)
 
 
 def tried(bench: Bench, token: str, peer: str = "10.0.0.1") -> bool:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controllers.endpoints.checks import Check
-from controllers.endpoints.health import Health
+from controllers.endpoints.health import Check, Health
 from tests.support.clock import FakeClock
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from controllers.endpoints.checks import Check, HealthMetrics, report
+from controllers.endpoints.health import Check, HealthMetrics, report
 from controllers.endpoints.pages import sli_page, statusz, threads
 from controllers.runtime.metrics import Metrics
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controllers.endpoints.checks import Check, report
+from controllers.endpoints.health import Check, report
 from controllers.endpoints.servers import HealthServer, from_this_machine
 from controllers.httpserver.messages import Request, Response
 from tests.unit.httpserver.support import running
@@ -63,12 +63,9 @@ def test_answers(server: HealthServer, path: str, status: int, body: str) -> Non
     assert ask(server, path)[:2] == (status, body)
 
 
-def test_metrics_say_that_they_are_prometheus_text(server: HealthServer) -> None:
+def test_metrics_say_that_they_are_prometheus_text_and_only_reading_is_possible(server: HealthServer) -> None:
     _, _, answer = ask(server, "/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain; version=")
-
-
-def test_only_reading_is_possible(server: HealthServer) -> None:
     assert ask(server, "/livez", "HEAD")[:2] == (200, "")
     assert ask(server, "/livez", "POST")[0] == 405
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from controllers.endpoints.access import Authentication, Authorization
-from controllers.endpoints.checks import Check
+from controllers.endpoints.health import Check
 from controllers.endpoints.pages import Endpoints, set_verbosity
 from controllers.endpoints.servers import SecureServer
 from controllers.endpoints.serving import LIMITS

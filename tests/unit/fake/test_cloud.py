@@ -30,10 +30,6 @@ class TestCapabilities:
             cloud = make_cloud(capabilities=[name for name in CAPABILITIES if name != off])
             assert {name for name in accessors if getattr(cloud, name)() is None} == {off}
 
-    def test_the_older_instances_are_asked_for(self, make_cloud: MakeCloud) -> None:
-        assert make_cloud().instances() is None
-        assert make_cloud().instances_batch() is not None
-
     def test_the_table_of_methods_is_the_contracts(self, make_cloud: MakeCloud) -> None:
         """Every public method of every capability passes the gate by its name, or says why not."""
         cloud = make_cloud(capabilities=CAPABILITIES)
@@ -50,7 +46,10 @@ class TestCapabilities:
         assert not cloud.has_cluster_id()
         v2 = there(cloud.instances_v2())
         assert v2.instance_metadata(node("a")).provider_id == "acme://i-a"
-        assert make_cloud().has_cluster_id()
+        usual = make_cloud()
+        assert usual.has_cluster_id()
+        assert usual.instances_batch() is not None
+        assert usual.instances() is None, "the older ones are asked for"
 
 
 class TestFactory:

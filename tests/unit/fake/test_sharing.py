@@ -131,10 +131,13 @@ def test_without_the_serving_process_every_call_fails(tmp_path: Path) -> None:
                 v2(client).instance_exists(node("a"))
 
 
-def test_who_does_not_know_the_key_is_not_served(tmp_path: Path) -> None:
+def test_who_does_not_know_the_key_is_not_served_and_it_is_the_owners_alone(tmp_path: Path) -> None:
+    """Calls travel pickled: who has the key can have this process run anything."""
+    path = tmp_path / "shared.json"
+    path.touch(0o644)
     with FakeCloud() as cloud, client_of(cloud, tmp_path, caller="b") as client:
-        known = client.config
-        stranger = FakeCloud(known.model_copy(update={"server_key": "guessed"}))
+        assert stat.S_IMODE(cloud.share(path).stat().st_mode) == 0o600
+        stranger = FakeCloud(client.config.model_copy(update={"server_key": "guessed"}))
         with pytest.raises(CloudProviderError, match="is gone"):
             v2(stranger).instance_exists(node("a"))
         assert not v2(client).instance_exists(node("a"))
@@ -181,11 +184,3 @@ def test_one_cloud_for_several_processes_of_which_one_is_killed(tmp_path: Path) 
         assert len(records) == 22, "what the killed one asked for is done, as in a real cloud"
         addresses = [address for record in records for address in record.ingress]
         assert len(set(addresses)) == 22, "no address was given twice"
-
-
-def test_the_key_of_a_shared_cloud_is_its_owners_alone(tmp_path: Path) -> None:
-    """Calls travel pickled: who has the key can have this process run anything."""
-    path = tmp_path / "cloud.json"
-    path.touch(0o644)
-    with FakeCloud() as cloud:
-        assert stat.S_IMODE(cloud.share(path).stat().st_mode) == 0o600

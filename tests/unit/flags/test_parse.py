@@ -47,24 +47,24 @@ def never(_context: Context) -> Controller:
     raise AssertionError("nothing is built while flags are read")
 
 
-def test_every_flag_of_the_go_program_is_taken() -> None:
+def test_every_flag_is_documented_its_default_is_valid_and_all_of_the_go_programs_are_taken() -> None:
     assert set(GO_FLAGS) - {flag.name for flag in table(CATALOG)} == set()
-
-
-@pytest.mark.parametrize("flag", table(CATALOG), ids=lambda flag: flag.name)
-def test_every_flag_is_documented_and_its_default_is_valid(flag: Any) -> None:
-    assert flag.help.endswith(".")
-    assert flag.section in {*SECTIONS, *(entry.name for entry in CATALOG)}
-    assert flag.check is None or flag.check(flag.default) is None
-    assert flag.kind.parse(flag.kind.show(flag.default)) == flag.default
-
-
-def test_no_two_rows_have_the_same_shorthand() -> None:
     assert sorted(row.shorthand for row in table(CATALOG) if row.shorthand) == ["h", "v"]
+    sections = {*SECTIONS, *(entry.name for entry in CATALOG)}
+    wrong = [
+        flag.name
+        for flag in table(CATALOG)
+        if not flag.help.endswith(".")
+        or flag.section not in sections
+        or (flag.check is not None and flag.check(flag.default) is not None)
+        or flag.kind.parse(flag.kind.show(flag.default)) != flag.default
+    ]
+    assert not wrong
 
 
-def test_defaults() -> None:
-    found = options()
+def test_defaults_and_open_paths_need_no_slash_as_in_go() -> None:
+    found = options("--authorization-always-allow-paths=healthz,metrics*")
+    assert found.of(ServingOptions).authorization_always_allow_paths == ("healthz", "metrics*")
     assert found.manager == ManagerOptions(
         cloud_provider="fake", leader_election=LeaderElectionOptions(leader_elect=False)
     )
@@ -126,12 +126,6 @@ def test_a_bad_value_is_rejected_with_its_reason(argument: str, complaint: str) 
     outcome = read(*GOOD, argument)
     assert outcome.options is None
     assert outcome.problems == (f"{argument}: {complaint}",)
-
-
-def test_open_paths_need_no_slash_as_in_go() -> None:
-    assert options("--authorization-always-allow-paths=healthz,metrics*").of(
-        ServingOptions
-    ).authorization_always_allow_paths == ("healthz", "metrics*")
 
 
 def test_a_burst_without_a_limit_as_a_manifest_for_go_may_have_it_is_a_warning() -> None:
@@ -433,14 +427,14 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
     assert split_address(text) == address
 
 
-def test_the_routes_flags_are_gos_but_for_the_period() -> None:
+def test_the_routes_flags_are_gos_but_for_the_period_and_several_ranges_keep_their_order() -> None:
     switches, flags = options().of(RouteSwitches), options().of(RouteOptions)
     assert (switches.allocate_node_cidrs, switches.configure_cloud_routes, flags.cluster_cidrs) == (False, True, ())
     assert flags.route_reconciliation_period == 300.0
-    given = options(
-        "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16,fd00::/56", "--route-reconciliation-period=10s"
-    )
+    cidrs = ["fd00::/48", "10.0.0.0/16", "10.8.0.0/16", "fd01::/48"]
+    given = options("--allocate-node-cidrs", f"--cluster-cidr={','.join(cidrs)}", "--route-reconciliation-period=10s")
     assert given.of(RouteOptions).route_reconciliation_period == 10.0
+    assert [str(net) for net in given.of(RouteOptions).cluster_cidrs] == cidrs
 
 
 @pytest.mark.row("M4")
@@ -469,9 +463,3 @@ def test_all_pod_ranges_that_overlap_are_named_with_the_one_to_leave_out() -> No
         "10.1.0.0/16 and 10.0.0.0/15 overlap: leave out 10.1.0.0/16; "
         "fd00::/48 is given twice"
     )
-
-
-def test_several_pod_ranges_of_a_family_are_taken_in_their_order() -> None:
-    given = options("--allocate-node-cidrs", "--cluster-cidr=fd00::/48,10.0.0.0/16,10.8.0.0/16,fd01::/48")
-    ranges = [str(net) for net in given.of(RouteOptions).cluster_cidrs]
-    assert ranges == ["fd00::/48", "10.0.0.0/16", "10.8.0.0/16", "fd01::/48"]

@@ -34,22 +34,17 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
 
-def test_a_plan_tells_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    warn_of_installed("x")
-    assert TOLD in caplog.text
-    assert "Fix: uninstall it" in caplog.text
-
-
-def test_a_manager_waits_first(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plan_tells_at_once_and_a_manager_waits_first(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_installed("x", Stop(comes=True))
+    assert caplog.text == "", "it ended before"
     stop = Stop(comes=False)
     warn_of_installed("x", stop)
     assert stop.waited == [5.0]
     assert TOLD in caplog.text
-
-
-def test_a_manager_that_ends_before_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    warn_of_installed("x", Stop(comes=True))
-    assert caplog.text == ""
+    caplog.clear()
+    warn_of_installed("x")
+    assert TOLD in caplog.text
+    assert "Fix: uninstall it" in caplog.text
 
 
 def test_a_provider_for_another_version_of_the_sdk_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,20 +119,17 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 NODE, LIFECYCLE, ROUTE, SERVICE, *OURS = CATALOG
 
 
-def test_without_a_migration_all_run_under_the_main_lease() -> None:
-    found = share(CATALOG, None)
-    assert (found.main, found.migrated, found.elsewhere) == (CATALOG, (), ())
-
-
-def test_gos_default_moves_all_but_the_node_controller() -> None:
-    found = share(CATALOG, DEFAULT)
-    assert (found.main, found.migrated, found.elsewhere) == ((NODE, *OURS), (LIFECYCLE, ROUTE, SERVICE), ())
-
-
-def test_controllers_are_known_by_name_and_alias_and_belong_to_a_component() -> None:
-    found = share(CATALOG, parse(GOOD))
-    assert found.main == (NODE, LIFECYCLE, *OURS)
-    assert found.migrated == (SERVICE,)
-    assert found.elsewhere == ((ROUTE, "kube-controller-manager"),)
-    both = share(CATALOG, LeaderMigration("x", {"node-controller": ANY}))  # two controllers share this client's name
-    assert both.main == CATALOG
+@pytest.mark.parametrize(
+    ("migration", "main", "migrated", "elsewhere"),
+    [
+        (None, CATALOG, (), ()),
+        (DEFAULT, (NODE, *OURS), (LIFECYCLE, ROUTE, SERVICE), ()),
+        (parse(GOOD), (NODE, LIFECYCLE, *OURS), (SERVICE,), ((ROUTE, "kube-controller-manager"),)),
+        (LeaderMigration("x", {"node-controller": ANY}), CATALOG, (), ()),
+    ],
+    ids=["none", "Go's default", "by name, alias and component", "two controllers share this client's name"],
+)
+def test_which_lease_a_controller_runs_under(migration: Any, main: Any, migrated: Any, elsewhere: Any) -> None:
+    found = share(CATALOG, migration)
+    assert (found.main, found.elsewhere) == (main, elsewhere)
+    assert found.migrated == migrated

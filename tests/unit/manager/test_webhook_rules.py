@@ -46,12 +46,12 @@ def asked_about(clients: ClientBuilder, handler: Handler | None, **options: Any)
         made._parts.stop()
 
 
-def test_a_certificate_that_all_replicas_share_needs_the_secret_and_the_configurations(clients: ClientBuilder) -> None:
+def test_a_certificate_that_all_replicas_share_needs_the_secret_and_one_in_a_folder_does_not(
+    clients: ClientBuilder, tmp_path: Path
+) -> None:
     assert asked_about(clients, Told()) == {"secrets", *KINDS}
-
-
-def test_a_self_signed_one_in_a_folder_needs_no_secret(clients: ClientBuilder, tmp_path: Path) -> None:
     assert asked_about(clients, Told(), cert_dir=str(tmp_path / "certs")) == {*KINDS}
+    assert asked_about(clients, None) == set(), "a webhook that has nothing to do"
 
 
 def test_what_others_have_signed_needs_nothing(clients: ClientBuilder, tmp_path: Path) -> None:
@@ -61,7 +61,3 @@ def test_what_others_have_signed_needs_nothing(clients: ClientBuilder, tmp_path:
     for file, suffix in ((certificate, "crt"), (key, "key")):
         file.rename(tmp_path / f"cloud-controller-manager-webhook.{suffix}")
     assert asked_about(clients, Told(), cert_dir=str(tmp_path)) == set()
-
-
-def test_a_webhook_that_has_nothing_to_do_needs_nothing(clients: ClientBuilder) -> None:
-    assert asked_about(clients, None) == set()

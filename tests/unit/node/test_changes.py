@@ -18,7 +18,7 @@ from kubernetes.client.models.v1_node_condition import V1NodeCondition
 from cloudprovider import InstanceMetadata, wellknown
 from cloudprovider.helpers.addresses import NodeIPError
 from cloudprovider.helpers.labels import LABEL_PAIRS
-from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.helpers.objects import needs_initialization
 from cloudprovider.ips import IPNetwork
 from controllers.node import changes
 from controllers.node.changes import InstanceReplaced, NodeChanges
@@ -124,26 +124,16 @@ def test_initialization_writes_everything_and_keeps_foreign_taints() -> None:
     }
 
 
-def test_the_last_taint_is_removed_with_null() -> None:
-    planned = changes.initialization(node(taints=[TAINT]), instance())
-    written = there(object_of(planned))
-    assert written["spec"]["taints"] is None
-
-
 @pytest.mark.row("N9")
-def test_addresses_are_a_patch_of_their_own_that_does_not_touch_the_taint() -> None:
+def test_addresses_are_a_patch_of_their_own_that_does_not_touch_the_taint_which_goes_with_null() -> None:
     planned = changes.initialization(node(taints=[TAINT]), instance())
     first, second = planned.patches
     assert first.subresource == "status"
     assert set(first.body) == {"status"}
-    assert "taints" in second.body["spec"]
+    assert second.body["spec"]["taints"] is None
     assert second.versioned
-
-
-def test_a_provider_id_that_is_there_is_not_written_again() -> None:
-    planned = changes.initialization(node(taints=[TAINT], provider_id="fake://i-1"), instance())
-    written = there(object_of(planned))
-    assert "providerID" not in written["spec"]
+    known = changes.initialization(node(taints=[TAINT], provider_id="fake://i-1"), instance())
+    assert "providerID" not in there(object_of(known))["spec"], "it is there already"
 
 
 @pytest.mark.row("N16")
@@ -220,7 +210,10 @@ def test_an_empty_answer_erases_nothing() -> None:
 def test_labels_in_reserved_namespaces_are_refused_by_name() -> None:
     asked = {"kubernetes.io/role": "x", "foo.k8s.io/y": "z", "notk8s.example/io": "fine"}
     planned = changes.initialization(node(taints=[TAINT]), instance(labels=asked))
-    assert [text.split("'")[1] for text in planned.refused] == ["foo.k8s.io/y", "kubernetes.io/role"]
+    assert [text.split("'")[1] for texts in planned.refused.values() for text in texts] == [
+        "foo.k8s.io/y",
+        "kubernetes.io/role",
+    ]
     written = there(object_of(planned))
     assert set(written["metadata"]["labels"]) == {*WELL_KNOWN, "notk8s.example/io"}
 

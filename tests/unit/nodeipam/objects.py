@@ -185,9 +185,15 @@ def leads(server: Server, cluster: str = "10.0.0.0/24") -> Leader:
     return leader
 
 
-def started(cluster: str = "10.0.0.0/24") -> tuple[Server, Leader]:
-    """A server without nodes, and a leader that has begun."""
+FULL = {f"n{number}": f"10.0.0.{number * 64}/26" for number in range(4)}
+"""Four nodes that have all of 10.0.0.0/24."""
+
+
+def started(cluster: str = "10.0.0.0/24", **nodes: str) -> tuple[Server, Leader]:
+    """A server with these nodes and their ranges, and a leader that has begun."""
     server = Server()
+    for name, cidr in nodes.items():
+        server.create(name, *filter(None, [cidr]))
     return server, leads(server, cluster)
 
 

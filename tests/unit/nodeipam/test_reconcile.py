@@ -14,7 +14,7 @@ from controllers.nodeipam.assigner import REST
 from controllers.nodeipam.guards import SEAL
 from controllers.nodeipam.reconcile import START, NoRangeLeft
 from controllers.runtime.api import Conflict, Forbidden, Unreachable
-from tests.unit.nodeipam.objects import PREFIX, Leader, Server, leads, lost, started
+from tests.unit.nodeipam.objects import FULL, PREFIX, Leader, Server, leads, lost, started
 
 
 def seals(server: Server) -> list[str]:
@@ -26,9 +26,7 @@ def writes(server: Server) -> list[str]:
 
 
 def test_a_node_that_comes_later_costs_one_write() -> None:
-    server = Server()
-    server.create("old", "10.0.0.0/26")
-    leader = leads(server)
+    server, leader = started(old="10.0.0.0/26")
     leader.join("new")
     assert server.ranges()["new"] == ["10.0.0.64/26"]
     [(name, body)] = server.patches
@@ -169,10 +167,7 @@ def test_after_a_lost_answer_the_range_stays_the_nodes(arrives: bool) -> None:
 
 
 def test_a_range_returns_only_when_a_quorum_read_says_that_the_node_is_gone() -> None:
-    server = Server()
-    for number in range(4):
-        server.create(f"n{number}", f"10.0.0.{number * 64}/26")
-    leader = leads(server)
+    server, leader = started(**FULL)
     leader.cache.pop("n1")  # a wrongly empty list
     server.create("late")
     leader.sync()
@@ -192,10 +187,7 @@ def test_a_range_returns_only_when_a_quorum_read_says_that_the_node_is_gone() ->
 )
 def test_nor_when_the_answer_is_no_node_of_that_name(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gateway before the API server may answer 200 to everything while it is being repaired."""
-    server = Server()
-    for number in range(4):
-        server.create(f"n{number}", f"10.0.0.{number * 64}/26")
-    leader = leads(server)
+    server, leader = started(**FULL)
     server.create("late")
     leader.sync()
     leader.run("late")
@@ -214,10 +206,7 @@ def test_nor_when_the_answer_is_no_node_of_that_name(answer: Any, monkeypatch: p
 @pytest.mark.row("M13")
 @pytest.mark.parametrize("again", ["", "n1"], ids=["deleted", "recreated under its name"])
 def test_a_deleted_nodes_ranges_rest_whatever_brings_its_name(again: str) -> None:
-    server = Server()
-    for number in range(4):
-        server.create(f"n{number}", f"10.0.0.{number * 64}/26")
-    leader = leads(server)
+    server, leader = started(**FULL)
     leader.join("late")
     server.delete("n1")
     if again:
@@ -237,10 +226,7 @@ def test_a_deleted_nodes_ranges_rest_whatever_brings_its_name(again: str) -> Non
 
 @pytest.mark.row("M13")
 def test_a_rest_begins_again_where_the_cache_was_only_behind() -> None:
-    server = Server()
-    for number in range(4):
-        server.create(f"n{number}", f"10.0.0.{number * 64}/26")
-    leader = leads(server)
+    server, leader = started(**FULL)
     leader.join("late")
     leader.cache.pop("n1")
     leader.run("n1")
@@ -254,9 +240,7 @@ def test_a_rest_begins_again_where_the_cache_was_only_behind() -> None:
 
 
 def test_a_node_recreated_under_its_name_is_another_one() -> None:
-    server = Server()
-    server.create("a")
-    leader = leads(server)
+    server, leader = started(a="")
     assert server.ranges() == {"a": ["10.0.0.0/26"]}
     server.delete("a")
     server.create("a")
@@ -271,10 +255,7 @@ def test_a_node_recreated_under_its_name_is_another_one() -> None:
 
 @pytest.mark.parametrize("cached", [False, True], ids=["the cache lacks it yet", "the cache has it"])
 def test_a_node_created_anew_with_its_range_keeps_it_from_those_that_wait(cached: bool) -> None:
-    server = Server()
-    for number in range(4):
-        server.create(f"n{number}", f"10.0.0.{number * 64}/26")
-    leader = leads(server)
+    server, leader = started(**FULL)
     leader.join("late")
     server.delete("n1")
     server.create("n1", "10.0.0.64/26")
@@ -324,9 +305,7 @@ def test_a_restored_server_has_its_nodes_written_again() -> None:
 
 
 def test_the_sweep_finds_what_no_event_told() -> None:
-    server = Server()
-    server.create("a", "10.0.0.0/26")
-    leader = leads(server)
+    server, leader = started(a="10.0.0.0/26")
     server.delete("a")
     leader.sync()
     leader.sweep()
@@ -338,9 +317,7 @@ def test_the_sweep_finds_what_no_event_told() -> None:
 @pytest.mark.row("M14")
 def test_nodes_with_one_family_in_a_cluster_of_two_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """The cluster got its second family when they were there already."""
-    server = Server()
-    server.create("old", "10.0.0.0/26")
-    leader = leads(server, "10.0.0.0/24,fd00:0:0:100::/56")
+    server, leader = started("10.0.0.0/24,fd00:0:0:100::/56", old="10.0.0.0/26")
     assert "1 nodes have pod CIDRs of one family only" in caplog.text
     leader.join("new")
     leader.join("older", "10.0.0.128/26")  # its creation is seen late
@@ -453,11 +430,7 @@ def test_a_range_wider_than_a_block_that_a_node_came_with_is_told_and_takes_noth
 @pytest.mark.row("M10")
 def test_ranges_wider_than_a_block_that_stood_there_at_the_start_are_kept_and_named_when_none_is_left() -> None:
     """The mask size may have grown: such nodes have pods."""
-    server = Server()
-    server.create("old", "10.0.0.0/25")
-    server.create("older", "10.0.0.128/25")
-    server.create("out", "192.168.0.0/16")
-    leader = leads(server)
+    _, leader = started(old="10.0.0.0/25", older="10.0.0.128/25", out="192.168.0.0/16")
     [error] = leader.join("late")
     wide = "10.0.0.0/25 of node old takes 2 blocks, 10.0.0.128/25 of node older takes 2 blocks"
     assert str(error).startswith(f"no pod CIDR is free in 10.0.0.0/24 ({wide}).")
@@ -466,9 +439,7 @@ def test_ranges_wider_than_a_block_that_stood_there_at_the_start_are_kept_and_na
 @pytest.mark.parametrize("cached", [False, True], ids=["the cache lacks it yet", "the cache has it"])
 def test_a_node_created_anew_keeps_its_range_that_is_wider_than_a_block(cached: bool) -> None:
     """As for a machine that was replaced under its name, once the mask size has grown."""
-    server = Server()
-    server.create("old", "10.0.0.0/25")
-    leader = leads(server)
+    server, leader = started(old="10.0.0.0/25")
     server.delete("old")
     server.create("old", "10.0.0.0/25")
     leader.sync()
@@ -595,11 +566,7 @@ def test_what_stood_there_before_is_no_proof() -> None:
 
 
 def test_overlaps_and_ranges_that_cannot_be_read_are_told_and_left_alone() -> None:
-    server = Server()
-    server.create("a", "10.0.0.0/25")
-    server.create("b", "10.0.0.64/26")
-    server.create("c")
-    leader = leads(server)
+    server, leader = started(a="10.0.0.0/25", b="10.0.0.64/26", c="")
     assert "PodCIDRConflict" in leader.events.reasons("b")
     assert server.ranges()["c"] == ["10.0.0.128/26"]
     assert writes(server) == ["c"]

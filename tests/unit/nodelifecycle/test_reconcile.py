@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
-from attrs import evolve
 
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, NotImplementedByProvider, Throttled
 from controllers.cloudcalls import AnswerMissing, CallFailed, CallOverdue, Contradiction, InvalidAnswer
@@ -598,20 +597,20 @@ def test_a_node_whose_call_hangs_is_no_work_of_a_sweep_until_it_comes_back_by_it
 
 
 def test_a_case_that_another_thread_has_changed_is_not_overwritten() -> None:
-    """Between reading and replacing, an answer is filed or an operator's release: that one
+    """Between reading and noting, an answer is filed or an operator's release: that one
     stays."""
     bench, names = _gone(witness=False)
     bench.run(*names)
     old = there(bench.candidates.get("n0"))
-    bench.candidates.replace("n0", old, evolve(old, held=True))
+    bench.candidates.note("n0", old, held=True)
     held = there(bench.candidates.get("n0"))
     assert bench.candidates.release_held() == 1
-    bench.candidates.replace("n0", held, evolve(held, told=True))
+    bench.candidates.note("n0", held, told=True)
     now = there(bench.candidates.get("n0"))
     assert (now.released, now.held, now.told) == (True, False, False)
     bench.candidates.forget("n0")
-    bench.candidates.replace("n0", now, evolve(now, held=True))
-    assert bench.candidates.get("n0") is None, "a votes that was closed stays closed"
+    bench.candidates.note("n0", now, held=True)
+    assert bench.candidates.get("n0") is None, "a candidate that was forgotten stays so"
 
 
 # ---- P6: gone by every method

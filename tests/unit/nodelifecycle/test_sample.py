@@ -8,7 +8,6 @@ import random
 from typing import Any
 
 import pytest
-from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -314,7 +313,7 @@ def test_the_number_of_held_nodes_is_kept_with_each_change(steps: list[tuple[str
         if step == "add":
             candidates.add(name, StateAnswer(node(name), 0.0, 0.0, GONE), PERIOD)
         elif step == "hold" and old is not None:
-            candidates.replace(name, old, evolve(old, held=not old.held))
+            candidates.note(name, old, held=not old.held)
         elif step == "forget":
             candidates.forget(name)
         elif step == "keep":
@@ -340,6 +339,35 @@ def test_a_zone_has_one_line_a_minute_however_many_nodes_and_answers(caplog: pyt
     assert (
         said[0] == "zone '': the cloud says that the instances of 200 nodes are gone (answer 1 of 2): n0, n1, n10, ..."
     )
+
+
+@pytest.mark.row("N45")
+def test_who_is_gone_is_said_once_for_those_that_are_held_back(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    sim = _sim(20, lied=20, gone=2)
+    sim.run_for(300)
+    assert sim.candidates.held == 2
+    assert sum("(answer 1 of 2)" in record.getMessage() for record in caplog.records) == 1
+    sim.join(["late"], "", ready=False)
+    sim.say_gone("late")
+    sim.run_for(2 * PERIOD)
+    assert "instances of 1 nodes are gone (answer 1 of 2): late" in caplog.text
+
+
+def test_a_node_that_turns_ready_while_its_batch_is_made_gets_its_answer_as_a_candidate() -> None:
+    sim = _sim(3)
+    sim.run_for(PERIOD)
+    _turn(sim, "r0", "Unknown")
+    draw = sim.samples.draw
+
+    def late(zone: str, usable: Any, now: float) -> Any:
+        _turn(sim, "r0", "True")
+        return draw(zone, usable, now)
+
+    sim.samples.draw = late  # type: ignore[method-assign]
+    sim.clock.advance(PERIOD)
+    assert sim.run("n0", "r0").keys() == {"n0", "r0"}
+    assert sim.server.deleted == ["n0"]
 
 
 # ---- whatever happens
@@ -371,8 +399,9 @@ class _Model(Bench):
             and there(there(self.lister.objects[other].status).conditions)[0].status == "True"
             and self.cloud.says.get(other) is GONE
         ]
-        assert len(still) <= sample.tolerated
-        self.limited += judge(sample, len(still)) is Verdict.LIMIT
+        verdict = judge(sample, len(still))
+        assert verdict is not Verdict.WAIT
+        self.limited += verdict is Verdict.LIMIT
 
     def step(self) -> None:
         self.clock.advance(PERIOD)

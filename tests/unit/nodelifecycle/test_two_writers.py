@@ -135,4 +135,4 @@ def test_a_taint_removed_long_after_it_was_written_is_restored_at_once() -> None
     assert len(bench.server.applied) == 2
     bench.clock.advance(600)
     bench.survey()
-    assert not bench.controller._writer._writeback._written, "what has held is forgotten"
+    assert not bench.controller._writer._written, "what has held is forgotten"

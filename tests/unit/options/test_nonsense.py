@@ -19,7 +19,6 @@ NONSENSE: dict[type[Any], dict[str, float | str]] = {
         "qps": -1,
         "burst": -1,
         "max_abandoned": -1,
-        "cache_ttl": -0.1,
     },
     CloudNodeOptions: {
         "concurrent_node_syncs": 0,

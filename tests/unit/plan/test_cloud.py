@@ -12,8 +12,7 @@ from kubernetes.client.models.v1_service import V1Service
 from cloudprovider import InstanceState, InvalidService, Route, Throttled
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from cloudprovider.testing.fake.loadbalancers import FakeLoadBalancers
-from controllers.plan.balancers import PlannedLoadBalancers
-from controllers.plan.cloud import Evidence, PlannedCalls
+from controllers.plan.cloud import Evidence, PlannedCalls, PlannedLoadBalancers
 from controllers.plan.rows import ASSIGNED_LATER, Change, Kind, Plan
 from controllers.service.changes import APPLIED, Note
 from controllers.service.targets import targets

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from controllers.plan.describing import written
-from controllers.plan.output import as_json, as_table
-from controllers.plan.rows import ASSIGNED_LATER, Change, Kind, Outcome, Plan, Row, Subject
+from controllers.plan.rows import ASSIGNED_LATER, Change, Kind, Outcome, Plan, Row, Subject, as_json, as_table
 
 NODE = Subject("Node", "n1")
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}

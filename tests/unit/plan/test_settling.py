@@ -9,7 +9,7 @@ import pytest
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import OverdueCall
 from controllers.plan.rows import Kind
-from controllers.plan.settling import Settling
+from controllers.plan.run import Settling
 from controllers.registration.entry import ControllerEntry, Rule
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue

@@ -10,7 +10,8 @@ from collections import deque
 import pytest
 
 from cloudprovider.internal import cleaning
-from cloudprovider.internal.cleaning import LONGEST, LONGEST_STACK, Cleaner, conceal, conceal_config, one_line
+from cloudprovider.internal.cleaning import LONGEST, LONGEST_STACK, Cleaner, conceal, one_line
+from cloudprovider.internal.configsecrets import conceal_config
 
 SECRET = "s3cr3t/Välue+'\"x"
 PLAIN = Cleaner()
@@ -51,16 +52,15 @@ def test_a_text_is_cut_before_it_is_looked_at() -> None:
 
 
 @pytest.mark.row("X2")
-@pytest.mark.parametrize("at", range(0, 1200, 7))
-def test_a_cut_never_leaves_half_a_secret_to_be_seen(at: int) -> None:
+def test_a_cut_never_leaves_half_a_secret_to_be_seen() -> None:
     """Wherever a secret lies about the bound, or about the end of what is looked at, too little of
     it is left."""
     secret = "Zq8Wn3Kd5Rt7Vb2Xh6"
-    told = Cleaner([secret]).line("y" * at + secret + "y" * 4000, 100)
-    assert len(told) <= 100
-    assert not any(secret[start : start + 4] in told for start in range(len(secret) - 3))
-    stars = Cleaner([secret]).line((secret + " ") * 300, 100)
-    assert "Zq8" not in stars
+    cleaner = Cleaner([secret])
+    parts = [secret[start : start + 4] for start in range(len(secret) - 3)]
+    told = {at: cleaner.line("y" * at + secret + "y" * 4000, 100) for at in range(0, 1200, 7)}
+    assert {at: one for at, one in told.items() if len(one) > 100 or any(part in one for part in parts)} == {}
+    assert "Zq8" not in cleaner.line((secret + " ") * 300, 100)
 
 
 def test_an_object_without_words_is_told_by_its_class() -> None:

@@ -320,9 +320,12 @@ def test_threads_do_not_lose_each_others_changes(tmp_path: Path) -> None:
 # Configuration, packaging
 
 
-def test_without_a_file_the_defaults_hold() -> None:
+def test_without_a_file_the_defaults_hold_and_what_is_no_json_object_is_told() -> None:
     assert isinstance(new_provider(None), Interface)
     assert Config.load(None, environ={}).instances == ()
+    for data in (b"{", b"[]", b"5"):
+        with pytest.raises(InvalidConfig, match=r"cloud\.json"):
+            Config.load(CloudConfig(path="cloud.json", data=data), environ={})
 
 
 @pytest.mark.parametrize(
@@ -382,12 +385,6 @@ def test_every_variable_that_is_missing_is_told_at_once(environ: dict[str, str],
     with pytest.raises(InvalidConfig) as caught:
         SampleCloud.from_environment(environ)
     assert [name for name in ("VPC_ID", "SUBNET_ID") if name in str(caught.value)] == missing
-
-
-@pytest.mark.parametrize("data", [b"{", b"[]", b"5"])
-def test_what_is_no_json_object_is_told(data: bytes) -> None:
-    with pytest.raises(InvalidConfig, match=r"cloud\.json"):
-        Config.load(CloudConfig(path="cloud.json", data=data), environ={})
 
 
 def test_the_entry_point_names_the_factory() -> None:

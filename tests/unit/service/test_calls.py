@@ -42,10 +42,15 @@ def test_a_write_goes_out_with_the_uid_and_brings_the_fresh_object(bench: Bench)
     assert version_of(written) == str(bench.server.version)
 
 
-def test_nothing_to_write_is_no_request(bench: Bench) -> None:
-    shown = service()
+def test_an_empty_cache_is_believed_after_the_api_server_agrees(bench: Bench) -> None:
+    some, shown = targets([node()], False), service()
     assert bench.api.write(KEY, shown, Patch()) is shown
-    assert bench.server.patches == []
+    assert bench.api.confirmed(some, may_be_empty=False) is some
+    assert bench.api.confirmed(NOTHING, may_be_empty=True) is NOTHING
+    assert bench.server.patches == bench.server.gets == [], "nothing to write, nothing to lose: nobody is asked"
+    bench.server.put(excluded("n1"))
+    assert bench.api.confirmed(NOTHING, may_be_empty=False) is NOTHING
+    assert bench.server.gets == [("/api/v1/nodes", {"limit": "500"})], "no resourceVersion: a quorum read"
 
 
 def test_a_service_that_is_gone_or_another_says_so(bench: Bench) -> None:
@@ -75,17 +80,14 @@ def test_no_other_refusal_does(bench: Bench, error: Exception) -> None:
 # ---- proof
 
 
-def test_a_service_is_gone_when_a_quorum_read_lacks_its_uid(bench: Bench) -> None:
+def test_a_service_is_gone_when_a_quorum_read_lacks_its_uid_and_a_read_that_fails_proves_nothing(bench: Bench) -> None:
     bench.server.put(raw_service("other", uid="former"))
     bench.api.prove_gone(KEY, "former")
-    assert bench.server.gets == [("/api/v1/namespaces/default/services", {"fieldSelector": "metadata.name=web"})], (
-        "no resourceVersion: a quorum read"
-    )
+    [(path, query)] = bench.server.gets
+    assert path == "/api/v1/namespaces/default/services"
+    assert query == {"fieldSelector": "metadata.name=web", "limit": "500"}, "no resourceVersion: a quorum read"
     with pytest.raises(CacheBehind, match="uid-web"):
         bench.api.prove_gone(KEY, "uid-web")
-
-
-def test_a_read_that_fails_proves_nothing(bench: Bench) -> None:
     bench.server.faults.append(Fault(ServerError("down", status=500)))
     with pytest.raises(ServerError):
         bench.api.prove_gone(KEY, "former")
@@ -115,30 +117,20 @@ def test_nor_does_an_answer_that_is_no_list(bench: Bench, answer: Any, monkeypat
             asked()
 
 
-def test_an_empty_cache_is_believed_after_the_api_server_agrees(bench: Bench) -> None:
-    bench.server.put(excluded("n1"))
-    assert bench.api.confirmed(NOTHING, may_be_empty=False) is NOTHING
-    assert bench.server.gets == [("/api/v1/nodes", {})], "no resourceVersion: a quorum read"
-
-
-def test_but_not_while_it_has_targets(bench: Bench) -> None:
-    bench.server.put(raw_node("n1"))
-    with pytest.raises(CacheBehind, match="has 1"):
+@pytest.mark.parametrize(
+    ("node", "ready_only", "told"),
+    [
+        (raw_node("n1"), False, "has 1"),
+        ({**excluded("n1"), "spec": "broken"}, False, "unreadable"),
+        (raw_node("n1", ready="False"), True, "has 1"),
+    ],
+    ids=["it has a target", "a node that cannot be read may be one", "should none be ready, all are targets"],
+)
+def test_but_not_while_it_may_have_targets(node: dict[str, Any], ready_only: bool, told: str) -> None:
+    bench = Bench(ready_only=ready_only)
+    bench.server.put(node)
+    with pytest.raises(CacheBehind, match=told):
         bench.api.confirmed(NOTHING, may_be_empty=False)
-
-
-def test_a_node_that_cannot_be_read_may_be_a_target(bench: Bench) -> None:
-    broken: dict[str, Any] = {**excluded("n1"), "spec": "broken"}
-    bench.server.put(broken)
-    with pytest.raises(CacheBehind, match="unreadable"):
-        bench.api.confirmed(NOTHING, may_be_empty=False)
-
-
-def test_with_targets_or_nothing_to_lose_nobody_is_asked(bench: Bench) -> None:
-    some = targets([node()], False)
-    assert bench.api.confirmed(some, may_be_empty=False) is some
-    assert bench.api.confirmed(NOTHING, may_be_empty=True) is NOTHING
-    assert bench.server.gets == []
 
 
 def test_the_proof_lasts_ten_seconds_and_a_refutation_none(bench: Bench) -> None:
@@ -155,11 +147,4 @@ def test_the_proof_lasts_ten_seconds_and_a_refutation_none(bench: Bench) -> None
     assert len(bench.server.gets) == 1
     bench.clock.advance(0.5)
     with pytest.raises(CacheBehind):
-        bench.api.confirmed(NOTHING, may_be_empty=False)
-
-
-def test_readiness_counts_there_too_where_it_is_asked_for() -> None:
-    bench = Bench(ready_only=True)
-    bench.server.put(raw_node("n1", ready="False"))
-    with pytest.raises(CacheBehind):  # should none be ready, all are targets
         bench.api.confirmed(NOTHING, may_be_empty=False)

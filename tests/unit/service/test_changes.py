@@ -130,17 +130,9 @@ def test_everything_about_a_port_counts(port: dict[str, Any]) -> None:
 
 
 @pytest.mark.row("S7", "S12")
-@pytest.mark.parametrize(
-    "scope",
-    [Scope("test", "cluster-1", "r1"), Scope("prod", "cluster-2", "r1"), Scope("prod", "cluster-1", "r2")],
-)
-def test_the_cluster_and_the_providers_revision_count(scope: Scope) -> None:
-    assert _fingerprint(scope) != _fingerprint()
-
-
-@pytest.mark.row("S7")
-def test_the_services_uid_counts() -> None:
-    assert _fingerprint(uid="other") != _fingerprint()
+def test_the_cluster_the_providers_revision_and_the_services_uid_count() -> None:
+    scopes = [Scope("test", "cluster-1", "r1"), Scope("prod", "cluster-2", "r1"), Scope("prod", "cluster-1", "r2")]
+    assert len({_fingerprint(), _fingerprint(uid="other"), *map(_fingerprint, scopes)}) == 5
 
 
 def test_fields_of_no_load_balancer_do_not_count() -> None:
@@ -151,16 +143,13 @@ def test_fields_of_no_load_balancer_do_not_count() -> None:
 
 
 @pytest.mark.row("S7")
-@given(labels, notes)
-def test_our_own_note_and_the_order_of_keys_do_not_count(others: dict[str, str], note: Note) -> None:
+@given(labels, labels, notes)
+def test_annotations_count_but_for_our_own_note_and_the_order_of_keys(
+    others: dict[str, str], more: dict[str, str], note: Note
+) -> None:
     reordered = dict(reversed([*others.items(), (APPLIED, str(note))]))
     assert _fingerprint(annotations=reordered) == _fingerprint(annotations=others)
-
-
-@pytest.mark.row("S7")
-@given(labels, labels)
-def test_all_other_annotations_do(one: dict[str, str], other: dict[str, str]) -> None:
-    assert (_fingerprint(annotations=one) == _fingerprint(annotations=other)) is (one == other)
+    assert (_fingerprint(annotations=others) == _fingerprint(annotations=more)) is (others == more)
 
 
 # ---- what may mean work
@@ -174,9 +163,11 @@ def test_a_change_that_the_fingerprint_sees_is_relevant(field: str) -> None:
 # ---- the note
 
 
-@given(notes)
-def test_a_note_is_read_back_as_it_was_written(note: Note) -> None:
+@given(notes, st.text(max_size=60))
+def test_a_note_is_read_back_as_it_was_written_and_what_people_write_there_never_fails(note: Note, text: str) -> None:
     assert changes.note_of(service(annotations={APPLIED: str(note), "other": "x"})) == note
+    found = changes.note_of(service(annotations={APPLIED: text}))
+    assert found is None or str(found) == text
 
 
 @pytest.mark.parametrize(
@@ -195,12 +186,6 @@ def test_a_note_is_read_back_as_it_was_written(note: Note) -> None:
 )
 def test_a_note_that_cannot_be_read_is_none(text: str) -> None:
     assert changes.note_of(service(annotations={APPLIED: text})) is None
-
-
-@given(st.text(max_size=60))
-def test_whatever_people_write_there_is_read_or_not_but_never_fails(text: str) -> None:
-    note = changes.note_of(service(annotations={APPLIED: text}))
-    assert note is None or str(note) == text
 
 
 def _applied(**fields: Any) -> dict[str, Any]:
@@ -302,16 +287,13 @@ def test_after_building_status_and_note_go_on_in_one_write(raw: Raw, ingress: An
     assert not changes.status_patch(SERVICES.parse(after), status, note)
 
 
-@given(raw_services, notes)
-def test_without_a_status_the_present_one_stays(raw: Raw, note: Note) -> None:
-    after = _patched(raw, changes.status_patch(SERVICES.parse(copy.deepcopy(raw)), None, note))
+@given(raw_services, notes, points)
+def test_without_a_status_or_a_note_the_present_one_stays(raw: Raw, note: Note, ingress: Any) -> None:
+    shown = SERVICES.parse(copy.deepcopy(raw))
+    after = _patched(raw, changes.status_patch(shown, None, note))
     assert _ingress(after) == _ingress(raw)
     assert _annotations(after)[APPLIED] == str(note)
-
-
-@given(raw_services, points)
-def test_without_a_note_the_present_one_stays(raw: Raw, ingress: Any) -> None:
-    after = _patched(raw, changes.status_patch(SERVICES.parse(copy.deepcopy(raw)), _status(ingress), None))
+    after = _patched(raw, changes.status_patch(shown, _status(ingress), None))
     assert _annotations(after) == _annotations(raw)
     assert len(_ingress(after)) == len(ingress)
 

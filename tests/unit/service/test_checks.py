@@ -136,24 +136,15 @@ def _count_by(bench: Bench, until: Callable[[], bool]) -> list[int]:
 
 
 @pytest.mark.row("S20")
-def test_a_load_balancer_that_never_gets_an_address_is_asked_for_ever_more_seldom(bench: Bench) -> None:
+@pytest.mark.parametrize(("looks", "hours"), [(True, 11), (False, 3)])
+def test_a_load_balancer_that_never_gets_an_address_is_asked_for_ever_more_seldom(looks: bool, hours: int) -> None:
+    bench = Bench("n1") if looks else Bench("n1", drift_period=0.0)
     bench.cloud.unfinished = True
     bench.server.put(raw_service())
     began = bench.clock.monotonic()
-    times = _count_by(bench, lambda: bench.clock.monotonic() - began > 11 * HOUR)
-    assert times == [0, 1, 3, 7, 15, 31]
+    assert _count_by(bench, lambda: bench.clock.monotonic() - began > hours * HOUR) == [0, 1, 3, 7, 15, 31]
     assert bench.cloud.count("get") <= 5 + 22
-    assert "EnsuredLoadBalancer" in bench.recorder.reasons()
     assert bench.recorder.reasons().count("EnsuredLoadBalancer") == 1, "and it is told once"
-
-
-@pytest.mark.row("S20")
-def test_so_it_is_where_nothing_is_looked_at(bench: Bench) -> None:
-    bench = Bench("n1", drift_period=0.0)
-    bench.cloud.unfinished = True
-    bench.server.put(raw_service())
-    began = bench.clock.monotonic()
-    assert _count_by(bench, lambda: bench.clock.monotonic() - began > 3 * HOUR) == [0, 1, 3, 7, 15, 31]
 
 
 @pytest.mark.row("S20")

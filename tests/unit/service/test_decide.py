@@ -89,7 +89,6 @@ INHERITED = Record.inherited(AT_REST)
 BY_GO = service(finalizers=[FINALIZER], ingress=[POINT])
 FROM_GO = Record.inherited(BY_GO)
 HALF_BUILT = service(finalizers=[FINALIZER], annotations={APPLIED: str(Note("uid-web"))})
-ENSURED = {Action.ENSURE}
 OTHERS = (service(annotations={KIND: "big"}),)
 WITH_CLASS = service(loadBalancerClass="example.com/other", finalizers=[FINALIZER], version="7")
 TAKEN_OVER = service(
@@ -101,6 +100,7 @@ TAKEN_OVER = service(
 EDITED = service(finalizers=[FINALIZER], annotations=NOTE, ingress=[POINT], version="8", port=81)
 CLAIMED = service(finalizers=[FINALIZER])
 STRIPPED = service(annotations=NOTE, ingress=[POINT], version="8")
+NOTELESS = service(finalizers=[FINALIZER], ingress=[POINT], version="8")
 FAILING = _record(State.UNSURE, built=AT_REST, nodes="old")
 """It was built once, and a change of it fails."""
 
@@ -119,7 +119,6 @@ class Row:
     """Attributes of the step."""
 
 
-LOOK_FAILED = {Action.LOOK}
 LONG_AGO = NOW - records.LOOKING
 
 
@@ -130,106 +129,106 @@ def _deleted(shown: Any) -> Any:
 
 
 def _row(
-    name: str, shown: Any, known: Record | None, act: Action, view: dict[str, Any] | None = None, **expected: Any
-) -> Row:
-    view = {**(view or {}), "tried": frozenset((view or {}).get("tried", ()))}
-    return Row(name, ServiceView(service=shown, record=known, **view), act, expected)
+    name: str, shown: Any, known: Record | None, act: str, *, found: Any = Observed.NOT_LOOKED, tried: str = "",
+    gathering: bool = False, updates: bool = True, **expected: Any,
+) -> Row:  # fmt: skip
+    """What is known of the Service, then the step; `tried`: the steps that this run has taken."""
+    before = frozenset(_action(one) for one in tried.split())
+    view = ServiceView(service=shown, record=known, found=found, tried=before, gathering=gathering, updates=updates)
+    return Row(name, view, _action(act), expected)
+
+
+def _action(name: str) -> Action:
+    return Action[name.upper()]
 
 
 ROWS = [
     # ---- a record of another Service
-    _row("vanished", None, _record(), Action.DELETE),
-    _row("vanished, half built", None, _record(State.UNSURE), Action.DELETE),
-    _row("vanished, of another controller", None, _record(State.ELSEWHERE), Action.DELETE),
-    _row("vanished, deleted", None, _record(State.GONE), Action.FORGET),
-    _row("vanished, let go", None, _record(State.RELEASED), Action.FORGET),
-    _row("made anew", service(uid="second"), _record(), Action.DELETE),
-    _row("made anew, deleted", service(uid="second"), _record(State.GONE), Action.FORGET),
-    _row("nothing there", None, None, Action.REST),
+    _row("vanished", None, _record(), "delete"),
+    _row("vanished, half built", None, _record(State.UNSURE), "delete"),
+    _row("vanished, of another controller", None, _record(State.ELSEWHERE), "delete"),
+    _row("vanished, deleted", None, _record(State.GONE), "forget"),
+    _row("vanished, let go", None, _record(State.RELEASED), "forget"),
+    _row("made anew", service(uid="second"), _record(), "delete"),
+    _row("made anew, deleted", service(uid="second"), _record(State.GONE), "forget"),
+    _row("nothing there", None, None, "rest"),
     # ---- not wanted
-    _row("deleted", DELETED, _record(), Action.DELETE, record=_record()),
-    _row("of another type", OTHER_TYPE, _record(), Action.DELETE),
-    _row("half deleted", DELETED, _record(State.UNSURE), Action.DELETE),
-    _row("deletion failed, nothing seen", DELETED, _record(State.ABSENT), Action.DELETE),
-    _row("confirmed gone", DELETED, _record(State.GONE), Action.RELEASE),
-    _row("confirmed gone, cache behind", DELETED, _record(State.GONE, version="8"), Action.RELEASE),
-    _row("let go, cache behind", DELETED, _record(State.RELEASED, version="8"), Action.REST),
-    _row("let go, then held by another", NOT_OURS, _record(State.RELEASED, version="6"), Action.REST),
-    _row("let go, held, deleted", DELETED, _record(State.RELEASED, version="6"), Action.LOOK, sweep=False),
-    _row("our note, no record", OTHER_TYPE, None, Action.DELETE),
-    _row("no claim", service(type="ClusterIP"), None, Action.REST),
-    _row("perhaps ours", NOT_OURS, None, Action.LOOK, sweep=False),
-    _row("perhaps ours, and there", NOT_OURS, None, Action.DELETE, {"found": _status()}, record=Record.blank(NOT_OURS)),
-    _row("perhaps ours, none there", NOT_OURS, None, Action.KEEP_FINALIZER, {"found": Observed.NONE}),
-    _row("perhaps ours, cannot tell", NOT_OURS, None, Action.KEEP_FINALIZER, {"found": Observed.UNKNOWN}),
-    _row("perhaps ours, elsewhere", NOT_OURS, None, Action.KEEP_FINALIZER, {"found": Observed.ELSEWHERE}),
+    _row("deleted", DELETED, _record(), "delete", record=_record()),
+    _row("of another type", OTHER_TYPE, _record(), "delete"),
+    _row("half deleted", DELETED, _record(State.UNSURE), "delete"),
+    _row("deletion failed, nothing seen", DELETED, _record(State.ABSENT), "delete"),
+    _row("confirmed gone", DELETED, _record(State.GONE), "release"),
+    _row("confirmed gone, cache behind", DELETED, _record(State.GONE, version="8"), "release"),
+    _row("let go, cache behind", DELETED, _record(State.RELEASED, version="8"), "rest"),
+    _row("let go, then held by another", NOT_OURS, _record(State.RELEASED, version="6"), "rest"),
+    _row("let go, held, deleted", DELETED, _record(State.RELEASED, version="6"), "look", sweep=False),
+    _row("our note, no record", OTHER_TYPE, None, "delete"),
+    _row("no claim", service(type="ClusterIP"), None, "rest"),
+    _row("perhaps ours", NOT_OURS, None, "look", sweep=False),
+    _row("perhaps ours, and there", NOT_OURS, None, "delete", found=_status(), record=Record.blank(NOT_OURS)),
+    _row("perhaps ours, none there", NOT_OURS, None, "keep_finalizer", found=Observed.NONE),
+    _row("perhaps ours, cannot tell", NOT_OURS, None, "keep_finalizer", found=Observed.UNKNOWN),
+    _row("perhaps ours, elsewhere", NOT_OURS, None, "keep_finalizer", found=Observed.ELSEWHERE),
     *(
-        _row(f"let go, held, deleted, {found}", DELETED, _record(State.RELEASED, version="6"), act, {"found": found})
+        _row(f"let go, held, deleted, {found}", DELETED, _record(State.RELEASED, version="6"), act, found=found)
         for found, act in [
-            (Observed.NONE, Action.REMOVE_FINALIZER),
-            (Observed.ELSEWHERE, Action.REMOVE_FINALIZER),
-            (Observed.UNKNOWN, Action.DELETE),
+            (Observed.NONE, "remove_finalizer"),
+            (Observed.ELSEWHERE, "remove_finalizer"),
+            (Observed.UNKNOWN, "delete"),
         ]
     ),
     # ---- of another class: row S24
-    _row("another class", WITH_CLASS, None, Action.REST),
-    _row("another class, deleted", _deleted(WITH_CLASS), None, Action.REST),
-    _row("another class, deleted, there", _deleted(WITH_CLASS), None, Action.REST, {"found": _status()}),
-    _row("another class, deleted, let go", _deleted(WITH_CLASS), _record(State.RELEASED, version="6"), Action.REST),
-    _row("another class, deleted, never served", _deleted(WITH_CLASS), Record.blank(WITH_CLASS), Action.REST),
-    _row("another class, deleted, of ours", _deleted(WITH_CLASS), _record(), Action.DELETE),
-    _row("another class, failing, taken over", TAKEN_OVER, _record(State.UNSURE), Action.LEAVE),
-    _row("another class, gone, taken over", TAKEN_OVER, _record(State.GONE), Action.RELEASE),
+    _row("another class", WITH_CLASS, None, "rest"),
+    _row("another class, deleted", _deleted(WITH_CLASS), None, "rest"),
+    _row("another class, deleted, there", _deleted(WITH_CLASS), None, "rest", found=_status()),
+    _row("another class, deleted, let go", _deleted(WITH_CLASS), _record(State.RELEASED, version="6"), "rest"),
+    _row("another class, deleted, never served", _deleted(WITH_CLASS), Record.blank(WITH_CLASS), "rest"),
+    _row("another class, deleted, of ours", _deleted(WITH_CLASS), _record(), "delete"),
+    _row("another class, failing, taken over", TAKEN_OVER, _record(State.UNSURE), "leave"),
+    _row("another class, gone, taken over", TAKEN_OVER, _record(State.GONE), "release"),
     # ---- wanted, and to be built
-    _row("new", service(), None, Action.ENSURE, sweep=False, record=Record.blank(service())),
-    _row("new, wanted since before its event", service(), Record.blank(service()), Action.ENSURE, sweep=False),
-    _row("half built", service(), _record(State.UNSURE), Action.ENSURE, sweep=False),
-    _row("wanted again, half deleted", service(), _record(State.ABSENT), Action.ENSURE),
-    _row("wanted again, deleted", AT_REST, _record(State.GONE), Action.ENSURE, record=Record.blank(AT_REST)),
-    _row("wanted again, let go", service(), _record(State.RELEASED), Action.ENSURE, record=Record.blank(service())),
-    _row("wanted again, cache behind", AT_REST, _record(State.RELEASED, version="8"), Action.REST, after=math.inf),
-    _row("changed", AT_REST, _record(**FORMER), Action.ENSURE, sweep=False),
-    _row("changed, of another controller", AT_REST, _record(State.ELSEWHERE, **FORMER), Action.ENSURE, sweep=False),
+    _row("new", service(), None, "ensure", sweep=False, record=Record.blank(service())),
+    _row("new, wanted since before its event", service(), Record.blank(service()), "ensure", sweep=False),
+    _row("half built", service(), _record(State.UNSURE), "ensure", sweep=False),
+    _row("wanted again, half deleted", service(), _record(State.ABSENT), "ensure"),
+    _row("wanted again, deleted", AT_REST, _record(State.GONE), "ensure", record=Record.blank(AT_REST)),
+    _row("wanted again, let go", service(), _record(State.RELEASED), "ensure", record=Record.blank(service())),
+    _row("wanted again, cache behind", AT_REST, _record(State.RELEASED, version="8"), "rest", after=math.inf),
+    _row("changed", AT_REST, _record(**FORMER), "ensure", sweep=False),
+    _row("changed, of another controller", AT_REST, _record(State.ELSEWHERE, **FORMER), "ensure", sweep=False),
     # ---- changed again and again
-    _row("changed too often", AT_REST, SILENT, Action.WARN, record=_record(**FORMER, **BUSY)),
-    _row("changed too often, told", AT_REST, _record(**FORMER, **BUSY), Action.REST, after=4.0),
-    _row("half built, too often", AT_REST, _record(State.UNSURE, tried="x", **BUSY), Action.REST, after=4.0),
-    _row("too often, other nodes", AT_REST, _record(**FORMER, **BUSY, nodes="old"), Action.UPDATE),
-    _row("too often, look is due", AT_REST, _record(**FORMER, **BUSY, due=NOW), Action.REST, after=4.0),
-    _row("too often, half built", AT_REST, evolve(FAILING, tried="x", **BUSY), Action.UPDATE),
+    _row("changed too often", AT_REST, SILENT, "warn", record=_record(**FORMER, **BUSY)),
+    _row("changed too often, told", AT_REST, _record(**FORMER, **BUSY), "rest", after=4.0),
+    _row("half built, too often", AT_REST, _record(State.UNSURE, tried="x", **BUSY), "rest", after=4.0),
+    _row("too often, other nodes", AT_REST, _record(**FORMER, **BUSY, nodes="old"), "update"),
+    _row("too often, look is due", AT_REST, _record(**FORMER, **BUSY, due=NOW), "rest", after=4.0),
+    _row("too often, half built", AT_REST, evolve(FAILING, tried="x", **BUSY), "update"),
     # ---- what a former process left
-    _row("a note that may hold", AT_REST, None, Action.LOOK, sweep=False),
-    _row("a note that holds", AT_REST, None, Action.REST, {"found": _status()}, after=1800.0, record=RECALLED),
-    _row(
-        "a note that holds, other nodes", OTHER_NODES, None, Action.UPDATE, {"found": _status()}, record=RECALLED_OTHER
-    ),
-    _row("a note, another address", AT_REST, None, Action.ENSURE, {"found": _status("192.0.2.9")}, sweep=False),
-    _row("a note, none there", AT_REST, None, Action.ENSURE, {"found": Observed.NONE}, sweep=False),
-    _row("a note, cannot tell", AT_REST, None, Action.ENSURE, {"found": Observed.UNKNOWN}, sweep=False),
-    _row("a note, looking", AT_REST, LOOKING, Action.LOOK, record=LOOKING),
-    _row("a note, looked in vain", AT_REST, LOOKING, Action.REST, {"tried": LOOK_FAILED}, record=LOOKING),
-    _row("a note, found at last", AT_REST, LOOKING, Action.REST, {"found": _status()}, record=RECALLED),
-    _row(
-        "a note, looked for long",
-        AT_REST,
-        evolve(LOOKING, looking=LONG_AGO),
-        Action.ENSURE,
-        record=INHERITED,
-    ),
-    _row("a note no more, looking", service(), LOOKING, Action.ENSURE, record=Record.blank(service())),
+    _row("a note that may hold", AT_REST, None, "look", sweep=False),
+    _row("a note that holds", AT_REST, None, "rest", found=_status(), after=1800.0, record=RECALLED),
+    _row("a note that holds, other nodes", OTHER_NODES, None, "update", found=_status(), record=RECALLED_OTHER),
+    _row("a note, another address", AT_REST, None, "ensure", found=_status("192.0.2.9"), sweep=False),
+    _row("a note, none there", AT_REST, None, "ensure", found=Observed.NONE, sweep=False),
+    _row("a note, cannot tell", AT_REST, None, "ensure", found=Observed.UNKNOWN, sweep=False),
+    _row("a note, looking", AT_REST, LOOKING, "look", record=LOOKING),
+    _row("a note, looked in vain", AT_REST, LOOKING, "rest", tried="look", record=LOOKING),
+    _row("a note, found at last", AT_REST, LOOKING, "rest", found=_status(), record=RECALLED),
+    _row("a note, looked for long", AT_REST, evolve(LOOKING, looking=LONG_AGO), "ensure", record=INHERITED),
+    _row("a note no more, looking", service(), LOOKING, "ensure", record=Record.blank(service())),
     # ---- built by another process, and not to be ensured now: row S26
-    _row("inherited, ensure fails", AT_REST, INHERITED, Action.LOOK, {"tried": ENSURED}, sweep=False),
-    _row("inherited, changed, ensure fails", EDITED, Record.inherited(EDITED), Action.LOOK, {"tried": ENSURED}),
-    _row("inherited, by Go, ensure fails", BY_GO, FROM_GO, Action.LOOK, {"tried": ENSURED}),
-    _row("inherited, half built", HALF_BUILT, Record.inherited(HALF_BUILT), Action.LOOK, {"tried": ENSURED}),
-    _row("a claim and no address is new", CLAIMED, Record.inherited(CLAIMED), Action.REST, {"tried": ENSURED}),
+    _row("inherited, ensure fails", AT_REST, INHERITED, "look", tried="ensure", sweep=False),
+    _row("inherited, changed, ensure fails", EDITED, Record.inherited(EDITED), "look", tried="ensure"),
+    _row("inherited, by Go, ensure fails", BY_GO, FROM_GO, "look", tried="ensure"),
+    _row("inherited, half built", HALF_BUILT, Record.inherited(HALF_BUILT), "look", tried="ensure"),
+    _row("a claim and no address is new", CLAIMED, Record.inherited(CLAIMED), "rest", tried="ensure"),
     *(
         _row(
             f"inherited, {name}",
             shown,
             Record.inherited(shown),
-            Action.UPDATE if built else Action.REST,
-            {"tried": {Action.ENSURE, Action.LOOK}, "found": found},
+            "update" if built else "rest",
+            tried="ensure look",
+            found=found,
             record=evolve(Record.blank(shown), built=shown if built else None),
         )
         for name, shown, found, built in [
@@ -243,212 +242,104 @@ ROWS = [
             ("cannot tell", AT_REST, Observed.UNKNOWN, True),
         ]
     ),
+    _row("inherited, looked in vain", AT_REST, INHERITED, "rest", tried="ensure look", record=INHERITED),
     _row(
-        "inherited, looked in vain",
-        AT_REST,
-        INHERITED,
-        Action.REST,
-        {"tried": {Action.ENSURE, Action.LOOK}},
-        record=INHERITED,
-    ),
-    _row(
-        "inherited, another address before ensure",
-        AT_REST,
-        None,
-        Action.UPDATE,
-        {"tried": ENSURED, "found": _status("192.0.2.9")},
+        "inherited, another address before ensure", AT_REST, None, "update", tried="ensure", found=_status("192.0.2.9")
     ),
     # ---- other load balancers than the present one: row S28
-    _row("renamed", AT_REST, _record(State.CONFIRMED, others=OTHERS), Action.DELETE_OTHERS),
-    _row("renamed, update half done", AT_REST, _record(State.RETARGETING, others=OTHERS), Action.DELETE_OTHERS),
-    _row("renamed, written", AT_REST, _record(others=OTHERS), Action.DELETE_OTHERS),
-    _row("renamed, no address yet", AT_REST, _record(others=OTHERS, empty=1), Action.REST, after=900.0),
-    _row("renamed, no address for long", AT_REST, _record(others=OTHERS, empty=9), Action.DELETE_OTHERS),
-    _row("renamed, ensure fails", AT_REST, evolve(FAILING, others=OTHERS), Action.UPDATE, {"tried": ENSURED}),
-    _row("renamed, changed again", AT_REST, _record(others=OTHERS, **FORMER), Action.ENSURE),
-    _row("renamed, wanted no more", DELETED, _record(others=OTHERS), Action.DELETE),
+    _row("renamed", AT_REST, _record(State.CONFIRMED, others=OTHERS), "delete_others"),
+    _row("renamed, update half done", AT_REST, _record(State.RETARGETING, others=OTHERS), "delete_others"),
+    _row("renamed, written", AT_REST, _record(others=OTHERS), "delete_others"),
+    _row("renamed, no address yet", AT_REST, _record(others=OTHERS, empty=1), "rest", after=900.0),
+    _row("renamed, no address for long", AT_REST, _record(others=OTHERS, empty=9), "delete_others"),
+    _row("renamed, ensure fails", AT_REST, evolve(FAILING, others=OTHERS), "update", tried="ensure"),
+    _row("renamed, changed again", AT_REST, _record(others=OTHERS, **FORMER), "ensure"),
+    _row("renamed, wanted no more", DELETED, _record(others=OTHERS), "delete"),
     _row(
         "renamed, former stays: the note keeps it",
         AT_REST,
         _record(State.CONFIRMED, others=OTHERS),
-        Action.REST,
-        {"tried": {Action.DELETE_OTHERS}},
+        "rest",
+        tried="delete_others",
     ),
     _row(
         "renamed, former stays: the address is written",
         AT_REST,
         _record(State.CONFIRMED, others=OTHERS, new_status=True),
-        Action.WRITE,
-        {"tried": {Action.DELETE_OTHERS}},
+        "write",
+        tried="delete_others",
     ),
     # ---- targets
-    _row("other nodes", AT_REST, _record(nodes="old"), Action.UPDATE),
-    _row("update half done", AT_REST, _record(State.RETARGETING), Action.UPDATE),
-    _row("not written, other nodes", AT_REST, _record(State.CONFIRMED, nodes="old"), Action.WRITE),
-    _row("address not written, other nodes", AT_REST, _record(State.RETARGETING, new_status=True), Action.WRITE),
-    _row(
-        "not written, in vain", AT_REST, _record(State.CONFIRMED, nodes="old"), Action.UPDATE, {"tried": {Action.WRITE}}
-    ),
-    _row("other nodes, look is due", AT_REST, _record(nodes="old", due=NOW), Action.LOOK),
-    _row("other nodes, looked in vain", AT_REST, _record(nodes="old", due=NOW), Action.UPDATE, {"tried": LOOK_FAILED}),
-    _row(
-        "other nodes, repair is due", AT_REST, _record(nodes="old", ensure_due=NOW), Action.ENSURE, {"found": _status()}
-    ),
-    _row(
-        "update said later", AT_REST, _record(State.RETARGETING), Action.REST, {"tried": {Action.UPDATE}}, after=900.0
-    ),
-    _row("update failed", AT_REST, FAILING, Action.ENSURE, {"tried": {Action.UPDATE}}, sweep=False),
-    _row("a change fails", AT_REST, FAILING, Action.UPDATE, {"tried": {Action.ENSURE}}),
-    _row(
-        "a change fails, targets set",
-        AT_REST,
-        evolve(FAILING, nodes=TARGETS.digest),
-        Action.REST,
-        {"tried": {Action.ENSURE}},
-    ),
-    _row("a change fails, gathering", AT_REST, FAILING, Action.REST, {"tried": {Action.ENSURE}, "gathering": True}),
-    _row("a change fails, no address", AT_REST, evolve(FAILING, new_status=True), Action.WRITE),
-    _row("never built, no address", AT_REST, _record(State.UNSURE, new_status=True), Action.ENSURE),
-    _row(
-        "a change fails, stripped",
-        STRIPPED,
-        evolve(FAILING, nodes=TARGETS.digest),
-        Action.PUT_BACK,
-        {"tried": {Action.ENSURE}},
-    ),
-    _row("build fails", AT_REST, _record(State.UNSURE), Action.REST, {"tried": {Action.ENSURE}}, after=math.inf),
-    _row(
-        "missing, build fails",
-        AT_REST,
-        _record(nodes="old"),
-        Action.REST,
-        {"tried": {Action.ENSURE}, "found": Observed.NONE},
-    ),
-    _row("nodes are gathered", AT_REST, _record(nodes="old"), Action.REST, {"gathering": True}),
-    _row("no updates", AT_REST, _record(State.RETARGETING), Action.ENSURE, {"updates": False}, sweep=True, seen=None),
-    _row(
-        "update failed, none there",
-        AT_REST,
-        _record(State.RETARGETING),
-        Action.ENSURE,
-        {"found": Observed.NONE},
-        sweep=False,
-    ),
-    _row("elsewhere, other nodes", AT_REST, _record(State.ELSEWHERE, nodes="old"), Action.REST, after=900.0),
+    _row("other nodes", AT_REST, _record(nodes="old"), "update"),
+    _row("update half done", AT_REST, _record(State.RETARGETING), "update"),
+    _row("not written, other nodes", AT_REST, _record(State.CONFIRMED, nodes="old"), "write"),
+    _row("address not written, other nodes", AT_REST, _record(State.RETARGETING, new_status=True), "write"),
+    _row("not written, in vain", AT_REST, _record(State.CONFIRMED, nodes="old"), "update", tried="write"),
+    _row("other nodes, look is due", AT_REST, _record(nodes="old", due=NOW), "look"),
+    _row("other nodes, looked in vain", AT_REST, _record(nodes="old", due=NOW), "update", tried="look"),
+    _row("other nodes, repair is due", AT_REST, _record(nodes="old", ensure_due=NOW), "ensure", found=_status()),
+    _row("update said later", AT_REST, _record(State.RETARGETING), "rest", tried="update", after=900.0),
+    _row("update failed", AT_REST, FAILING, "ensure", tried="update", sweep=False),
+    _row("a change fails", AT_REST, FAILING, "update", tried="ensure"),
+    _row("a change fails, targets set", AT_REST, evolve(FAILING, nodes=TARGETS.digest), "rest", tried="ensure"),
+    _row("a change fails, gathering", AT_REST, FAILING, "rest", tried="ensure", gathering=True),
+    _row("a change fails, no address", AT_REST, evolve(FAILING, new_status=True), "write"),
+    _row("never built, no address", AT_REST, _record(State.UNSURE, new_status=True), "ensure"),
+    _row("a change fails, stripped", STRIPPED, evolve(FAILING, nodes=TARGETS.digest), "put_back", tried="ensure"),
+    _row("build fails", AT_REST, _record(State.UNSURE), "rest", tried="ensure", after=math.inf),
+    _row("missing, build fails", AT_REST, _record(nodes="old"), "rest", tried="ensure", found=Observed.NONE),
+    _row("nodes are gathered", AT_REST, _record(nodes="old"), "rest", gathering=True),
+    _row("no updates", AT_REST, _record(State.RETARGETING), "ensure", updates=False, sweep=True, seen=None),
+    _row("update failed, none there", AT_REST, _record(State.RETARGETING), "ensure", found=Observed.NONE, sweep=False),
+    _row("elsewhere, other nodes", AT_REST, _record(State.ELSEWHERE, nodes="old"), "rest", after=900.0),
     # ---- looks and repairs
-    _row("look is due", AT_REST, _record(due=NOW), Action.LOOK, sweep=True),
-    _row("look is due, as expected", AT_REST, _record(due=NOW), Action.REST, {"found": _status()}, after=1800.0),
-    _row(
-        "look is due, cannot tell",
-        AT_REST,
-        _record(due=NOW),
-        Action.REST,
-        {"found": Observed.UNKNOWN},
-        after=1800.0,
-    ),
-    _row(
-        "look is due, none there",
-        AT_REST,
-        _record(due=NOW),
-        Action.ENSURE,
-        {"found": Observed.NONE},
-        sweep=False,
-    ),
-    _row(
-        "another address",
-        AT_REST,
-        _record(due=NOW),
-        Action.ENSURE,
-        {"found": _status("x")},
-        sweep=True,
-        seen=_status("x"),
-    ),
-    _row("another address, known", AT_REST, _record(due=NOW, seen=_status("x")), Action.REST, {"found": _status("x")}),
-    _row("repair is due", AT_REST, _record(ensure_due=NOW), Action.LOOK, sweep=True),
-    _row("repair is due, looked", AT_REST, _record(ensure_due=NOW), Action.ENSURE, {"found": _status()}, sweep=True),
-    _row(
-        "repair is due, cannot tell",
-        AT_REST,
-        _record(ensure_due=NOW),
-        Action.ENSURE,
-        {"found": Observed.UNKNOWN},
-        seen=None,
-    ),
-    _row("no address yet", AT_REST, _record(due=NOW, empty=1), Action.ENSURE, {"found": _status()}, sweep=True),
-    _row("look is due, in vain", AT_REST, _record(due=NOW), Action.REST, {"tried": LOOK_FAILED}, after=1800.0),
-    _row(
-        "repair is due, look in vain",
-        AT_REST,
-        _record(ensure_due=NOW),
-        Action.ENSURE,
-        {"tried": LOOK_FAILED},
-        sweep=True,
-    ),
-    _row("no address yet, look in vain", AT_REST, _record(due=NOW, empty=1), Action.ENSURE, {"tried": LOOK_FAILED}),
-    _row("no address for long", AT_REST, _record(due=NOW, empty=9), Action.REST, {"found": _status()}, after=1800.0),
-    _row("elsewhere, repair is due", AT_REST, _record(State.ELSEWHERE, ensure_due=NOW), Action.ENSURE, sweep=True),
+    _row("look is due", AT_REST, _record(due=NOW), "look", sweep=True),
+    _row("look is due, as expected", AT_REST, _record(due=NOW), "rest", found=_status(), after=1800.0),
+    _row("look is due, cannot tell", AT_REST, _record(due=NOW), "rest", found=Observed.UNKNOWN, after=1800.0),
+    _row("look is due, none there", AT_REST, _record(due=NOW), "ensure", found=Observed.NONE, sweep=False),
+    _row("another address", AT_REST, _record(due=NOW), "ensure", found=_status("x"), sweep=True, seen=_status("x")),
+    _row("another address, known", AT_REST, _record(due=NOW, seen=_status("x")), "rest", found=_status("x")),
+    _row("repair is due", AT_REST, _record(ensure_due=NOW), "look", sweep=True),
+    _row("repair is due, looked", AT_REST, _record(ensure_due=NOW), "ensure", found=_status(), sweep=True),
+    _row("repair is due, cannot tell", AT_REST, _record(ensure_due=NOW), "ensure", found=Observed.UNKNOWN, seen=None),
+    _row("no address yet", AT_REST, _record(due=NOW, empty=1), "ensure", found=_status(), sweep=True),
+    _row("look is due, in vain", AT_REST, _record(due=NOW), "rest", tried="look", after=1800.0),
+    _row("repair is due, look in vain", AT_REST, _record(ensure_due=NOW), "ensure", tried="look", sweep=True),
+    _row("no address yet, look in vain", AT_REST, _record(due=NOW, empty=1), "ensure", tried="look"),
+    _row("no address for long", AT_REST, _record(due=NOW, empty=9), "rest", found=_status(), after=1800.0),
+    _row("elsewhere, repair is due", AT_REST, _record(State.ELSEWHERE, ensure_due=NOW), "ensure", sweep=True),
     # ---- what is on the Service
-    _row("not written yet", AT_REST, _record(State.CONFIRMED), Action.WRITE),
-    _row("not written, cache behind", AT_REST, _record(State.CONFIRMED, version="8"), Action.REST),
-    _row("all is well", AT_REST, _record(), Action.REST, after=900.0),
-    _row(
-        "finalizer gone",
-        service(annotations=NOTE, ingress=[POINT], version="8"),
-        _record(),
-        Action.PUT_BACK,
-        missing=OwnedField.FINALIZER,
-    ),
+    _row("not written yet", AT_REST, _record(State.CONFIRMED), "write"),
+    _row("not written, cache behind", AT_REST, _record(State.CONFIRMED, version="8"), "rest"),
+    _row("all is well", AT_REST, _record(), "rest", after=900.0),
+    _row("finalizer gone", STRIPPED, _record(), "put_back", missing=OwnedField.FINALIZER),
     _row(
         "address gone too",
         service(annotations=NOTE, version="8"),
         _record(),
-        Action.PUT_BACK,
+        "put_back",
         missing=OwnedField.FINALIZER | OwnedField.ADDRESS,
     ),
-    _row(
-        "finalizer gone again",
-        service(annotations=NOTE, ingress=[POINT], version="8"),
-        _record(restores=RESTORED),
-        Action.REST,
-        after=45.0,
-    ),
-    _row("finalizer gone, cache behind", service(annotations=NOTE, version="6"), _record(), Action.REST),
-    _row(
-        "note gone",
-        service(finalizers=[FINALIZER], ingress=[POINT], version="8"),
-        _record(),
-        Action.REST,
-        record=_record(restore_at=NOW + records.LAZY),
-        after=records.LAZY,
-    ),
-    _row(
-        "note gone for a while",
-        service(finalizers=[FINALIZER], ingress=[POINT], version="8"),
-        _record(restore_at=NOW),
-        Action.PUT_BACK,
-        missing=OwnedField.NOTE,
-    ),
-    _row("finalizer back", AT_REST, _record(restores=RESTORED), Action.REST, after=900.0),
-    _row(
-        "note back after ours", AT_REST, _record(restore_at=math.inf), Action.REST, record=_record(restore_at=math.inf)
-    ),
-    _row("note back", AT_REST, _record(restore_at=NOW + 5.0), Action.REST, record=_record(), after=900.0),
-    _row(
-        "note gone, put back once",
-        service(finalizers=[FINALIZER], ingress=[POINT], version="8"),
-        _record(restore_at=math.inf),
-        Action.REST,
-        after=900.0,
-    ),
-    _row("of another controller, stripped", service(version="8"), _record(State.ELSEWHERE), Action.REST, after=900.0),
+    _row("finalizer gone again", STRIPPED, _record(restores=RESTORED), "rest", after=45.0),
+    _row("finalizer gone, cache behind", service(annotations=NOTE, version="6"), _record(), "rest"),
+    _row("note gone", NOTELESS, _record(), "rest", record=_record(restore_at=NOW + records.LAZY), after=records.LAZY),
+    _row("note gone for a while", NOTELESS, _record(restore_at=NOW), "put_back", missing=OwnedField.NOTE),
+    _row("finalizer back", AT_REST, _record(restores=RESTORED), "rest", after=900.0),
+    _row("note back after ours", AT_REST, _record(restore_at=math.inf), "rest", record=_record(restore_at=math.inf)),
+    _row("note back", AT_REST, _record(restore_at=NOW + 5.0), "rest", record=_record(), after=900.0),
+    _row("note gone, put back once", NOTELESS, _record(restore_at=math.inf), "rest", after=900.0),
+    _row("of another controller, stripped", service(version="8"), _record(State.ELSEWHERE), "rest", after=900.0),
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_the_table(row: Row) -> None:
-    step = _decide(row.view)
-    assert step.action is row.action
-    assert {name: getattr(step, name) for name in row.expected} == row.expected
+def test_the_table() -> None:
+    wrong = []
+    for row in ROWS:
+        step = _decide(row.view)
+        got = {"action": step.action, **{name: getattr(step, name) for name in row.expected}}
+        if got != (wanted := {"action": row.action, **row.expected}):
+            wrong.append(f"{row.name}: {got}, not {wanted}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_every_step_is_in_the_table() -> None:

@@ -235,13 +235,13 @@ def test_the_latency_is_that_of_the_last_load_balancer_from_the_first_change_on(
     bench.clock.advance(1)
     bench.sync.sync(ALL_NODES)
     bench.clock.advance(2)
-    bench.sync.finished("default/a")
-    bench.sync.finished("default/other")
+    bench.sync.worked("default/a", served=True)
+    bench.sync.worked("default/other", served=True)
     assert _latency(bench) == (0, 0)
     bench.clock.advance(4)
-    bench.sync.finished("default/b")
+    bench.sync.worked("default/b", served=True)
     assert _latency(bench) == (1, 7.5)
-    bench.sync.finished("default/b")
+    bench.sync.worked("default/b", served=True)
     assert _latency(bench) == (1, 7.5)
 
 
@@ -254,7 +254,7 @@ def test_a_sync_that_begins_before_the_former_one_ended_counts_from_that_ones_be
     bench.sync.changed()
     bench.sync.sync(ALL_NODES)
     bench.clock.advance(1)
-    bench.sync.finished("default/a")
+    bench.sync.worked("default/a", served=True)
     assert _latency(bench) == (1, 11)
 
 
@@ -336,7 +336,7 @@ def _rounds(bench: Bench, seconds: int, takes: int) -> list[int]:
         if bench.waiting():
             queued.append(second)
         if queued and second == queued[-1] + takes:
-            bench.sync.tried("default/s1")
+            bench.sync.worked("default/s1", served=False)
         bench.clock.advance(1.0)
     return queued
 
@@ -368,7 +368,7 @@ def test_one_load_balancer_in_ten_that_hangs_holds_no_other_one(count: int, hang
         _record(bench, f"s{number}")
     assert _one_change(bench) == DONE
     for key in bench.waiting()[hanging:]:
-        bench.sync.tried(key)
+        bench.sync.worked(key, served=False)
     assert (_one_change(bench) != DONE) is held
 
 

@@ -50,10 +50,12 @@ def test_a_change_that_the_provider_names_ensures_and_no_other(hooked: Bench) ->
     assert hooked.cloud.methods() == ["ensure"]
 
 
-def test_without_the_hook_labels_do_not_even_mean_a_look(served: Bench) -> None:
+def test_without_the_hook_labels_do_not_even_mean_a_look_and_a_nodes_labels_do_not_count(served: Bench) -> None:
     _label(served, team="blue")
     served.see()
     assert served.waiting() == []
+    _relabel(served, role="edge")
+    assert served.cloud.methods() == []
 
 
 def test_a_new_process_finds_what_the_former_one_built_for(hooked: Bench) -> None:
@@ -106,11 +108,6 @@ def test_a_label_of_a_node_that_the_provider_names_updates_and_no_other(hooked: 
     assert hooked.cloud.methods() == []
     _relabel(hooked, role="edge")
     assert hooked.cloud.methods() == ["update"]
-
-
-def test_without_the_hook_a_nodes_labels_do_not_count(served: Bench) -> None:
-    _relabel(served, role="edge")
-    assert served.cloud.methods() == []
 
 
 def test_only_nodes_that_changed_are_asked_about(hooked: Bench) -> None:

@@ -47,8 +47,9 @@ def test_one_that_is_there_again_is_deleted_again(bench: Bench, caplog: pytest.L
     assert _later(bench, 1000.0) == ["get", "delete"]  # once
 
 
-def test_one_that_is_gone_is_left_alone(bench: Bench) -> None:
+def test_one_that_is_gone_is_left_alone_and_a_plan_does_not_wait_for_it(bench: Bench) -> None:
     _delete(bench)
+    assert bench.again.unfinished() == []
     assert _later(bench) == ["get"]
     assert _later(bench, 1000.0) == ["get"]
 
@@ -69,12 +70,6 @@ def test_one_that_is_kept_in_the_meantime_is_left_alone(bench: Bench) -> None:
     bench.cloud.fail["delete"] = LoadBalancerKept("lb-1 has deletion protection")
     assert _later(bench) == ["get", "delete"]
     assert _later(bench, 1000.0) == ["get", "delete"]
-
-
-def test_a_plan_does_not_wait_for_it(bench: Bench) -> None:
-    _delete(bench)
-    assert bench.again.unfinished() == []
-    assert _later(bench) == ["get"]
 
 
 def test_a_new_service_of_its_name_keeps_its_own(bench: Bench) -> None:

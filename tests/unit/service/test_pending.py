@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from cloudprovider import Pending, QuotaExceeded
+from cloudprovider import Pending, QuotaExceeded, RetryError
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import raw_node
 
@@ -61,6 +61,22 @@ def test_a_build_without_end_is_a_warning(bench: Bench) -> None:
     assert told[0].message == (
         "The cloud is at work on the load balancer, for more than 15 minutes: the load balancer is being built"
     )
+
+
+def test_what_waits_for_a_node_is_no_work_of_the_cloud(bench: Bench) -> None:
+    """`RetryError` says "ask again", and only `Pending` that the cloud has begun something."""
+    bench.cloud.fail["ensure"] = RetryError("it is built as soon as there is a node to send traffic to", 30.0)
+    _move(bench, "192.0.2.77")
+    bench.settle(rounds=100, step=10.0)
+    told = [(one.type, one.message) for one in bench.recorder.events if one.reason == "LoadBalancerPending"]
+    assert told == [
+        ("Normal", "The load balancer has to wait: it is built as soon as there is a node to send traffic to"),
+        (
+            "Warning",
+            "The load balancer has had to wait for more than 15 minutes: it is built as soon as there is a node to "
+            "send traffic to",
+        ),
+    ]
 
 
 def test_another_change_begins_anew_and_so_does_what_was_done(bench: Bench) -> None:

@@ -76,16 +76,13 @@ def test_a_bare_node_is_one() -> None:
     assert describe(bare) == "n1 -"
 
 
-def test_asked_for_ready_nodes_only_others_are_left_out() -> None:
-    both = [node("b", ready="False"), node("a"), node("c", ready="Unknown")]
-    assert _names(targets(both, True).nodes) == ["a"]
-    assert _names(targets(both, False).nodes) == ["a", "b", "c"]
-
-
-def test_unless_none_is() -> None:
-    both = [node("b", ready="False"), node("a", ready="Unknown")]
-    assert targets(both, True) == targets(both, False)
-    assert _names(targets(both, True).nodes) == ["a", "b"]
+def test_asked_for_ready_nodes_only_others_are_left_out_unless_none_is_ready() -> None:
+    some = [node("b", ready="False"), node("a"), node("c", ready="Unknown")]
+    assert _names(targets(some, True).nodes) == ["a"]
+    assert _names(targets(some, False).nodes) == ["a", "b", "c"]
+    none = [some[0], some[2]]
+    assert targets(none, True) == targets(none, False)
+    assert _names(targets(none, True).nodes) == ["b", "c"]
 
 
 @pytest.mark.row("S13")
@@ -110,22 +107,16 @@ def test_names_and_addresses_do(one: list[tuple[str, list[str]]], other: list[tu
 
 
 @pytest.mark.row("S1")
-def test_so_do_provider_ids_and_the_addresses_types() -> None:
+def test_so_do_provider_ids_and_the_addresses_types_and_nothing_else_does() -> None:
     plain = node("a", "10.0.0.1")
     external = node("a", "10.0.0.1")
     assert external.status is not None
     assert external.status.addresses
     external.status.addresses[0].type = "ExternalIP"
     assert len({_digest(plain), _digest(external), _digest(node("a", "10.0.0.1", provider_id="fake://other"))}) == 3
-
-
-def test_nothing_else_does() -> None:
     same = {"labels": {"pool": "x"}, "taints": ["other"], "ready": "False", "version": "9"}
-    assert _digest(node("a", "10.0.0.1", **same)) == _digest(node("a", "10.0.0.1"))
-
-
-def test_no_targets_have_a_digest_that_a_note_can_hold() -> None:
-    assert _digest() == _digest(node("a", deleted=True)) == NO_TARGETS == "none"
+    assert _digest(node("a", "10.0.0.1", **same)) == _digest(plain)
+    assert _digest() == _digest(node("a", deleted=True)) == NO_TARGETS == "none", "a note can hold it"
 
 
 def test_the_digest_never_changes_its_form() -> None:

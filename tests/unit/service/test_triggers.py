@@ -9,8 +9,8 @@ from kubernetes.client.models.v1_service import V1Service
 
 from controllers.runtime.cache import SERVICES
 from controllers.runtime.metrics import Metrics
-from controllers.service.changes import APPLIED, WITHOUT_CLASS
-from controllers.service.controller import CHANGED, DELETED, NEW, AddressWatch, urgency
+from controllers.service.changes import APPLIED
+from controllers.service.controller import CHANGED, DELETED, NEW, AddressWatch
 from controllers.service.reconcile import DRIFT, REFRESH
 from controllers.service.records import Record
 from tests.support.clock import FakeClock
@@ -127,9 +127,12 @@ def test_updates_do_when_something_relevant_changed(
         (PLAIN, DELETED),
     ],
 )
-def test_how_urgent_an_event_is(fields: dict[str, Any], expected: int) -> None:
-    found = service(**fields)
-    assert urgency(found, WITHOUT_CLASS.ownership(found)) == expected
+def test_how_urgent_an_event_is(bench: Bench, fields: dict[str, Any], expected: int) -> None:
+    bench.records.put(KEY, Record.blank(service()))
+    added: list[int] = []
+    bench.queue.add = lambda key, priority=0: added.append(priority)  # type: ignore[method-assign]
+    bench.triggers.on_add(service(**fields), False)
+    assert added == [expected]
 
 
 @pytest.mark.row("S5")

@@ -19,6 +19,7 @@ def lines(keys: object) -> list[str]:
 def test_several_keys_with_comments_and_empty_lines_each_once() -> None:
     text = f"# the team\n\n{PUBLIC} ada@desk\r\n  {OTHER}\n{PUBLIC} once more\n   # the end"
     assert lines(parse_keys(text.encode())) == [PUBLIC, OTHER]
+    assert lines(parse_keys(f"{PUBLIC} BEGIN of my PRIVATE KEY collection".encode())) == [PUBLIC]
 
 
 @pytest.mark.parametrize(
@@ -45,10 +46,6 @@ def test_all_that_is_wrong_is_told_and_none_of_it_shown(text: str, said: list[st
     for problem, part in zip(caught.value.problems, said, strict=True):
         assert part in problem
     assert leaks(str(caught.value), repr(caught.value)) == []
-
-
-def test_a_key_whose_comment_speaks_of_private_keys_is_a_key() -> None:
-    assert lines(parse_keys(f"{PUBLIC} BEGIN of my PRIVATE KEY collection".encode())) == [PUBLIC]
 
 
 def test_a_change_counts_when_two_looks_show_the_same(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controllers.runtime.api import NotFound
-from controllers.teardown.cluster import leader
+from controllers.teardown.run import leader
 from tests.support.clock import FakeClock
 
 
@@ -49,29 +49,27 @@ def held(renewed: str, holder: str = "ccm-0", seconds: object = 15) -> dict[str,
     return {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": renewed}
 
 
-@pytest.mark.parametrize("spec", [None, {}, held("t0", "")])
-def test_without_a_holder_nobody_works(spec: dict[str, Any] | None) -> None:
-    server = Server(spec)
-    assert server.leader() == ""
-    assert server.waited == 0.0
-
-
-def test_one_that_is_renewed_is_held_whatever_its_time_says() -> None:
-    server = Server(held("1999"), held("1999"), held("2000"))
-    assert server.leader() == "ccm-0"
-    assert server.waited == 2.0
-
-
-def test_one_that_is_not_renewed_for_its_duration_is_nobodys() -> None:
-    server = Server(held("9999"))
-    assert server.leader() == ""
-    assert server.waited == 16.0
-
-
-def test_one_that_changes_hands_is_the_new_holders_and_one_that_is_released_nobodys() -> None:
-    assert Server(held("t0"), held("t1", "ccm-1")).leader() == "ccm-1"
-    assert Server(held("t0"), held("t1", "")).leader() == ""
-    assert Server(held("t0"), None).leader() == ""
+@pytest.mark.parametrize(
+    ("seen", "leader", "waited"),
+    [
+        ([None], "", 0.0),
+        ([{}], "", 0.0),
+        ([held("t0", "")], "", 0.0),
+        ([held("1999"), held("1999"), held("2000")], "ccm-0", 2.0),
+        ([held("9999")], "", 16.0),
+        ([held("t0"), held("t1", "ccm-1")], "ccm-1", 1.0),
+        ([held("t0"), held("t1", "")], "", 1.0),
+        ([held("t0"), None], "", 1.0),
+    ],
+    ids=[
+        "no Lease", "an empty one", "without a holder", "renewed: held, whatever its time says",
+        "not renewed for its duration: nobody's", "it changes hands", "released", "deleted",
+    ],
+)  # fmt: skip
+def test_who_works(seen: list[dict[str, Any] | None], leader: str, waited: float) -> None:
+    server = Server(*seen)
+    assert server.leader() == leader
+    assert server.waited == waited
 
 
 @pytest.mark.parametrize("seconds", ["soon", -1, 10**9, None, float("nan")])

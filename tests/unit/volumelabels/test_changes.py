@@ -37,54 +37,34 @@ def volume(labels: dict[str, str] | None = None, meta: dict[str, Any] | None = N
 OURS = affinity([(ZONE, "In", ["z-1"]), (REGION, "In", ["r-1"])])
 
 
-def test_a_bare_volume_gets_labels_and_affinity_in_one_patch_for_its_version() -> None:
-    found = labelling(volume(), CLOUD | {"example.com/tier": "gold"})
+GOLD = {"example.com/tier": "gold"}
+ZONES = {ZONE: "z-1__z-2"}
+BETA = {ZONE_BETA: "z-1", REGION_BETA: "r-1"}
+RACK = affinity([("example.com/rack", "In", ["7"])])
+LABELLED: dict[str, tuple[V1PersistentVolume, dict[str, str], dict[str, str], dict[str, Any]]] = {
+    "a bare volume gets labels and affinity in one patch": (volume(), CLOUD | GOLD, CLOUD | GOLD, OURS),
+    "in several zones: one value, an affinity with each": (
+        volume(), ZONES, ZONES, affinity([(ZONE, "In", ["z-1", "z-2"])])
+    ),
+    "beta keys of the cloud are written as stable ones": (volume(), BETA, CLOUD, OURS),
+    "what is there stays, the rest is added": (volume({ZONE: "z-1"}), CLOUD, {REGION: "r-1"}, OURS),
+    "the same under its beta key": (volume({ZONE_BETA: "z-1"}), CLOUD, {REGION: "r-1"}, OURS),
+    "an affinity that is there is left alone": (volume(nodeAffinity=RACK), CLOUD, CLOUD, {}),
+    "labels without topology make no affinity": (volume(), GOLD, GOLD, {}),
+    "no labels, no patch": (volume(), {}, {}, {}),
+    "zones in another order are the same": (volume({ZONE: "z-2__z-1"}, nodeAffinity=OURS), ZONES, {}, {}),
+}  # fmt: skip
+"""A volume, the cloud's labels, the labels and the affinity that are written."""
+
+
+@pytest.mark.parametrize("case", LABELLED)
+def test_what_is_written_on_a_volume_in_one_patch_for_its_version(case: str) -> None:
+    there, cloud, labels, spec = LABELLED[case]
+    found = labelling(there, cloud)
+    wanted = {"metadata": {"labels": labels}} if labels else {}
+    assert found.patch.body == wanted | ({"spec": {"nodeAffinity": spec}} if spec else {})
+    assert found.patch.versioned is bool(labels)
     assert found.contradictions == ()
-    assert found.patch.body == {
-        "metadata": {"labels": CLOUD | {"example.com/tier": "gold"}},
-        "spec": {"nodeAffinity": OURS},
-    }
-    assert found.patch.versioned
-
-
-def test_a_volume_in_several_zones_has_one_value_and_an_affinity_with_each() -> None:
-    body = labelling(volume(), {ZONE: "z-1__z-2"}).patch.body
-    assert body["metadata"]["labels"] == {ZONE: "z-1__z-2"}
-    assert body["spec"]["nodeAffinity"] == affinity([(ZONE, "In", ["z-1", "z-2"])])
-
-
-def test_beta_keys_of_the_cloud_are_written_as_stable_ones() -> None:
-    body = labelling(volume(), {ZONE_BETA: "z-1", REGION_BETA: "r-1"}).patch.body
-    assert body == {"metadata": {"labels": CLOUD}, "spec": {"nodeAffinity": OURS}}
-
-
-@pytest.mark.parametrize("labels", [{ZONE: "z-1"}, {ZONE_BETA: "z-1"}])
-def test_what_is_there_stays_and_only_the_rest_is_added(labels: dict[str, str]) -> None:
-    body = labelling(volume(labels), CLOUD).patch.body
-    assert body == {"metadata": {"labels": {REGION: "r-1"}}, "spec": {"nodeAffinity": OURS}}
-
-
-def test_an_affinity_that_is_there_is_left_alone() -> None:
-    own = affinity([("example.com/rack", "In", ["7"])])
-    assert labelling(volume(nodeAffinity=own), CLOUD).patch.body == {"metadata": {"labels": CLOUD}}
-
-
-def test_labels_without_topology_make_no_affinity() -> None:
-    assert labelling(volume(), {"example.com/tier": "gold"}).patch.body == {
-        "metadata": {"labels": {"example.com/tier": "gold"}}
-    }
-
-
-def test_no_labels_no_patch() -> None:
-    found = labelling(volume(), {})
-    assert not found.patch
-    assert found.contradictions == ()
-
-
-def test_zones_in_another_order_are_the_same() -> None:
-    found = labelling(volume({ZONE: "z-2__z-1"}, nodeAffinity=OURS), {ZONE: "z-1__z-2"})
-    assert found.contradictions == ()
-    assert not found.patch
 
 
 @pytest.mark.parametrize(
@@ -109,12 +89,9 @@ def test_a_contradiction_is_told_and_nothing_is_written(there: V1PersistentVolum
     assert not found.patch
 
 
-def test_one_term_that_lets_the_clouds_zone_in_is_no_contradiction() -> None:
+def test_one_term_that_lets_the_clouds_zone_in_is_no_contradiction_and_an_empty_zone_is_refused() -> None:
     found = labelling(volume(nodeAffinity=affinity([(ZONE, "In", ["z-9"])], [(ZONE, "Exists", [])])), CLOUD)
     assert found.contradictions == ()
-
-
-def test_an_empty_zone_of_the_cloud_is_refused() -> None:
     with pytest.raises(ValueError, match="empty element"):
         labelling(volume(), {ZONE: "z-1__"})
 

@@ -30,13 +30,10 @@ def reconciler(error: ApiError) -> VolumeLabelReconciler:
     return VolumeLabelReconciler(*cast(Any, parts))
 
 
-def test_a_404_that_is_not_about_the_volume_does_not_leave_it_without_labels() -> None:
+def test_a_volume_that_went_meanwhile_is_no_failure_and_a_404_that_is_not_about_it_is_one() -> None:
+    assert reconciler(ObjectNotFound("gone", status=404)).reconcile("v") is DONE
     with pytest.raises(NotFound):
         reconciler(NotFound("404 page not found", status=404)).reconcile("v")
-
-
-def test_a_volume_that_went_meanwhile_is_no_failure() -> None:
-    assert reconciler(ObjectNotFound("gone", status=404)).reconcile("v") is DONE
 
 
 def test_its_failures_are_told_under_its_name() -> None:

@@ -20,12 +20,14 @@ def read(**changes: Any) -> Any:
     return parse(json.dumps(review(**changes)).encode())
 
 
-def test_a_request_has_what_the_api_server_said() -> None:
+def test_a_request_has_what_the_api_server_said_and_a_deletion_the_old_object_alone() -> None:
     found = read(dryRun=True, oldObject={"kind": "Old"}, namespace="ns", subResource="status")
     assert (found.uid, found.operation, found.resource, found.version) == ("u-1", "CREATE", "persistentvolumes", "v1")
     assert (found.user, found.groups, found.dry_run) == ("jo", ("system:authenticated",), True)
     assert (found.object, found.old_object, found.kind) == (VOLUME, {"kind": "Old"}, "PersistentVolume")
     assert str(found) == "CREATE persistentvolumes/status ns/pv-1"
+    deleted = read(operation="DELETE", object=None, oldObject=VOLUME)
+    assert (deleted.object, deleted.old_object) == ({}, VOLUME)
 
 
 def test_what_a_handler_does_to_the_object_is_in_the_patch_and_nowhere_else() -> None:
@@ -43,16 +45,8 @@ def test_what_a_handler_does_to_the_object_is_in_the_patch_and_nowhere_else() ->
     }
 
 
-def test_a_deletion_has_the_old_object_alone() -> None:
-    found = read(operation="DELETE", object=None, oldObject=VOLUME)
-    assert (found.object, found.old_object) == ({}, VOLUME)
-
-
-def test_a_change_that_changes_nothing_carries_no_patch() -> None:
+def test_a_change_that_changes_nothing_carries_no_patch_and_what_is_no_json_is_refused() -> None:
     assert response(encode("u", change(read(), read().object))) == {"uid": "u", "allowed": True}
-
-
-def test_what_is_no_json_is_refused_where_it_is_made() -> None:
     with pytest.raises(TypeError):
         change(read(), {"a": object()})
     with pytest.raises(ValueError, match="not JSON compliant"):

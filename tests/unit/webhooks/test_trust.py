@@ -15,8 +15,7 @@ import pytest
 from cloudprovider.internal.certificates import LIFETIME, MADE_BY, issue
 from controllers.httpserver.pairs import Pair, inspect
 from controllers.runtime.api import Conflict, Forbidden, Invalid, NotFound, RestClient
-from controllers.webhooks.cabundle import CABundle, missing_trust
-from controllers.webhooks.sharedpair import SharedPair
+from controllers.webhooks.trust import CABundle, SharedPair, missing_trust
 from tests.support.clock import FakeClock
 from tests.support.pki import Authority
 
@@ -191,6 +190,16 @@ def test_without_the_right_it_is_told_once_and_not_certain(caplog: pytest.LogCap
     assert not trust.ensure(CERTIFICATE)
     assert not trust.ensure(CERTIFICATE)
     assert sum(record.levelno == logging.WARNING for record in caplog.records) == 2  # one for each kind, once
+
+
+def test_a_second_outage_is_told_like_the_first(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server({MUTATING: configuration()})
+    trust = CABundle(rest(server), FakeClock())
+    for refuses in (Forbidden("not allowed"), None, Forbidden("not allowed")):
+        server.refuses = refuses
+        assert trust.ensure(CERTIFICATE) is (refuses is None)
+    told = [record.getMessage() for record in caplog.records if "mutating" in record.getMessage()]
+    assert len(told) == 2, told
 
 
 # -- the pair that all replicas share

@@ -61,6 +61,7 @@ class EventStrategy(Strategy):
         """The namespaces must agree. Events with an eventTime, which no cloud controller writes,
         are not checked."""
         involved = obj["involvedObject"].get("namespace", "")
+        # Events about nodes, which have no namespace, belong into "default".
         if obj.get("eventTime") is not None or obj["metadata"]["namespace"] == (involved or "default"):
             return []
         return [invalid_value("involvedObject.namespace", involved, "does not match event.namespace")]
@@ -107,6 +108,7 @@ class CertificateRequestStrategy(Strategy):
     def sent_by(self, obj: JSON, user: User) -> None:
         """The spec says who created it, whatever the body said: approvers believe it."""
         given = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": {}}
+        # Else a client could say that it is the kubelet of another node.
         spec = {name: value for name, value in obj["spec"].items() if name not in given}
         obj["spec"] = {**spec, **{name: value for name, value in given.items() if value}}
 
@@ -132,6 +134,7 @@ def _stamped(conditions: Sequence[JSON], old: Sequence[JSON]) -> list[JSON]:
     found = []
     for one in conditions:
         former = [each for each in old if (each["type"], each["status"]) == (one["type"], one["status"])]
+        # The same status again is no transition.
         since = next((each["lastTransitionTime"] for each in former if each.get("lastTransitionTime")), now)
         times = {"lastUpdateTime": one.get("lastUpdateTime") or now}
         found.append({**one, **times, "lastTransitionTime": one.get("lastTransitionTime") or since})

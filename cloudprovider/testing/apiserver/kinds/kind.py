@@ -98,6 +98,7 @@ def read(*path: str, default: str = "") -> FieldGetter:
     def getter(obj: JSON) -> str:
         value: Any = obj
         for part in path:
+            # Any kind may be stored as it came, with a text where others have an object.
             value = value.get(part) if isinstance(value, dict) else None
         if isinstance(value, bool):
             return "true" if value else "false"

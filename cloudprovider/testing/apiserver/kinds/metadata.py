@@ -54,11 +54,13 @@ def validate(meta: JSON, kind: Kind) -> list[Cause]:
     annotations = meta.get("annotations") or {}
     for key in annotations:
         causes += [invalid_value("metadata.annotations", key, why) for why in qualified_name(key.lower())]
+    # In bytes and over all of them, as etcd counts.
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATION_LIMIT:
         causes.append(too_long("metadata.annotations", _ANNOTATION_LIMIT))
     finalizers = meta.get("finalizers") or ()
     for finalizer in finalizers:
         causes += [invalid_value("metadata.finalizers", finalizer, why) for why in qualified_name(finalizer)]
+    # Kinds of the core group alone know which finalizers are standard ones.
     if kind.strategy.has_core_metadata:
         for at, finalizer in enumerate(finalizers):
             if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
@@ -84,9 +86,12 @@ def carry_over(meta: JSON, old: Mapping[str, Any]) -> None:
 def validate_update(meta: JSON, old: Mapping[str, Any], kind: Kind) -> list[Cause]:
     """What is wrong with updated metadata: rules by itself, then what may not change."""
     causes: list[Cause] = []
+    # What is stored was checked when it came; a rule that is new must not keep it from being
+    # changed.
     if any(meta.get(field) != old.get(field) for field in _CHECKED):
         causes += validate(meta, kind)
     if old.get("deletionTimestamp"):
+        # A controller that is late would hold a deletion that others have finished.
         extra = sorted(set(meta.get("finalizers") or ()) - set(old.get("finalizers") or ()))
         if extra:
             listed = "[]string{" + ", ".join(f'"{one}"' for one in extra) + "}"

@@ -96,8 +96,10 @@ def ip_problem(text: str) -> list[str]:
         parsed = ipaddress.ip_address(text)
     except ValueError:
         parsed = None
+    # Python takes a zone, as in fe80::1%eth0, which Go's parser does not.
     if parsed is None or "%" in text:
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+    # One address in two spellings: rules of firewalls for the one miss the other.
     if parsed.version == 6 and parsed.ipv4_mapped is not None:
         return ["must not be an IPv4-mapped IPv6 address"]
     return []

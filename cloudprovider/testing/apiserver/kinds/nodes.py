@@ -30,6 +30,7 @@ class NodeStrategy(Strategy):
     def default(self, obj: JSON) -> None:
         """Allocatable defaults to capacity."""
         status = obj["status"]
+        # A kubelet reports both; a Node that a test or a cloud creates has the one at most.
         if "capacity" in status and "allocatable" not in status:
             obj["status"] = {**status, "allocatable": status["capacity"]}
         _pair_pod_cidrs(obj)
@@ -53,6 +54,8 @@ class NodeStrategy(Strategy):
 
     def validate_update(self, obj: JSON, old: JSON) -> list[Cause]:
         """The rules of a new node, and what may not change."""
+        # A status update has the very object: no need to check hundreds of taints for each
+        # heartbeat.
         same = obj["spec"] is old["spec"] or obj["spec"] == old["spec"]
         return ([] if same else self.validate(obj)) + self._step(obj, old)
 
@@ -66,10 +69,12 @@ class NodeStrategy(Strategy):
         if status is not old["status"]:
             causes += _duplicate_addresses(status.get("addresses") or ())
         held = before.get("podCIDRs") or []
+        # Pods run with addresses of it: who has given a range once cannot take it back.
         if held and held != (spec.get("podCIDRs") or []):
             causes.append(
                 forbidden_value("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid')
             )
+        # It would become another machine's node: for that it has to be created again.
         if before.get("providerID") and before["providerID"] != spec.get("providerID", ""):
             causes.append(
                 forbidden_value("spec.providerID", 'node updates may not change providerID except from "" to valid')
@@ -91,6 +96,7 @@ def _pair_pod_cidrs(obj: JSON) -> None:
     single, several = spec.get("podCIDR", ""), spec.get("podCIDRs") or []
     if not single and not several:
         return
+    # An old client knows the single field alone, and what it says counts.
     if not several or (single and single != several[0]):
         several = [single]
     if spec.get("podCIDR") != several[0] or spec.get("podCIDRs") != several:

@@ -70,6 +70,7 @@ class Struct:
     @property
     def fields(self) -> dict[str, Field]:
         """The fields; built late, as types may nest in themselves."""
+        # Two threads may build them at once: both find the same, and the last one stays.
         if self._fields is None:
             fields = {name: Field(name, text) for name, text in self._table.items()}
             self._always = [field for field in fields.values() if not field.omit]
@@ -85,6 +86,7 @@ class Struct:
 
     def clean(self, value: Any, before: Any, path: str, unknown: list[str]) -> JSON:
         """`value` in stored form; a new dict unless `value` is `before`. Raises DecodeError."""
+        # Most of a patched object is the former one's own, by identity.
         if value is before and value is not None:
             return value  # type: ignore[no-any-return]  # it was cleaned when it was stored
         fields = self.fields
@@ -103,6 +105,8 @@ class Struct:
                 unknown.append(f"{path}.{key}" if path else key)
                 continue
             cleaned = field.clean(item, old.get(key), f"{path}.{key}" if path else key, unknown)
+            # Go leaves out an empty value; behind a pointer 0 and "" were said on purpose, and
+            # stay.
             if field.omit and (cleaned is None if field.is_pointer else not cleaned):
                 continue
             out[key] = cleaned
@@ -147,6 +151,7 @@ def _time(show: Callable[[datetime], str], *, micro: bool = False) -> Clean:
         if not isinstance(value, str):
             raise _unfit(value, path, "time")
         moment, match = parse_time(value), _RFC3339.fullmatch(value)
+        # Go's MicroTime, which Leases have, takes exactly six digits.
         if micro and (match is None or len(match[1] or "") != 6):
             raise DecodeError(f'parsing time "{value}": it has not the form 2006-01-02T15:04:05.000000Z')
         return show(moment)
@@ -190,6 +195,7 @@ def _clean_any(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
 
 def _scalar(kind: type, zero: Any) -> tuple[Clean, Callable[[], Any]]:
     def clean(value: Any, before: Any, path: str, unknown: list[str]) -> Any:
+        # Not isinstance: True is an int in Python, and no number in JSON.
         if value.__class__ is kind:
             return value
         if value is None:

@@ -86,15 +86,19 @@ class API:
         query = query_of(request.target)
         if target is None:
             return self._outside(request, path, user, query)
+        # Of one object nobody can watch by this parameter; the real server ignores it too.
         watching = not target.name and bool(reads.parse_flag(query, "watch"))
         self._authorize(user, request.method, target, watching)
+        # Listed for kubectl describe alone: nothing else about pods would be true here.
         if target.kind.is_empty:
             if watching or request.method != "GET":
                 raise errors.not_implemented(f"{'watching' if watching else request.method} {path}")
             query.pop("fieldSelector", None)  # whatever it selects, there is nothing
+        # A write that is carried out after all would be the worst answer.
         if query.get("dryRun"):
             raise errors.not_implemented("dryRun")
         partial = _wants_metadata_only(request.headers.get("accept", ""))
+        # No object of its own, and nothing is stored.
         if target.subresource == "token":
             return self._token(request, target)
         if request.method == "GET":  # not HEAD, which no resource answers
@@ -130,6 +134,7 @@ class API:
             return _json(200, self._documents[plain])
         if plain.split("/")[1] in ("healthz", "livez", "readyz"):
             return Response(200, b"ok", content_type="text/plain; charset=utf-8")
+        # The real server has something there, so that 404 would be wrong.
         if plain == "/" or path.startswith(_REAL_GROUPS):
             raise errors.not_implemented(f"{request.method} {unquote(path)}")
         return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
@@ -161,6 +166,7 @@ class API:
 
     def _write(self, request: Request, target: Target, query: Mapping[str, str], partial: bool, user: User) -> Response:
         kind, method = target.kind, request.method
+        # Before anything else, as the real server stops reading there.
         if len(request.body) > BODY_LIMIT:
             raise StatusError(
                 413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_LIMIT}", details={}
@@ -177,6 +183,7 @@ class API:
         options = Options(validation, target.subresource, user)
         if method == "PATCH":
             content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+            # Who owns which field is a book of its own: to guess would be worse than to refuse.
             if content_type.startswith("application/apply-patch"):
                 raise errors.not_implemented("server-side apply")
             body = _body_of(request, _PATCHES)
@@ -192,6 +199,7 @@ class API:
         given = reads.delete_options(query, _body_of(request) if request.body else None)
         if target.subresource:
             raise errors.method_not_allowed()
+        # It would delete every node by one slip in a path: no controller here needs it.
         if not target.name:
             raise errors.not_implemented("deletecollection")
         return _outcome(self.operations.delete(kind, target.namespace, target.name, given), partial)
@@ -200,6 +208,7 @@ class API:
 def query_of(target: str) -> dict[str, str]:
     """The query of a request's target."""
     text = target.partition("?")[2]
+    # Blank ones too: `?watch` alone asks for a watch, as in Go.
     return dict(parse_qsl(text, keep_blank_values=True)) if text else {}
 
 
@@ -320,6 +329,7 @@ class Router:
             prefix, rest = f"/apis/{parts[1]}/{parts[2]}", parts[3:]
         else:
             return None
+        # /namespaces/x/status is about the Namespace, not about something in it.
         if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
             return self._target(prefix, rest[1], rest[2:])
         return self._target(prefix, "", rest)
@@ -329,6 +339,7 @@ class Router:
         if kind is None or len(rest) > 3 or (namespace and not kind.namespaced) or "" in rest:
             return None
         name = rest[1] if len(rest) > 1 else ""
+        # A name without its namespace means nothing; a list over all namespaces does.
         if name and kind.namespaced and not namespace:
             return None
         subresource = rest[2] if len(rest) > 2 else ""

@@ -67,9 +67,10 @@ def decode_patch(kind: Kind, body: Any, content_type: str, old: Stored, options:
     patched = _apply(kind, old, body, content_type)
     unknown: list[str] = []
     try:
-        obj = kind.struct.clean(patched, None if old.raw else old.object, "", unknown)
+        obj = kind.struct.clean(patched, old.object, "", unknown)
     except DecodeError as error:
         raise _unfit(patched, body, content_type, str(error)) from error
+    # In the order of the patched JSON, which the real server reads, not of the patch.
     problems = _problems(sorted(unknown, key=_place))
     if problems and options.field_validation == "Strict":
         raise _unfit(patched, body, content_type, f"strict decoding error: {', '.join(problems)}")
@@ -86,6 +87,7 @@ def _apply(kind: Kind, old: Stored, body: Any, content_type: str) -> Any:
                 raise errors.bad_request(
                     "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
                 )
+            # It never changes what it is given: the revision is shared with every reader.
             return json_patch(old.object, body)
         if not isinstance(body, dict):
             raise errors.bad_request("error decoding patch: the patch is not a JSON object")
@@ -113,6 +115,7 @@ def _place(path: str) -> list[tuple[str, int]]:
 def _finish(kind: Kind, obj: JSON) -> JSON:
     head = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": dict(obj["metadata"])}
     obj = {**head, **obj, **head}
+    # Server-side apply is not served, so that nobody would keep them right.
     obj["metadata"].pop("managedFields", None)
     obj["metadata"].pop("selfLink", None)
     kind.strategy.default(obj)
@@ -123,6 +126,7 @@ def _check_type(kind: Kind, obj: Mapping[str, Any]) -> None:
     version, name = obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind
     if name == kind.kind and version == kind.api_version:
         return
+    # The kind fits and the version does not: the real server has other words for each.
     if name == kind.kind:
         raise errors.bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
@@ -136,6 +140,7 @@ def _check_type(kind: Kind, obj: Mapping[str, Any]) -> None:
 def check_namespace(kind: Kind, namespace: str, obj: JSON) -> None:
     """Fill in the request's namespace; cluster-scoped ones lose it. Raises StatusError (400)."""
     meta = obj["metadata"]
+    # Nodes that are sent with a namespace are taken, and lose it.
     if not kind.namespaced:
         meta.pop("namespace", None)
     elif not meta.get("namespace"):

@@ -19,7 +19,7 @@ from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.kinds import metadata
 from cloudprovider.testing.apiserver.kinds.kind import Kind
-from cloudprovider.testing.apiserver.kinds.schema import DecodeError, format_time
+from cloudprovider.testing.apiserver.kinds.schema import format_time
 from cloudprovider.testing.apiserver.rest.decoding import (
     DEFAULTS,
     Options,
@@ -69,11 +69,14 @@ class Operations:
         strategy, meta = kind.strategy, obj["metadata"]
         namespace = meta.get("namespace", "")
         for field in _SYSTEM_FIELDS:
+            # The server's own, whatever a client has copied from another object.
             meta.pop(field, None)
+        # Before validation, as admission may fill in what validation wants.
         strategy.admit(obj)
         if kind.namespaced and self._store.get("namespaces", namespace) is None:
             raise errors.not_found("", "namespaces", namespace)
         if not meta.get("name") and meta.get("generateName"):
+            # 63 characters at most, as a name may become a label.
             meta["name"] = meta["generateName"][:58] + "".join(random.choices(_SUFFIX_LETTERS, k=5))
         meta["uid"] = str(uuid.uuid4())
         meta["creationTimestamp"] = format_time(datetime.now(UTC))
@@ -85,6 +88,7 @@ class Operations:
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         key = kind.key(namespace, meta["name"])
         found = self._store.get(kind.plural, key)
+        # Last of all: a malformed object is told as such even if its name is taken.
         if found is not None:
             going = bool(found.object["metadata"].get("deletionTimestamp"))
             raise errors.already_exists(kind.group, kind.plural, meta["name"], going=going)
@@ -98,18 +102,21 @@ class Operations:
         """Replace an object (PUT), or create it where the kind allows that. Raises StatusError."""
         with self._store.lock:
             old = self._store.get(kind.plural, kind.key(namespace, name))
-            obj, warnings = decode(kind, body, None if old is not None and old.raw else old, options)
+            obj, warnings = decode(kind, body, old, options)
             check_namespace(kind, namespace, obj)
             check_name(obj, name)
             meta = obj["metadata"]
             uid = meta.get("uid")
             if old is None:
+                # Leases and Events may be created by a PUT; nodes and Services may not.
                 if options.subresource or not kind.strategy.allow_create_on_update:
                     raise errors.not_found(kind.group, kind.plural, name)
                 if uid:
                     raise self._uid_conflict(kind, namespace, name, uid, "")
+                # That of an object that was there before means nothing for the new one.
                 meta.pop("resourceVersion", None)
                 return Outcome(201, self._create(kind, obj), warnings=warnings)
+            # The client has read another object of this name: nothing of it may go into this one.
             if uid and uid != old.uid:
                 raise self._uid_conflict(kind, namespace, name, uid, old.uid)
             return Outcome(200, self._replace(kind, obj, old, options), warnings=warnings)
@@ -141,10 +148,10 @@ class Operations:
 
     def _replace(self, kind: Kind, obj: JSON, old: Stored, options: Options) -> Stored:
         strategy, meta = kind.strategy, obj["metadata"]
-        if old.raw:
-            old = _presentable(kind, old, obj)
         name = old.object["metadata"].get("name", "")
         version = meta.get("resourceVersion", "")
+        # "Whatever is there now", which a Lease must never say: two leaders would overwrite each
+        # other.
         if not version or version == "0":
             if not strategy.allow_unconditional_update:
                 cause = errors.Cause(
@@ -155,6 +162,7 @@ class Operations:
             if not version.isascii() or not version.isdigit():
                 raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
             raise errors.conflict(kind.group, kind.plural, name, errors.MODIFIED)
+        # For the comparison below: an update that changes nothing must equal what is stored.
         meta["resourceVersion"] = str(old.version)
         metadata.carry_over(meta, old.object["metadata"])
         if options.subresource == "status":
@@ -169,8 +177,11 @@ class Operations:
         causes = metadata.validate_update(meta, old.object["metadata"], kind) + causes
         if causes:
             raise errors.invalid(kind.group, kind.kind, name, causes)
+        # No write, no new version, no event: controllers that write what is there already cost
+        # nothing.
         if obj == old.object:
             return old
+        # What its deletion waited for is done.
         if old.object["metadata"].get("deletionTimestamp") and not meta.get("finalizers"):
             self._remove(kind, old, obj)  # this update took the last finalizer off
             return Stored(old.key, obj, old.version)
@@ -187,6 +198,7 @@ class Operations:
             self._check_preconditions(kind, old, given.get("preconditions") or {})
             policy = given.get("propagationPolicy") or ""
             added = {"Foreground": ["foregroundDeletion"], "Orphan": ["orphan"]}.get(policy, [])
+            # The object stays until who put the finalizer there takes it off.
             if added or old.object["metadata"].get("finalizers"):
                 return Outcome(200, self._mark_deleted(kind, old, added))
             removed = self._remove(kind, old)
@@ -198,8 +210,7 @@ class Operations:
 
     def _remove(self, kind: Kind, old: Stored, last: JSON | None = None) -> Stored:
         removed = self._store.remove(kind.plural, old.key, last)
-        if not old.raw:  # one put in raw was given nothing, and may lack any part
-            kind.strategy.deleted(removed.object)
+        kind.strategy.deleted(removed.object)
         return removed
 
     def _mark_deleted(self, kind: Kind, old: Stored, added: list[str]) -> Stored:
@@ -210,6 +221,7 @@ class Operations:
         if missing:
             meta["finalizers"] = [*(meta.get("finalizers") or ()), *missing]
         if not meta.get("deletionTimestamp"):
+            # A deletion counts as a change of what is wanted; kinds without a generation get none.
             if meta.get("generation", 0) > 0:
                 meta["generation"] += 1
             meta["deletionTimestamp"] = format_time(datetime.now(UTC))
@@ -219,6 +231,7 @@ class Operations:
     def _check_preconditions(self, kind: Kind, old: Stored, wanted: Mapping[str, Any]) -> None:
         name = old.object["metadata"].get("name", "")
         uid, version = wanted.get("uid"), wanted.get("resourceVersion")
+        # What a controller saw gone is not what stands there now: a machine of the same name, say.
         if uid is not None and uid != old.uid:
             why = (
                 f"the UID in the precondition ({uid}) does not match the UID in record ({old.uid}). "
@@ -231,15 +244,3 @@ class Operations:
                 f"({old.version}). The object might have been modified"
             )
             raise errors.conflict(kind.group, kind.kind, name, why)
-
-
-def _presentable(kind: Kind, old: Stored, obj: JSON) -> Stored:
-    """An object put in raw as the rules can read it; malformed, as the write leaves it."""
-    try:
-        cleaned = kind.struct.clean(old.object, None, "", [])
-    except DecodeError:
-        cleaned = {**obj, "metadata": {**obj["metadata"], "uid": old.uid}}
-    head = {"kind": kind.kind, "apiVersion": kind.api_version}
-    found = {**head, **cleaned, **head}
-    kind.strategy.default(found)
-    return Stored(old.key, found, old.version)

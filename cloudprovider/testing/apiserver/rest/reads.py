@@ -101,13 +101,16 @@ def list_objects(store: Store, kind: Kind, namespace: str, query: Query) -> Page
     version = parse_version(version_text, listing=True)
     at, start = None, ""
     if token:
+        # A negative version is that of a token that a 410 gave.
         found, start = _read_token(token)
         at = found if found >= 0 else None
     elif version:
         if version > store.version:
             raise errors.too_large_resource_version(version, store.version)
+        # A page without a word about it is exact, as pages of one list must fit together.
         if match == "Exact" or (limit and not match):
             at = version
+    # "Any version will do" comes from the watch cache, which has no pages.
     elif version_text == "0":
         limit = 0
     try:
@@ -115,6 +118,7 @@ def list_objects(store: Store, kind: Kind, namespace: str, query: Query) -> Page
     except Compacted:
         if not token:
             raise errors.expired("The resourceVersion for the provided list is too old.") from None
+        # With it the client can go on from there, at the newest state, instead of starting again.
         again = _make_token(-1, start)
         raise errors.expired(_CONTINUE_EXPIRED, metadata={"continue": again}) from None
     return _page(objects, shown, selected, limit, start)
@@ -138,6 +142,7 @@ def _page(objects: list[Stored], version: int, selected: Filter, limit: int, sta
     for at, stored in enumerate(candidates):
         if limit > 0 and len(items) == limit:
             metadata["continue"] = _make_token(version, stored.key)
+            # With a selector the real server does not know how many of the rest would match.
             if not selected.selects:
                 metadata["remainingItemCount"] = len(candidates) - at
             break
@@ -152,6 +157,7 @@ def _check_options(version: str, match: str, token: str, query: Query) -> None:
     field, why = "resourceVersionMatch", ""
     if "sendInitialEvents" in query:
         causes.append(errors.forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    # Of these rules the first that is broken is told, as by the real server.
     if match and token:
         why = "when continue is provided"
     elif match and match not in ("Exact", "NotOlderThan"):

@@ -32,6 +32,7 @@ def review(access: Access, user: User, kind: str, body: Any) -> JSON:
         status = _token_status(access, spec)
     else:
         asked = _attributes(kind, spec)
+        # Of another user; the other review is about who asks.
         if kind == "SubjectAccessReview":
             user = _subject(spec)
         status = {"allowed": access.allows(user, asked)}
@@ -71,6 +72,7 @@ def _attributes(kind: str, spec: JSON) -> Attributes:
     if resource is not None and url is not None:
         why = "Invalid value: cannot be specified in combination with resourceAttributes"
         raise _wrong(kind, "spec.nonResourceAttributes", why)
+    # Both given was refused before: a review is about one of them.
     if url is not None:
         return Attributes(url.get("verb", ""), path=url.get("path", ""))
     if resource is None:
@@ -103,6 +105,7 @@ def token_request(store: Store, access: Access, namespace: str, name: str, body:
         raise errors.not_implemented("tokens bound to an object")
     seconds = spec.get("expirationSeconds")
     seconds = _LIFETIME if seconds is None else seconds
+    # A client that asks for less fails against a real cluster, so it does here.
     if not _SHORTEST <= seconds <= _LONGEST:
         why = "duration less than 10 minutes" if seconds < _SHORTEST else "duration larger than 2^32 seconds"
         cause = errors.invalid_value("spec.expirationSeconds", seconds, f"may not specify a {why}")
@@ -113,6 +116,7 @@ def token_request(store: Store, access: Access, namespace: str, name: str, body:
 
     def is_valid() -> bool:
         found = store.get("serviceaccounts", key)
+        # By the UID: an account that was deleted and created again has other tokens.
         return found is not None and found.object["metadata"]["uid"] == uid and time.time() < end
 
     if AUDIENCE in audiences:  # a token for another audience is none for this server

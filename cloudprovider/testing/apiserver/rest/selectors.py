@@ -33,8 +33,6 @@ def label_selector(text: str) -> Predicate | None:
 
     def matches(obj: JSON) -> bool:
         labels = obj.get("metadata", {}).get("labels") or {}
-        if not isinstance(labels, dict):  # an object put in raw
-            return False
         return all(test(labels) for test in tests)
 
     return matches

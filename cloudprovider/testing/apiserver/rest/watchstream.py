@@ -67,8 +67,10 @@ def parse_watch(store: Store, kind: Kind, namespace: str, query: Query) -> Watch
     _check(wanted, match)
     timeout = parse_number(query, "timeoutSeconds") or _LONGEST
     initial = wanted or (wanted is None and version == 0)
+    # Without it the real server waits for that version; so do we, by telling nothing older.
     if version > store.version and wanted is not None:
         raise errors.too_large_resource_version(version, store.version)
+    # With sendInitialEvents the version says only how fresh the first state must be.
     since = None if initial or version == 0 else version
     return WatchOptions(selected, since, bookmarks, initial, initial and bookmarks, timeout)
 
@@ -104,12 +106,14 @@ class WatchStream:
         self._subscription: Subscription | None = None
         try:
             self._first = self._open()
+        # Answered in the stream, as by the real server: the status of the answer is 200.
         except Compacted as gone:
             self._gone = gone
 
     def end(self) -> None:
         """End `batches` soon; from any thread, even before it runs."""
         if self._subscription is not None:
+            # By the same queue, so that what came before it is still sent.
             self._subscription.pending.put(None)
 
     def batches(self) -> Iterator[list[bytes]]:
@@ -130,11 +134,15 @@ class WatchStream:
             now = time.monotonic()
             if now >= deadline:
                 return
+            # Also while changes come: one of another namespace moves the version, and no line says
+            # so.
             if options.bookmarks and now >= bookmark_at:
                 bookmark_at = self._next_bookmark(deadline)
                 yield self._bookmark()
             wait = min(deadline, bookmark_at if options.bookmarks else deadline) - now
             try:
+                # Woken each second, as only the connection's thread notices that its client has
+                # gone.
                 item = pending.get(timeout=max(0.0, min(wait, _IDLE)))
             except queue.Empty:
                 yield []
@@ -144,6 +152,8 @@ class WatchStream:
                 line = self._line(item)
                 if line is not None:
                     lines.append(line)
+                # A burst goes out in few writes; bounded, as its first line should not wait for its
+                # last.
                 if pending.empty() or len(lines) >= 100:
                     break
                 item = pending.get()
@@ -171,6 +181,7 @@ class WatchStream:
         self._subscription, objects, version = self._store.subscribe_now(self._kind.plural)
         if not options.initial:
             return []
+        # Before any later change: both come from one look, under the store's lock.
         lines = [watch_line(ADDED, one.data) for one in objects if options.selected.matches(one)]
         if options.initial_end:
             lines.append(self._bookmark_line(version, {INITIAL_EVENTS_END: "true"}))
@@ -181,9 +192,12 @@ class WatchStream:
             return None  # the client has seen a later state than this server had when the watch began
         selected = self._options.selected
         if not selected.selects:
+            # An object never changes its namespace, so that its former state says nothing more.
             if selected.namespace and not selected.matches(change.stored):
                 return None
             return change.line
+        # To a watcher with a selector, an object that begins to match is new, and one that ends to
+        # is gone.
         now = change.kind != DELETED and selected.matches(change.stored)
         before = change.previous is not None and selected.matches(change.previous)
         if now:
@@ -203,6 +217,7 @@ class WatchStream:
     def _bookmark(self) -> list[bytes]:
         assert self._subscription is not None
         version = self._store.quiet_version(self._subscription)
+        # None where a change waits to be sent: a bookmark beyond it would have the client skip it.
         return [] if version is None else [self._bookmark_line(version, None)]
 
     def _bookmark_line(self, version: int, annotations: JSON | None) -> bytes:

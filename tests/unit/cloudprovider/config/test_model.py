@@ -4,8 +4,6 @@ problem at once."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -90,8 +88,9 @@ class Sections(ProviderConfig):
     pool: dict[str, Named]
 
 
-def test_the_fields_of_a_named_section_of_ini_may_have_dashes_and_lists() -> None:
+def test_sections_of_ini_may_have_dashes_and_lists_and_an_empty_object_is_set_by_variables() -> None:
     assert Sections.load(source('[Pool "big"]\nOne-By-One=a, b\n', "cloud.conf")).pool["big"].one_by_one == ("a", "b")
+    assert Acme.load(source(GOOD + "limits:\n"), environ={"ACME_LIMITS__BURST": "4"}).limits == Limits(burst=4)
 
 
 def test_without_a_file_the_environment_is_enough_and_over_a_file_it_counts_more(tmp_path: Path) -> None:
@@ -171,12 +170,6 @@ def test_schema_and_table_for_the_docs() -> None:
     )
 
 
-def test_the_contract_is_imported_without_it() -> None:
-    code = "import sys, cloudprovider; print({'cloudprovider.config', 'pydantic', 'yaml'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == "set()\n"
-
-
 class Pool(ProviderConfig):
     name: str
 
@@ -242,10 +235,6 @@ def test_what_stands_in_the_place_of_an_object_is_refused_though_a_variable_sets
     assert told == ("acme.yaml, line 3: limits: must be a valid dictionary or instance of Limits",)
 
 
-def test_an_object_that_is_empty_in_the_file_is_set_by_variables() -> None:
-    assert Acme.load(source(GOOD + "limits:\n"), environ={"ACME_LIMITS__BURST": "4"}).limits == Limits(burst=4)
-
-
 WANTED = Kinds(
     strict=True, port=80, pause=90.0, ranges=(IPv4Network("10.0.0.0/24"), IPv4Network("10.1.0.0/16")), tags={"a": "b"}
 )
@@ -259,12 +248,9 @@ WANTED = Kinds(
         ("strict=1\nport=80\npause=1m30s\nranges=10.0.0.7/24, 10.1.0.0/16\ntags=a=b\n", "cloud.conf"),
     ],
 )
-def test_the_kinds_of_annotations_are_types_of_fields(text: str, path: str) -> None:
+def test_the_kinds_of_annotations_are_types_of_fields_and_of_variables(text: str, path: str) -> None:
     assert Kinds.load(source(text, path), environ={}) == WANTED
     assert Kinds.model_json_schema()["properties"]["port"]["type"] == "integer"
-
-
-def test_a_variable_is_read_as_an_annotation_of_that_kind() -> None:
     environ = {"ACME_STRICT": "TRUE", "ACME_PORT": " 80", "ACME_PAUSE": "90s", "ACME_TAGS": "a=b"}
     assert Kinds.load(None, environ={**environ, "ACME_RANGES": "10.0.0.7/24,10.1.0.0/16"}) == WANTED
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models import V1ObjectMeta, V1Service
 
-from cloudprovider import Call, CallCancelled, CloudProviderError, OwnedLoadBalancer, Pending, call_scope
+from cloudprovider import Call, CallCancelled, OwnedLoadBalancer, Pending, call_scope
 from cloudprovider.http import (
     CloudError,
     Marks,
@@ -83,14 +83,11 @@ def test_one_that_takes_longer_is_looked_at_again_in_the_next_call() -> None:
     assert len(looks.asked) == before + 1
 
 
-def test_the_calls_own_end_comes_first() -> None:
+def test_the_calls_own_end_comes_first_and_a_cancelled_one_is_left_at_once() -> None:
     time = Time(5)
     with call_scope(time.call), pytest.raises(Pending):
         Operations(Looks(), within=100).begin("web", BEGUN)
     assert time.now <= 3
-
-
-def test_a_call_that_is_cancelled_is_left_at_once() -> None:
     looks, time = Looks(), Time(60)
     time.stopped = True
     with call_scope(time.call), pytest.raises(CallCancelled):
@@ -143,11 +140,6 @@ def test_marks_say_whose_a_resource_is() -> None:
 @given(st.dictionaries(st.text(alphabet="abc-./", min_size=1), st.text(alphabet="abc=-/ ")))
 def test_tags_are_labels(labels: dict[str, str]) -> None:
     assert from_tags(["a word", *as_tags(labels), *as_tags(labels)]) == labels
-
-
-def test_a_tag_that_is_there_twice() -> None:
-    with pytest.raises(CloudProviderError, match="the tag cluster is there twice"):
-        from_tags(["cluster=a", "cluster=b"])
 
 
 @given(

@@ -71,19 +71,22 @@ def test_only_a_404_that_names_the_object_proves_that_it_is_gone(path: str, name
     assert type(error) is kind
 
 
-def test_a_404_of_a_page_proves_nothing() -> None:
-    assert type(from_status(404, {}, b"404 page not found", path="/api/v1/nodes/n1")) is apierrors.NotFound
-
-
-def test_an_error_event_of_a_watch_carries_its_own_code() -> None:
+def test_an_error_event_of_a_watch_carries_its_own_code_and_the_reason_expired_wins_over_another() -> None:
     error = from_status(200, None, status_object(410, "Expired", "too old resource version"))
     assert type(error) is apierrors.Gone
     assert error.status == 410
     assert type(from_status(0, None, status_object(500, "InternalError"))) is apierrors.ServerError
-
-
-def test_the_reason_expired_wins_over_another_code() -> None:
     assert type(from_status(200, None, {"reason": "Expired"})) is apierrors.Gone
+
+
+def test_a_404_of_a_page_proves_nothing_and_without_a_body_the_status_speaks() -> None:
+    assert type(from_status(404, {}, b"404 page not found", path="/api/v1/nodes/n1")) is apierrors.NotFound
+    assert str(from_status(503)) == "503"
+
+
+def test_no_delay_comes_from_a_refusal_that_asks_for_no_repetition_nor_from_a_date_without_a_clock() -> None:
+    assert from_status(404, {}, status_object(404, "NotFound", retryAfterSeconds=5)).retry_after is None
+    assert parse_retry_after("Tue, 14 Nov 2023 22:13:50 GMT") is None
 
 
 def test_a_proxys_page_becomes_a_short_message() -> None:
@@ -98,10 +101,6 @@ def test_a_body_that_nests_without_end_is_no_object() -> None:
     assert type(from_status(500, {}, deep, path="/x")) is apierrors.ServerError
     with pytest.raises(apierrors.ServerError, match="no JSON object"):
         Response(200, {}, deep).json()
-
-
-def test_without_a_body_the_status_speaks() -> None:
-    assert str(from_status(503)) == "503"
 
 
 @pytest.mark.parametrize(
@@ -122,14 +121,6 @@ def test_without_a_body_the_status_speaks() -> None:
 def test_retry_after(headers: dict[str, str], details: dict[str, Any], seconds: float | None) -> None:
     error = from_status(429, headers, status_object(429, "TooManyRequests", **details), now=1_700_000_000.0)
     assert error.retry_after == seconds
-
-
-def test_a_date_needs_a_clock() -> None:
-    assert parse_retry_after("Tue, 14 Nov 2023 22:13:50 GMT") is None
-
-
-def test_details_of_a_refusal_that_asks_for_no_repetition_give_no_delay() -> None:
-    assert from_status(404, {}, status_object(404, "NotFound", retryAfterSeconds=5)).retry_after is None
 
 
 def test_causes_are_found() -> None:

@@ -237,7 +237,9 @@ class TestSlowSources:
 
 
 class TestTokenFile:
-    def test_surrounding_blanks_are_no_part_of_it(self, tmp_path: Path) -> None:
+    def test_surrounding_blanks_are_no_part_of_it_and_a_missing_file_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(CredentialsUnavailable, match="No such file"):
+            TokenFile(str(tmp_path / "t")).fetch()
         (tmp_path / "t").write_text(" abc\n\n")
         assert TokenFile(str(tmp_path / "t")).fetch().authorization == "Bearer abc"
 
@@ -247,10 +249,6 @@ class TestTokenFile:
         with pytest.raises(CredentialsUnavailable, match="token file") as caught:
             TokenFile(str(tmp_path / "t")).fetch()
         assert "ecret" not in str(caught.value)
-
-    def test_a_missing_file(self, tmp_path: Path) -> None:
-        with pytest.raises(CredentialsUnavailable, match="No such file"):
-            TokenFile(str(tmp_path / "t")).fetch()
 
     def test_it_is_read_every_ten_seconds(self, tmp_path: Path, clock: FakeClock) -> None:
         path = tmp_path / "t"

@@ -52,17 +52,14 @@ def chosen(access: kubeconfig.Access) -> Source:
 
 
 class TestKubeConfig:
-    def test_server_and_token(self, config: Config) -> None:
-        access = config.load()
-        assert access.endpoint.url == "https://10.0.0.1:6443"
-        assert isinstance(chosen(access), Fixed)
-        assert access.source.fetch().authorization == "Bearer secret-token"
-        assert "secret-token" not in repr(access.source.fetch())
-
-    def test_master_overrides_the_server(self, config: Config) -> None:
-        access = config.load("https://other.test:8443")
-        assert access.endpoint.url == "https://other.test:8443"
-        assert access.source.fetch().authorization == "Bearer secret-token"
+    def test_server_and_token_and_master_overrides_the_server(self, config: Config) -> None:
+        for master, url in ((None, "https://10.0.0.1:6443"), ("https://other.test:8443", "https://other.test:8443")):
+            access = config.load(master)
+            assert access.endpoint.url == url
+            assert isinstance(chosen(access), Fixed)
+            assert access.source.fetch().authorization == "Bearer secret-token"
+            assert "secret-token" not in repr(access.source.fetch())
+        assert Configuration._default is None, "the process's default stays untouched"
 
     def test_tls_settings(self, config: Config, tmp_path: Path) -> None:
         authority = Authority(tmp_path)
@@ -79,13 +76,12 @@ class TestKubeConfig:
         assert access.endpoint.server_name == "kubernetes"
         settings.context()
 
-    def test_inline_data(self, config: Config, tmp_path: Path) -> None:
+    def test_inline_data_and_insecure(self, config: Config, tmp_path: Path) -> None:
         authority = inline(config, tmp_path)
         settings = config.load().tls
         settings.context()
         assert Path(settings.ca_file).read_bytes() == authority.pem
-
-    def test_insecure(self, config: Config) -> None:
+        del config.cluster["certificate-authority-data"]
         config.cluster["insecure-skip-tls-verify"] = True
         assert not config.load().tls.verify
 
@@ -95,15 +91,15 @@ class TestKubeConfig:
             ({"username": "jane", "password": "pw"}, "Basic amFuZTpwdw=="),
             ({"username": "jané", "password": "ü"}, f"Basic {base64.b64encode('jané:ü'.encode()).decode()}"),
             ({}, ""),
+            (None, ""),
         ],
     )
-    def test_other_credentials(self, user: dict[str, Any], authorization: str, config: Config) -> None:
-        config["users"][0]["user"] = user
+    def test_other_credentials(self, user: dict[str, Any] | None, authorization: str, config: Config) -> None:
+        if user is None:
+            config["contexts"][0]["context"].pop("user")
+        else:
+            config["users"][0]["user"] = user
         assert config.load().source.fetch().authorization == authorization
-
-    def test_without_a_user(self, config: Config) -> None:
-        config["contexts"][0]["context"].pop("user")
-        assert config.load().source.fetch().authorization == ""
 
     def test_a_token_file_is_read_again(self, config: Config, tmp_path: Path) -> None:
         """The official loader reads it once, and keeps the newline in the header."""
@@ -145,10 +141,6 @@ class TestKubeConfig:
             ("Impersonate-Extra-k", "v"),
         )
 
-    def test_the_process_default_stays_untouched(self, config: Config) -> None:
-        config.load()
-        assert Configuration._default is None
-
 
 class TestProxies:
     def test_of_the_kubeconfig(self, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,17 +178,16 @@ class TestProxies:
 class TestAsClientGo:
     """Where the former reading differed from client-go's."""
 
-    def test_a_token_file_wins_over_a_token(self, config: Config, tmp_path: Path) -> None:
+    def test_a_token_file_wins_over_a_token_which_serves_while_the_file_is_missing(
+        self, config: Config, tmp_path: Path
+    ) -> None:
         config.user["tokenFile"] = "token"
+        assert config.load().source.fetch().authorization == "Bearer secret-token"
         (tmp_path / "token").write_text("from-the-file")
         source = config.load().source
         assert source.fetch().authorization == "Bearer from-the-file"
         (tmp_path / "token").unlink()
         assert source.fetch().authorization == "Bearer secret-token"
-
-    def test_a_token_serves_where_the_file_is_missing_from_the_start(self, config: Config) -> None:
-        config.user["tokenFile"] = "token"
-        assert config.load().source.fetch().authorization == "Bearer secret-token"
 
     @pytest.mark.parametrize(
         ("key", "header"),
@@ -212,21 +203,20 @@ class TestAsClientGo:
         assert config.load().headers[1] == (f"Impersonate-Extra-{header}", "v")
 
     @pytest.mark.parametrize(
-        ("settings", "url"),
+        ("cluster", "user", "scheme"),
         [
-            ({}, "http://10.0.0.1:6443"),
-            ({"insecure-skip-tls-verify": True}, "https://10.0.0.1:6443"),
-            ({"certificate-authority-data": "Y2E="}, "https://10.0.0.1:6443"),
+            ({}, {}, "http"),
+            ({"insecure-skip-tls-verify": True}, {}, "https"),
+            ({"certificate-authority-data": "Y2E="}, {}, "https"),
+            ({}, {"client-certificate-data": "Yw==", "client-key-data": "aw=="}, "https"),
         ],
     )
-    def test_a_server_without_a_scheme(self, settings: dict[str, Any], url: str, config: Config) -> None:
-        config.cluster.update({"server": "10.0.0.1:6443", **settings})
-        assert config.load().endpoint.url == url
-
-    def test_a_server_without_a_scheme_beside_a_client_certificate(self, config: Config) -> None:
-        config.cluster["server"] = "localhost:6443"
-        config.user.update({"client-certificate-data": "Yw==", "client-key-data": "aw=="})
-        assert config.load().endpoint.url == "https://localhost:6443"
+    def test_a_server_without_a_scheme(
+        self, cluster: dict[str, Any], user: dict[str, Any], scheme: str, config: Config
+    ) -> None:
+        config.cluster.update({"server": "localhost:6443", **cluster})
+        config.user.update(user)
+        assert config.load().endpoint.url == f"{scheme}://localhost:6443"
 
     def test_a_master_without_a_scheme(self, config: Config) -> None:
         assert load(None, "10.0.0.1:8080", NO_ENV).endpoint.url == "http://10.0.0.1:8080"
@@ -261,7 +251,15 @@ class TestWarnings:
         load(path, None, NO_ENV)
         return [record.getMessage() for record in caplog.records]
 
-    def test_nothing_is_said_without_a_reason(self, config: Config, caplog: pytest.LogCaptureFixture) -> None:
+    @pytest.mark.parametrize(
+        ("server", "secret"),
+        [("https://10.0.0.1:6443", {"token": "t"}), ("http://127.0.0.1:1", {"token": "t"}), ("http://10.0.0.1", {})],
+    )
+    def test_nothing_is_said_without_a_reason(
+        self, server: str, secret: dict[str, Any], config: Config, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        config["users"][0]["user"] = secret
+        config.cluster["server"] = server
         assert self._told(caplog, config.write()) == []
 
     @pytest.mark.row("X8")
@@ -269,14 +267,6 @@ class TestWarnings:
         config.cluster["insecure-skip-tls-verify"] = True
         (warning,) = self._told(caplog, config.write())
         assert "TLS verification is off for https://10.0.0.1:6443" in warning
-
-    @pytest.mark.parametrize(("server", "secret"), [("http://127.0.0.1:1", {"token": "t"}), ("http://10.0.0.1", {})])
-    def test_not_on_this_machine_nor_without_a_secret(
-        self, server: str, secret: dict[str, Any], config: Config, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        config["users"][0]["user"] = secret
-        config.cluster["server"] = server
-        assert self._told(caplog, config.write()) == []
 
     @pytest.mark.row("X8")
     def test_a_kubeconfig_that_everybody_can_read(self, config: Config, caplog: pytest.LogCaptureFixture) -> None:
@@ -315,10 +305,15 @@ class TestInCluster:
         return tmp_path
 
     @pytest.mark.parametrize(
-        ("host", "url"), [("10.96.0.1", "https://10.96.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
+        ("host", "master", "url"),
+        [
+            ("10.96.0.1", None, "https://10.96.0.1:443"),
+            ("fd00::1", None, "https://[fd00::1]:443"),
+            ("h", "https://10.1.1.1:6443", "https://10.1.1.1:6443"),
+        ],
     )
-    def test_the_service_account(self, account: Path, host: str, url: str) -> None:
-        access = load(None, None, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"})
+    def test_the_service_account(self, account: Path, host: str, master: str | None, url: str) -> None:
+        access = load(None, master, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"})
         assert access.endpoint.url == url
         assert access.tls.ca_file == str(account / "ca.crt")
         assert access.source.fetch().authorization == "Bearer account-token"
@@ -326,11 +321,6 @@ class TestInCluster:
     def test_an_empty_token_is_not_fatal(self, account: Path) -> None:
         (account / "token").write_text("")
         assert isinstance(load(None, None, IN_POD).source, TokenFile)
-
-    def test_master_overrides_the_url_and_keeps_the_account(self, account: Path) -> None:
-        access = load(None, "https://10.1.1.1:6443", IN_POD)
-        assert access.endpoint.url == "https://10.1.1.1:6443"
-        assert access.source.fetch().authorization == "Bearer account-token"
 
     @pytest.mark.row("X17")
     @pytest.mark.parametrize("master", ["http://127.0.0.1:8001", "HTTP://127.0.0.1:8001", " http://127.0.0.1:8001"])
@@ -343,30 +333,24 @@ class TestInCluster:
         with pytest.raises(ClientConfigError, match=rf"{missing} is missing.*automountServiceAccountToken"):
             load(None, None, IN_POD)
 
-    def test_half_an_environment(self, account: Path) -> None:
-        with pytest.raises(ClientConfigError, match="KUBERNETES_SERVICE_PORT is not"):
-            load(None, None, {"KUBERNETES_SERVICE_HOST": "h"})
-
-
-class TestNothingGiven:
-    def test_it_says_what_to_pass(self) -> None:
-        with pytest.raises(
-            ClientConfigError, match=r"KUBERNETES_SERVICE_HOST is not set.*pass --kubeconfig or --master"
-        ):
-            load(None, None, NO_ENV)
-
-    def test_the_variable_of_kubectl_is_not_read_but_mentioned(self) -> None:
-        with pytest.raises(ClientConfigError, match=r"--kubeconfig=/home/me/\.kube/config"):
-            load("", "", {"KUBECONFIG": "/home/me/.kube/config"})
+    @pytest.mark.parametrize(
+        ("master", "environ", "told"),
+        [
+            (None, NO_ENV, r"KUBERNETES_SERVICE_HOST is not set.*pass --kubeconfig or --master"),
+            (None, {"KUBERNETES_SERVICE_HOST": "h"}, "KUBERNETES_SERVICE_PORT is not"),
+            ("", {"KUBECONFIG": "/home/me/.kube/config"}, r"--kubeconfig=/home/me/\.kube/config"),
+            ("ftp://10.0.0.1", NO_ENV, r"--master: not a server URL: 'ftp://10\.0\.0\.1'"),
+        ],
+        ids=["nothing", "half an environment", "kubectl's variable", "a bad master"],
+    )
+    def test_it_says_what_to_pass(self, master: str | None, environ: dict[str, str], told: str) -> None:
+        with pytest.raises(ClientConfigError, match=told):
+            load(None, master, environ)
 
     def test_master_alone(self) -> None:
         access = load(None, "http://10.0.0.1:8080/", NO_ENV)
         assert access.endpoint.url == "http://10.0.0.1:8080"
         assert access.source.fetch().authorization == ""
-
-    def test_a_bad_master(self, config: Config) -> None:
-        with pytest.raises(ClientConfigError, match=r"--master: not a server URL: 'ftp://10\.0\.0\.1'"):
-            config.load("ftp://10.0.0.1")
 
 
 def _set(path: str, value: object) -> Callable[[Config], None]:

@@ -150,7 +150,7 @@ class TestQuarantine:
 
 def test_the_lister_reads_snapshots() -> None:
     cache = make()
-    lister = Lister(cache)
+    lister: Lister[Any] = cache
     assert (lister.list(), list(lister.keys()), len(lister), lister.get("a")) == ([], [], 0, None)
     replace(cache, 5, raw_node("a", 1))
     listed = lister.list()

@@ -74,10 +74,27 @@ def test_protobuf_is_asked_for_where_there_is_a_schema(resource: Resource[Any], 
     assert encoding_of(resource, protobuf=False).accept == JSON
 
 
-def test_lists_and_watches_ask_for_it() -> None:
-    rest, cache = play(page(9, A), watch(event("MODIFIED", raw_node("a", 10))), watch(End()))
-    assert rest.accepted == [ACCEPT] * 3
-    assert cache.version == "10"
+GOOD = event("MODIFIED", raw_node("a", 10))
+PLAYED: dict[str, tuple[tuple[Any, ...], list[str]]] = {
+    "lists and watches ask for it": ((page(9, A), watch(GOOD), watch(End())), [ACCEPT] * 3),
+    "a watch that is refused goes on in JSON": (
+        (page(9, A), ScriptedLines([], UNACCEPTABLE), watch(End())), [ACCEPT, ACCEPT, JSON]
+    ),
+    "the third unreadable answer in a row leads to JSON": (
+        (NO_PROTOBUF, NO_PROTOBUF, NO_PROTOBUF, page(9, A), watch(End())), [ACCEPT] * 3 + [JSON] * 2
+    ),
+    "frames that can be read begin the count from the start": (
+        (page(9, A), watch(b"\xff"), watch(GOOD, b"\xff"), watch(b"\xff"), page(11, A), watch(End())), [ACCEPT] * 6
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("script", PLAYED)
+def test_what_is_asked_for(script: str) -> None:
+    steps, accepted = PLAYED[script]
+    rest, cache = play(*steps)
+    assert rest.accepted == accepted
+    assert list(cache.keys()) == ["a"]
 
 
 def test_json_is_read_where_the_server_answers_in_it() -> None:
@@ -122,24 +139,6 @@ def test_after_a_406_json_is_asked_for_at_once_and_for_ever(caplog: pytest.LogCa
     [told] = [record for record in caplog.records if record.name == "controllers.runtime.cache.decoding"]
     assert "nodes: the API server's Protobuf cannot be read, asking for JSON from now on" in told.message
     assert "--kube-api-content-type=application/json" in told.message
-
-
-def test_a_watch_that_is_refused_so_goes_on_in_json() -> None:
-    refusing = ScriptedLines([], UNACCEPTABLE)
-    rest, _ = play(page(9, A), refusing, watch(End()))
-    assert rest.accepted == [ACCEPT, ACCEPT, JSON]
-
-
-def test_the_third_unreadable_answer_in_a_row_leads_to_json() -> None:
-    rest, cache = play(NO_PROTOBUF, NO_PROTOBUF, NO_PROTOBUF, page(9, A), watch(End()))
-    assert rest.accepted == [ACCEPT] * 3 + [JSON] * 2
-    assert list(cache.keys()) == ["a"]
-
-
-def test_frames_that_can_be_read_begin_the_count_anew() -> None:
-    good = event("MODIFIED", raw_node("a", 10))
-    rest, _ = play(page(9, A), watch(b"\xff"), watch(good, b"\xff"), watch(b"\xff"), page(11, A), watch(End()))
-    assert rest.accepted == [ACCEPT] * 6
 
 
 def test_an_unreadable_object_costs_its_page_and_nothing_is_taken_for_deleted() -> None:

@@ -59,7 +59,7 @@ STEP = st.tuples(
 @given(steps=st.lists(STEP, max_size=20))
 def test_the_index_is_what_a_look_at_all_would_find(steps: list[tuple[str, str, str, str]]) -> None:
     cache = Cache(ENDPOINT_SLICES, Metrics())
-    lister = Lister(cache)
+    lister: Lister[Any] = cache
     cache.replace([], "1")
     there: dict[str, dict[str, Any]] = {}
     for version, (act, name, service, uid) in enumerate(steps, 2):

@@ -14,6 +14,7 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import Response, Unreachable
 from controllers.runtime.cache import NODES, SERVICES, InformerFactory, Registration, handlers, version_of
+from controllers.runtime.cache.handlers import Delivery
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.resources import Raw
 from controllers.runtime.cache.retries import WatchOptions
@@ -320,7 +321,7 @@ class TestLateHandlers:
         world.handle(first)
         first.wait(1)
         cache = world.informer._cache
-        objects, push, pushed = cache.objects, world.informer._push, threading.Event()
+        objects, push, pushed = cache.list, Delivery.push, threading.Event()
 
         def slow_objects() -> Any:
             found = objects()
@@ -330,12 +331,12 @@ class TestLateHandlers:
                 pushed.wait(0.5)  # in vain where the lock keeps it away; without the lock it is pushed first
             return found
 
-        def told_push(changes: Any) -> None:
-            push(changes)
+        def told_push(delivery: Delivery[Any], changes: Any) -> None:
+            push(delivery, changes)
             pushed.set()
 
-        monkeypatch.setattr(cache, "objects", slow_objects)
-        monkeypatch.setattr(world.informer, "_push", told_push)
+        monkeypatch.setattr(cache, "list", slow_objects)
+        monkeypatch.setattr(Delivery, "push", told_push)
         joining.set()
         world.handle(late)
         assert late.wait(2) == [("add", "a", "1", True), ("update", "a", "1", "6")]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controllers.runtime.cache.parsing import Metadata, Parser, metadata_of
+from controllers.runtime.cache.decoding import Metadata, Parser, metadata_of
 from controllers.runtime.cache.resources import LAST_APPLIED, NODES, SERVICES, MalformedObject, WireObject
 from controllers.runtime.protobuf.schema import message_class
 from tests.support.nodes import big_node

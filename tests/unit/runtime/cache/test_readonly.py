@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from kubernetes.client.models.v1_service import V1Service
 from cloudprovider import Route
 from cloudprovider.internal.readonly import ReadOnlyObject, ordinary, read_only
 from controllers.runtime.cache import NODES, SERVICES
-from controllers.runtime.cache.parsing import Parser
+from controllers.runtime.cache.decoding import Parser
 from controllers.runtime.cache.resources import WireObject
 from tests.support.protobuf import message_of
 
@@ -88,11 +89,17 @@ CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_every_change_is_refused_with_its_name_and_the_fix(node: Any, change: str) -> None:
-    make, named = CHANGES[change]
-    with pytest.raises(ReadOnlyObject, match=rf"{named}.*copy\.deepcopy"):
-        make(node)
+def test_every_change_is_refused_with_its_name_and_the_fix(node: Any) -> None:
+    wrong = []
+    for change, (make, named) in CHANGES.items():
+        try:
+            make(node)
+        except ReadOnlyObject as error:
+            if not re.search(rf"{named}.*copy\.deepcopy", str(error)):
+                wrong.append(f"{change}: {error}")
+        else:
+            wrong.append(f"{change}: was not refused")
+    assert wrong == []
     assert node == MADE["made so"]()
 
 

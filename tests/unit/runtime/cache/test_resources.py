@@ -19,7 +19,7 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.internal.readonly import SHARED
 from controllers.runtime.cache import NODES, SERVICES, MalformedObject, is_newer, key_of, split_key, uid_of, version_of
-from controllers.runtime.cache.parsing import Compactor
+from controllers.runtime.cache.decoding import Parser
 from controllers.runtime.cache.resources import (
     EVENTS,
     LAST_APPLIED,
@@ -67,8 +67,11 @@ class TestPaths:
         assert PERSISTENT_VOLUMES.path(name="pv") == "/api/v1/persistentvolumes/pv"
         assert NAMESPACES.path(name="kube-system") == "/api/v1/namespaces/kube-system"
 
-    def test_names_are_quoted(self) -> None:
+    def test_names_are_quoted_and_keys_have_paths(self) -> None:
         assert NODES.path(name="a/../b?c") == "/api/v1/nodes/a%2F..%2Fb%3Fc"
+        assert NODES.key_path("n1", "status") == "/api/v1/nodes/n1/status"
+        assert SERVICES.key_path("default/web") == "/api/v1/namespaces/default/services/web"
+        assert (NODES.api_version, LEASES.api_version) == ("v1", "coordination.k8s.io/v1")
 
     def test_parts_that_do_not_fit_are_refused(self) -> None:
         with pytest.raises(ValueError, match="not namespaced"):
@@ -77,13 +80,6 @@ class TestPaths:
             SERVICES.path(name="web")
         with pytest.raises(ValueError, match="without a name"):
             NODES.path(subresource="status")
-
-    def test_by_key(self) -> None:
-        assert NODES.key_path("n1", "status") == "/api/v1/nodes/n1/status"
-        assert SERVICES.key_path("default/web") == "/api/v1/namespaces/default/services/web"
-
-    def test_api_versions(self) -> None:
-        assert (NODES.api_version, LEASES.api_version) == ("v1", "coordination.k8s.io/v1")
 
 
 class TestKeys:
@@ -116,17 +112,14 @@ class TestKeys:
 
 
 class TestParsing:
-    def test_kind_and_version_are_filled_in_as_list_items_lack_them(self) -> None:
+    def test_kind_and_version_are_filled_in_as_list_items_lack_them_and_unknown_fields_are_no_fault(self) -> None:
         raw = raw_node("n1", 1)
         del raw["kind"], raw["apiVersion"]
-        node = NODES.parse(raw)
-        assert (node.kind, node.api_version) == ("Node", "v1")
-
-    def test_unknown_fields_are_no_fault(self) -> None:
-        raw = raw_node("n1", 1)
         raw["status"]["fieldOfTheFuture"] = {"a": [1]}
         raw["future"] = 1
-        assert NODES.parse(raw).metadata is not None
+        node = NODES.parse(raw)
+        assert (node.kind, node.api_version) == ("Node", "v1")
+        assert node.metadata is not None
 
     @pytest.mark.parametrize(
         ("where", "value"),
@@ -225,10 +218,9 @@ def test_parsing_gives_what_the_models_own_from_dict_gives() -> None:
 class TestCompacting:
     def test_nothing_visible_changes(self) -> None:
         plain = NODES.parse(big_node(1))
-        compact = NODES.parse(big_node(1))
-        compactor = Compactor()
-        compactor.compact(NODES.parse(big_node(2)))
-        compact = compactor.compact(compact)
+        parser = Parser(NODES)
+        parser.parse(big_node(2))
+        compact = parser.parse(big_node(1))
         assert compact == plain
         assert compact.to_dict() == plain.to_dict()
         assert compact.model_dump() == plain.model_dump()
@@ -236,8 +228,8 @@ class TestCompacting:
         assert copy.deepcopy(compact) == plain
 
     def test_equal_strings_and_field_sets_are_shared(self) -> None:
-        compactor = Compactor()
-        first, second = (compactor.compact(NODES.parse(json.loads(json.dumps(big_node(i))))) for i in (1, 2))
+        parser = Parser(NODES)
+        first, second = (parser.parse(json.loads(json.dumps(big_node(i)))) for i in (1, 2))
         a, b = first.to_dict(), second.to_dict()
         for label, other in zip(a["metadata"]["labels"], b["metadata"]["labels"], strict=True):
             assert label is other
@@ -246,11 +238,10 @@ class TestCompacting:
         assert first.__pydantic_fields_set__ is second.__pydantic_fields_set__
 
     def test_the_table_of_strings_is_bounded(self) -> None:
-        compactor = Compactor()
+        parser = Parser(NODES)
         for i in range(400):
-            raw = raw_node(f"n{i}", i + 1, **{f"label-{i}-{k}": "x" for k in range(50)})
-            compactor.compact(NODES.parse(raw))
-        assert len(compactor._strings) < 8192 + 200
+            parser.parse(raw_node(f"n{i}", i + 1, **{f"label-{i}-{k}": "x" for k in range(50)}))
+        assert len(parser._strings) < 8192 + 200
 
 
 def weigh(way: str) -> float:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controllers.runtime.cache.parsing import Parser
+from controllers.runtime.cache.decoding import Parser
 from controllers.runtime.cache.protodecoding import model_reader
 from controllers.runtime.cache.resources import (
     ENDPOINT_SLICES,

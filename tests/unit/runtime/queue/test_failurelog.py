@@ -46,8 +46,13 @@ def test_of_one_key_the_attempts_1_2_4_8_are_told_and_the_end(bench: Bench) -> N
     assert bench.told() == ["Nodes: over after 20 s: OSError, 20 failures of node a; the last one succeeded"]
 
 
-def test_the_first_line_names_key_attempt_delay_and_cause(bench: Bench) -> None:
-    bench.fail("a")
+def test_the_first_line_names_key_attempt_delay_and_cause_and_has_the_stack_and_fields_for_json(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.fail("a", stack=True)
+    fields = vars(caplog.records[0])
+    assert (fields["node"], fields["attempt"], fields["error"]) == ("a", 1, "OSError: the cloud is down")
+    assert caplog.records[0].exc_info
     assert bench.told() == ["Nodes: a failed (attempt 1), retrying in 1 s: OSError: the cloud is down"]
 
 
@@ -66,16 +71,14 @@ def test_a_thousand_keys_are_a_few_lines_with_counts(bench: Bench) -> None:
 
 
 @pytest.mark.row("K16")
-def test_another_kind_of_failure_is_told_at_once(bench: Bench) -> None:
+def test_another_kind_of_failure_is_told_at_once_and_texts_that_all_differ_do_not_make_kinds_without_end(
+    bench: Bench,
+) -> None:
     bench.fail("a")
     bench.fail("b")
     bench.told()
     bench.fail("c", "quota exceeded")
     assert len(bench.told()) == 1
-
-
-@pytest.mark.row("K16")
-def test_texts_that_all_differ_do_not_make_kinds_without_end(bench: Bench) -> None:
     for number in range(676):
         bench.fail("a", chr(97 + number // 26) + chr(97 + number % 26) + "x")
     assert len(bench.told()) < 30
@@ -118,17 +121,6 @@ def test_one_that_fails_for_ever_keeps_no_names_of_those_that_recovered(bench: B
     bench.failures.succeeded("node-for-ever")
     bench.failures.succeeded("node-too")
     assert bench.told()[-1] == "Nodes: over after 15 s: OSError, 20006 failures of 20002 nodes; the last one succeeded"
-
-
-def test_the_stack_comes_with_the_line(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.fail("a", error=KeyError("x"), stack=True)
-    assert caplog.records[0].exc_info
-
-
-def test_a_json_log_gets_fields(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.fail("a")
-    fields = vars(caplog.records[0])
-    assert (fields["node"], fields["attempt"], fields["error"]) == ("a", 1, "OSError: the cloud is down")
 
 
 @pytest.mark.parametrize(

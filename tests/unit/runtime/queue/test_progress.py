@@ -6,10 +6,9 @@ import threading
 
 import pytest
 
-from controllers.runtime.clock import wait_for
+from controllers.runtime.clock import Progress, bounded, wait_for
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Worker, WorkQueue
-from controllers.runtime.queue.threads import Progress, bounded
 from controllers.runtime.queue.worker import STALL_AFTER
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import Call
@@ -72,21 +71,21 @@ def test_a_wait_for_the_cloud_is_no_stall_and_what_follows_it_is(clock: FakeCloc
 def test_a_batch_is_a_piece_of_work_and_the_longest_counts(clock: FakeClock) -> None:
     progress = Progress(clock)
     assert progress.longest() == (0.0, None)
-    with progress.work("a"):
+
+    def inner() -> None:
+        clock.advance(1.0)
+        assert progress.longest() == (6.0, "a")
+
+    def outer() -> None:
         clock.advance(5.0)
-        with progress.work("inner"):
-            clock.advance(1.0)
-            assert progress.longest() == (6.0, "a")
+        progress.run("inner", inner)
         wait = Wait(clock)
-        call = Call(lambda: _wait_in(progress, wait))
+        call = Call(lambda: progress.run("another", in_the_cloud, wait, 1000.0))
         clock.wait_for_timeout(1000.0)
         clock.advance(100.0)
         assert progress.longest() == (106.0, "a")
         wait.end()
         call.outcome()
+
+    progress.run("a", outer)
     assert progress.longest() == (0.0, None)
-
-
-def _wait_in(progress: Progress, wait: Wait) -> None:
-    with progress.work("another"):
-        in_the_cloud(wait, 1000.0)

@@ -8,9 +8,9 @@ from queue import SimpleQueue
 import pytest
 
 from cloudprovider.internal.backoff import Backoff
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Parked, Result, ShutDown, Worker, WorkQueue
-from controllers.runtime.queue.threads import LoopThreads
+from controllers.runtime.queue import Parked, Result, Worker, WorkQueue
 from tests.support.clock import FakeClock
 
 LIMIT = 10.0  # seconds of real time until a test gives up
@@ -61,9 +61,12 @@ def bench() -> Iterator[Bench]:
         gate.set()
     bench.queue.shut_down(drain=False)
     for worker in bench.workers:
-        for pool in worker._pools:
-            pool.stopping()
-            assert pool.wait_ended(LIMIT)
+        worker.ask_to_stop()
+        ended(worker)
+
+
+def ended(worker: Worker[str]) -> None:
+    eventually(lambda: worker._threads.threads() == 0, LIMIT)
 
 
 def test_every_key_runs(bench: Bench) -> None:
@@ -156,29 +159,17 @@ class TestBrokenThreads:
         assert worker.stop(30.0), "the last key is still run"
         assert bench.restarts() == 3
 
-    def test_a_loop_broken_for_good_ends_when_stopping(self) -> None:
-        def take(timeout: float | None) -> None:
+    def test_a_loop_broken_for_good_ends_when_stopping(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        def take() -> str:
             raise RuntimeError("always")
 
-        metrics = Metrics()
-        restarts = metrics.counter("restarts_total", "R.")
-        pool = LoopThreads("broken", 2, take, print, clock=FakeClock(), restarts=restarts)
-        pool.stopping()
-        pool.start()
-        assert pool.wait_ended(LIMIT)
-        assert metrics.value("restarts_total") == 2 * 4
-        assert pool.missing() == 2
-
-    def test_threads_that_finished_are_not_missing(self) -> None:
-        def take(timeout: float | None) -> None:
-            raise ShutDown
-
-        restarts = Metrics().counter("restarts_total", "R.")
-        pool = LoopThreads("done", 3, take, print, clock=FakeClock(), restarts=restarts)
-        assert pool.missing() == 0
-        pool.start()
-        assert pool.wait_ended(LIMIT)
-        assert pool.missing() == 0
+        worker = bench.worker(threads=2)
+        monkeypatch.setattr(worker, "_take", take)
+        worker.start()
+        bench.clock.wait_for_timeout(0.01)
+        worker.ask_to_stop()
+        ended(worker)
+        assert bench.restarts() == 4
 
     def test_they_do_not_keep_the_process_alive(self, bench: Bench) -> None:
         bench.hold("hung")
@@ -186,24 +177,6 @@ class TestBrokenThreads:
         bench.queue.add("hung")
         bench.next_begun()
         assert [thread.daemon for thread in threading.enumerate() if thread.name == "Nodes-0"] == [True]
-
-    def test_a_thread_that_is_gone_shows(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        class NoMemory:
-            def inc(self) -> None:
-                raise MemoryError
-
-        def reconcile(key: str) -> None:
-            raise SystemExit(1)
-
-        monkeypatch.setattr(threading, "excepthook", lambda _: None)
-        worker = bench.worker(reconcile, threads=2)
-        monkeypatch.setattr(worker._pools[0], "_restarts", NoMemory())
-        worker.start()
-        assert worker._pools[0].missing() == 0
-        bench.queue.add("a")
-        with worker._pools[0]._changed:
-            assert worker._pools[0]._changed.wait_for(lambda: worker._pools[0]._lost == 1, LIMIT)
-        assert worker.health() == ("Nodes", False, "1 of 2 threads are gone")
 
     def test_no_thread_to_be_had_is_said_at_the_start(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(thread: threading.Thread) -> None:
@@ -213,7 +186,6 @@ class TestBrokenThreads:
         monkeypatch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="new thread"):
             worker.start()
-        assert worker.health() == ("Nodes", False, "2 of 2 threads are gone")
         assert worker.stop(1.0)
 
     def test_at_least_one_thread(self, bench: Bench) -> None:
@@ -254,7 +226,7 @@ class TestStop:
             assert stopping.result(LIMIT) is False
             assert "hung is worked on since 30 s, 1 keys wait" in caplog.text
             gate.set()
-            assert worker._pools[0].wait_ended(LIMIT)
+            ended(worker)
         assert bench.ran == ["hung"], "after the end nothing new is begun"
 
     @pytest.mark.row("N5")
@@ -271,16 +243,6 @@ class TestStop:
         assert bench.queue.parked() == ["hung"]
         assert worker.stop(30.0)
         call.set_result(None)
-
-    def test_a_thread_that_does_not_end_shows(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        worker = bench.worker(threads=1)
-        monkeypatch.setattr(worker._pools[0], "_loop", bench.hold("x").wait)
-        worker.start()
-        with ThreadPoolExecutor(1) as pool:
-            stopping = pool.submit(worker.stop, 0.0)
-            bench.clock.wait_for_timeout(1.0)
-            bench.clock.advance(1.0)
-            assert stopping.result(LIMIT) is False
 
     def test_a_failing_key_is_not_tried_again(self, bench: Bench) -> None:
         runs = []
@@ -333,7 +295,7 @@ class TestHealth:
 
     def test_keys_that_nobody_takes_make_it_bad(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         worker = bench.worker(threads=1)
-        monkeypatch.setattr(worker._pools[0], "_loop", bench.hold("x").wait)  # a thread stuck outside a key
+        monkeypatch.setattr(worker, "_take", bench.hold("x").wait)  # a thread stuck outside a key
         worker.start()
         bench.queue.add("a")
         bench.clock.advance(100.0)
@@ -345,7 +307,7 @@ class TestHealth:
 
     def test_the_time_before_the_start_does_not_count(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         worker = bench.worker(threads=1)
-        monkeypatch.setattr(worker._pools[0], "_loop", bench.hold("x").wait)
+        monkeypatch.setattr(worker, "_take", bench.hold("x").wait)
         bench.queue.add("a")
         bench.clock.advance(1_000.0)
         worker.start()

@@ -10,6 +10,8 @@ import pytest
 
 from cloudprovider.errors import Throttled
 from cloudprovider.internal.backoff import Backoff
+from cloudprovider.testing.waiting import eventually
+from cloudprovider.threads import NoThreadLeft
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import (
     AskAgain,
@@ -18,11 +20,11 @@ from controllers.runtime.queue import (
     FailureHandling,
     Parked,
     Result,
-    ShutDown,
     WorkQueue,
 )
-from controllers.runtime.queue.worker import STALL_AFTER, Batch, FetchBuffer, NotAnswered
+from controllers.runtime.queue.worker import STALL_AFTER, Batch, NotAnswered
 from tests.support.clock import FakeClock
+from tests.support.threadless import no_thread
 
 LIMIT = 10.0  # seconds of real time until a test gives up
 
@@ -86,9 +88,12 @@ def bench() -> Iterator[Bench]:
     bench.gate.set()
     if bench.worker is not None:
         bench.queue.shut_down(drain=False)
-        bench.worker._answers.close()
-        for pool in bench.worker._pools:
-            assert pool.wait_ended(LIMIT)
+        bench.worker._end_of_keys()
+        ended(bench.worker)
+
+
+def ended(worker: BatchWorker[str, str]) -> None:
+    eventually(lambda: worker._threads.threads() + worker._answers.threads() == 0, LIMIT)
 
 
 def taken(queue: "SimpleQueue[Any]", count: int) -> list[Any]:
@@ -377,7 +382,7 @@ class TestStop:
             bench.clock.advance(30.0)
             assert stopping.result(LIMIT) is False
         hung.set()
-        assert all(pool.wait_ended(LIMIT) for pool in worker._pools)
+        ended(worker)
         assert bench.answers.empty()
 
     def test_a_hung_reconcile_does_not_hold_it_up_either_and_nothing_new_is_begun(self, bench: Bench) -> None:
@@ -391,7 +396,7 @@ class TestStop:
             bench.clock.advance(30.0)
             assert stopping.result(LIMIT) is False
         bench.gate.set()
-        assert all(pool.wait_ended(LIMIT) for pool in worker._pools)
+        ended(worker)
         assert bench.answers.empty()
 
     @pytest.mark.row("M3")
@@ -432,22 +437,26 @@ def test_senseless_options_are_refused(bench: Bench, options: dict[str, Any], wh
         bench.start(**options)
 
 
-def test_a_closed_store_of_answers() -> None:
-    answers: FetchBuffer[str, str] = FetchBuffer(limit=1)
-    assert answers.put("a", "x")
-    answers.close()
-    answers.wait_room()
-    assert not answers.put("b", "x")
-    with pytest.raises(ShutDown):
-        answers.take()
-
-
 def test_a_batch_tells_which_keys_it_misses_in_order() -> None:
-    answers: FetchBuffer[str, str] = FetchBuffer(limit=1)
+    answers: list[tuple[str, str]] = []
     strays: list[str] = []
-    batch = Batch("q", ("c", "a", "b"), answers, strays.append)
+    batch: Batch[str, str] = Batch("q", ("c", "a", "b"), lambda *found: answers.append(found), strays.append)
     batch.deliver("a", "x")
     assert batch.close() == ["c", "b"]
     batch.deliver("c", "x")
     assert strays == ["late"]
-    assert len(answers) == 1
+    assert answers == [("a", "x")]
+
+
+def test_an_answer_for_which_the_system_has_no_thread_is_asked_for_again(bench: Bench) -> None:
+    worker = bench.start(threads=1)
+    bench.clock.wait_for_waiters(1)
+    with no_thread("Nodes"):
+        bench.add("a")
+        key, error = bench.reported.get(timeout=LIMIT)
+    assert (key, type(error)) == ("a", NoThreadLeft)
+    assert worker.health()[1]
+    bench.clock.wait_for_timeout(1.0)
+    bench.clock.advance(1.0)
+    assert taken(bench.answers, 1) == [("a", "answer for a")]
+    assert bench.metrics.value("controller_answers_waiting", name="Nodes") == 0

@@ -12,8 +12,7 @@ from cloudprovider.internal.cleaning import text_of
 from controllers.runtime.api import TooManyRequests
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError, WorkQueue
-from controllers.runtime.queue.outcomes import LEAST_WAIT, FailureHandling, Requeuer
-from controllers.runtime.queue.results import Aborted
+from controllers.runtime.queue.outcomes import LEAST_WAIT, Aborted, FailureHandling, Requeuer
 from tests.support.clock import FakeClock
 
 
@@ -335,6 +334,10 @@ class TestNothingIsLost:
         assert "handling the result of a failed" in caplog.text
 
 
+class ComeAgain(Exception):
+    retry_after = 7.0
+
+
 class TestLog:
     def test_an_expected_error_is_one_line(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         bench.run(InstanceNotFound("no instance\n  of that name"))
@@ -365,32 +368,25 @@ class TestLog:
             bench.run(InstanceNotFound("no instance"))
         assert [bool(record.exc_info) for record in caplog.records] == [False, True]
 
-    def test_an_unexpected_error_shows_its_stack(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-        bench.run(ZeroDivisionError("x"))
-        [record] = caplog.records
-        assert record.levelno == logging.ERROR
-        assert record.exc_info
-
-    def test_errors_named_as_expected(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-        bench.requeuer(expected=(ZeroDivisionError,)).settle("a", ZeroDivisionError("x"))
-        assert [bool(record.exc_info) for record in caplog.records] == [False]
-
-    def test_a_named_time_is_no_warning(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    @pytest.mark.parametrize(
+        ("error", "expected", "level", "stack", "told"),
+        [
+            (ZeroDivisionError("x"), (), logging.ERROR, True, "ZeroDivisionError: x"),
+            (ZeroDivisionError("x"), (ZeroDivisionError,), logging.WARNING, False, "ZeroDivisionError: x"),
+            (Throttled("slow down", retry_after=7.0), (), logging.INFO, False, "retrying in 7 s as asked"),
+            (ComeAgain("busy"), (), logging.INFO, False, "retrying in 7 s as asked"),
+        ],
+        ids=["unexpected: with its stack", "named as expected", "a named time", "by an error of another's"],
+    )
+    def test_one_line_with_the_stack_of_what_was_not_expected_alone(
+        self, bench: Bench, error: Exception, expected: tuple[type[Exception], ...], level: int, stack: bool,
+        told: str, caplog: pytest.LogCaptureFixture,
+    ) -> None:  # fmt: skip
         with caplog.at_level(logging.INFO):
-            bench.run(Throttled("slow down", retry_after=7.0))
+            bench.requeuer(expected=expected).settle("a", error) if expected else bench.run(error)
         [record] = caplog.records
-        assert record.levelno == logging.INFO
-        assert "retrying in 7 s as asked" in record.getMessage()
-
-    def test_whoever_names_a_time_was_expected(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-        class ComeAgain(Exception):
-            retry_after = 7.0
-
-        with caplog.at_level(logging.INFO):
-            bench.run(ComeAgain("busy"))
-        [record] = caplog.records
-        assert record.levelno == logging.INFO
-        assert not record.exc_info
+        assert (record.levelno, bool(record.exc_info)) == (level, stack)
+        assert told in record.getMessage()
 
     def test_during_the_shutdown_it_promises_nothing(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         bench.queue.shut_down()

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Batching, BatchWorker, Worker, WorkQueue
-from controllers.runtime.queue.threads import IDLE_SECONDS
+from controllers.runtime.queue.worker import IDLE_SECONDS
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
 
@@ -48,16 +49,11 @@ class Bench:
 
     def calm(self) -> None:
         """The longest time that idle threads are kept."""
-        for _ in range(2):
-            self.clock.wait_for_waiters(COUNT - 1, timed=True)
-            self.clock.advance(IDLE_SECONDS)
-        for pool in self.pools():
-            with pool._changed:
-                assert pool._changed.wait_for(lambda pool=pool: pool._alive == 1, LIMIT), f"{pool._alive} threads"
-
-    def pools(self) -> list[Any]:
         assert self.worker is not None
-        return list(self.worker._pools)
+        threads = self.worker._threads
+        self.clock.wait_for_waiters(COUNT - 1, timed=True)
+        self.clock.advance(IDLE_SECONDS)
+        eventually(lambda: threads.threads() == 1, LIMIT)
 
     def alive(self, name: str = "Idle") -> int:
         return sum(thread.name.rsplit("-", 1)[0] == name for thread in threading.enumerate())
@@ -88,6 +84,14 @@ def test_none_is_started_before_there_is_work(bench: Bench) -> None:
     assert bench.alive() == 1
 
 
+def test_one_thread_waits_for_the_next_key_however_many_are_idle(bench: Bench) -> None:
+    bench.started()
+    bench.burst("all")
+    bench.clock.wait_for_waiters(COUNT)
+    assert bench.alive() == COUNT
+    assert len(vars(bench.queue._changed)["_waiters"]) == 1
+
+
 def test_fetchers_without_batches_end_too(bench: Bench) -> None:
     def fetch(keys: Sequence[str], deliver: Any) -> None:
         bench.hold(keys[0])
@@ -109,15 +113,15 @@ def test_fetchers_without_batches_end_too(bench: Bench) -> None:
 
 
 def test_a_trickle_of_keys_does_not_keep_them(bench: Bench) -> None:
-    bench.started()
+    worker = bench.started()
     bench.burst("all")
     for number in range(60):
         bench.queue.add(f"key-{number}")
         bench.begun.get(timeout=LIMIT)
         assert bench.queue.wait_drained()
         bench.clock.advance(1.0)
-    with (changed := bench.pools()[0]._changed):
-        assert changed.wait_for(lambda: bench.pools()[0]._alive <= 2, LIMIT), "one at work and one that waits"
+    threads = worker._threads
+    eventually(lambda: threads.threads() <= 2, LIMIT)  # one at work and one that waits
 
 
 def test_no_key_is_lost_while_they_come_and_go(bench: Bench) -> None:

@@ -48,21 +48,29 @@ class TestOneKey:
 
 
 class TestDelay:
-    @pytest.mark.parametrize("delay", [0.0, -1.0])
-    def test_no_delay_is_an_add(self, queue: WorkQueue[str], delay: float) -> None:
-        queue.add_after("a", delay)
-        assert take_all(queue) == ["a"]
-
-    @pytest.mark.parametrize("delay", [float("nan"), float("inf")])
-    def test_a_delay_that_is_no_number_is_refused(self, queue: WorkQueue[str], delay: float) -> None:
-        with pytest.raises(ValueError, match=r"nodes.*'a'"):
-            queue.add_after("a", delay)
+    def test_no_delay_is_an_add_and_what_makes_no_sense_is_refused(
+        self, queue: WorkQueue[str], clock: FakeClock
+    ) -> None:
+        for no_delay in (0.0, -1.0):
+            queue.add_after("a", no_delay)
+            assert take_all(queue) == ["a"]
+        for no_number in (float("nan"), float("inf")):
+            with pytest.raises(ValueError, match=r"nodes.*'a'"):
+                queue.add_after("a", no_number)
         assert not queue._keys.items
+        queue.add("a")
+        with pytest.raises(ValueError, match="'a'"):
+            queue.park("a")  # only keys in work are parked
+        with pytest.raises(ValueError, match="max_batch"):
+            queue.get_many(0, 1.0)
+        for interval in (-1.0, float("nan"), float("inf")):
+            with pytest.raises(ValueError, match="min_interval"):
+                spaced(clock, interval)
 
     def test_replaced_times_do_not_pile_up(self, queue: WorkQueue[str], clock: FakeClock) -> None:
         for delay in range(5_000, 0, -1):
             queue.add_after("a", float(delay))
-        assert len(queue._keys.timers._heap) < 100
+        assert len(queue._keys._heap) < 100
         queue.add_after("b", 1.0)
         clock.advance(1)
         assert take_all(queue) == ["a", "b"]
@@ -105,18 +113,6 @@ class TestMinimumInterval:
             clock.advance(1)
         assert runs == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]
 
-    @pytest.mark.parametrize("interval", [-1.0, float("nan"), float("inf")])
-    def test_senseless_intervals_are_refused(self, clock: FakeClock, interval: float) -> None:
-        with pytest.raises(ValueError, match="min_interval"):
-            spaced(clock, interval)
-
-
-class TestParking:
-    def test_only_keys_in_work_are_parked(self, queue: WorkQueue[str]) -> None:
-        queue.add("a")
-        with pytest.raises(ValueError, match="'a'"):
-            queue.park("a")
-
 
 class TestMany:
     def test_keys_that_waited_long_enough_are_not_lingered_on(self, queue: WorkQueue[str], clock: FakeClock) -> None:
@@ -124,10 +120,6 @@ class TestMany:
         clock.advance(0.5)
         queue.add("b")
         assert queue.get_many(9, linger=0.5) == ["a", "b"]
-
-    def test_an_empty_batch_is_refused(self, queue: WorkQueue[str]) -> None:
-        with pytest.raises(ValueError, match="max_batch"):
-            queue.get_many(0, 1.0)
 
 
 class TestShutDown:

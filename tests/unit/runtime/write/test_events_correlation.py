@@ -20,9 +20,8 @@ from controllers.runtime.write.correlation import (
     SIMILAR_LIMIT,
     SIMILAR_SECONDS,
     Correlator,
-    Entry,
+    Event,
     EventMemory,
-    Happening,
     reference,
 )
 from tests.support.there import there
@@ -39,21 +38,22 @@ def happening(
     reason: str = "R",
     count: int = 1,
     kind: str = "Normal",
-) -> Happening:
-    return Happening(ref, kind, reason, message, at, at, count, at=at)
+) -> Event:
+    return Event(ref, kind, reason, message, at, at, count, at=at)
 
 
-def observed(correlator: Correlator, what: Happening) -> Entry:
+def observed(correlator: Correlator, what: Event) -> Event:
     entry = there(correlator.observe(what))
     entry.exists = True
     return entry
 
 
 class TestRepetition:
-    def test_the_same_again_is_counted_on_the_same_event(self) -> None:
+    def test_the_same_again_is_counted_on_the_same_event_whatever_the_objects_version(self) -> None:
         correlator = Correlator()
         first = observed(correlator, happening())
-        again = observed(correlator, happening(at=START + 60, count=3))
+        newer = Reference("Node", "n1", uid="u1", resource_version="99")
+        again = observed(correlator, happening(at=START + 60, count=3, ref=newer))
         assert again is first
         assert again.count == 4
         assert again.change() == {"count": 4, "lastTimestamp": "2023-11-14T22:14:20Z", "message": "m"}
@@ -70,17 +70,11 @@ class TestRepetition:
             happening(ref=Reference("Service", "n1", "ns", uid="u1")),
         ],
     )
-    def test_anything_else_is_another_event(self, other: Happening) -> None:
+    def test_anything_else_is_another_event(self, other: Event) -> None:
         correlator = Correlator()
         first = observed(correlator, happening())
         assert observed(correlator, other) is not first
         assert first.count == 1
-
-    def test_the_objects_version_makes_no_difference(self) -> None:
-        correlator = Correlator()
-        first = observed(correlator, happening())
-        newer = Reference("Node", "n1", uid="u1", resource_version="99")
-        assert observed(correlator, happening(ref=newer)) is first
 
     def test_a_forgotten_one_starts_anew(self) -> None:
         correlator = Correlator()
@@ -105,19 +99,13 @@ class TestSimilarity:
         assert later is combined
         assert (later.count, later.message) == (2, f"{COMBINED_PREFIX}eleventh")
 
-    def test_other_reasons_and_objects_are_not_drawn_in(self) -> None:
+    def test_other_reasons_and_objects_are_not_drawn_in_and_after_ten_quiet_minutes_messages_stand_alone(self) -> None:
         correlator = Correlator()
         for n in range(SIMILAR_LIMIT + 3):
             correlator.observe(happening(f"m{n}"))
         assert observed(correlator, happening("x", reason="Other")).message == "x"
         assert observed(correlator, happening("x", ref=Reference("Node", "n2"))).message == "x"
-
-    def test_after_ten_quiet_minutes_messages_stand_alone_again(self) -> None:
-        correlator = Correlator()
-        for n in range(SIMILAR_LIMIT + 3):
-            correlator.observe(happening(f"m{n}"))
-        later = observed(correlator, happening("new", at=START + SIMILAR_SECONDS + 1))
-        assert later.message == "new"
+        assert observed(correlator, happening("new", at=START + SIMILAR_SECONDS + 1)).message == "new"
 
     def test_the_window_slides(self) -> None:
         """Messages nine minutes apart are similar, however long it lasts."""
@@ -137,26 +125,15 @@ class TestSimilarity:
 
 
 class TestBudget:
-    def test_so_many_writes_then_one_in_five_minutes(self) -> None:
+    def test_so_many_writes_then_one_in_five_minutes_which_counts_what_was_not_written(self) -> None:
         correlator = Correlator()
         written = [correlator.observe(happening(at=START)) for _ in range(BURST + 5)]
         assert sum(entry is not None for entry in written) == BURST
+        assert correlator.observe(happening(kind="Warning")) is not None, "every type has its own budget"
+        assert correlator.observe(happening(ref=Reference("Node", "n2"))) is not None, "and every object"
         assert correlator.observe(happening(at=START + 299)) is None
-        assert correlator.observe(happening(at=START + 301)) is not None
+        assert observed(correlator, happening(at=START + 301)).count == BURST + 7
         assert correlator.observe(happening(at=START + 302)) is None
-
-    def test_what_was_not_written_shows_in_the_next_count(self) -> None:
-        correlator = Correlator()
-        for _ in range(BURST + 5):
-            correlator.observe(happening(at=START))
-        assert observed(correlator, happening(at=START + 301)).count == BURST + 6
-
-    def test_every_object_and_type_has_its_own(self) -> None:
-        correlator = Correlator()
-        for _ in range(BURST + 5):
-            correlator.observe(happening())
-        assert correlator.observe(happening(kind="Warning")) is not None
-        assert correlator.observe(happening(ref=Reference("Node", "n2"))) is not None
 
     @given(st.lists(st.floats(0, 400), max_size=60))
     def test_never_more_than_the_rate_allows(self, pauses: list[float]) -> None:
@@ -168,19 +145,15 @@ class TestBudget:
 
 
 class TestNames:
-    def test_object_and_time(self) -> None:
-        entry = observed(Correlator(), happening(at=START))
-        assert entry.name == f"n1.{int(START * 1e9):x}"
-
-    def test_two_at_the_same_instant_differ(self) -> None:
+    def test_object_and_time_and_two_at_the_same_instant_differ(self) -> None:
+        assert observed(Correlator(), happening(at=START)).name == f"n1.{int(START * 1e9):x}"
         correlator = Correlator()
-        names = {observed(correlator, happening(f"m{n}")).name for n in range(5)}
-        assert len(names) == 5
+        assert len({observed(correlator, happening(f"m{n}")).name for n in range(5)}) == 5
 
-    @pytest.mark.parametrize("name", ["system:node", "x" * 250, "UPPER", "a..b", "-a"])
-    def test_a_name_that_would_be_refused_is_replaced(self, name: str) -> None:
-        unique = observed(Correlator(), happening(ref=Reference("ClusterRole", name))).name
-        assert str(UUID(unique)) == unique
+    def test_a_name_that_would_be_refused_is_replaced(self) -> None:
+        for name in ("system:node", "x" * 250, "UPPER", "a..b", "-a"):
+            unique = observed(Correlator(), happening(ref=Reference("ClusterRole", name))).name
+            assert str(UUID(unique)) == unique
 
 
 def test_memory_is_bounded_and_forgets_the_longest_unused() -> None:
@@ -268,14 +241,11 @@ class TestReference:
         lease = V1Lease.from_dict({"metadata": self.META})
         assert reference(lease) == Reference("Lease", "x", "ns", "u", "coordination.k8s.io/v1", "7")
 
-    def test_raw_objects(self) -> None:
+    def test_raw_objects_and_references(self) -> None:
         raw = {"kind": "Gateway", "apiVersion": "gateway.networking.k8s.io/v1", "metadata": self.META}
         assert reference(raw) == Reference("Gateway", "x", "ns", "u", "gateway.networking.k8s.io/v1", "7")
-
-    def test_references(self) -> None:
         assert reference(NODE) is NODE
-        theirs = V1ObjectReference(kind="Node", name="n1", uid="u1", api_version="v1")
-        assert reference(theirs) == NODE
+        assert reference(V1ObjectReference(kind="Node", name="n1", uid="u1", api_version="v1")) == NODE
 
     @pytest.mark.parametrize("obj", [{}, {"kind": "Node"}, {"metadata": {"name": "x"}}, V1Node(), V1ObjectReference()])
     def test_what_cannot_be_referred_to(self, obj: object) -> None:

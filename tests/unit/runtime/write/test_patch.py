@@ -64,20 +64,14 @@ def same_json(one: Any, other: Any) -> bool:
 
 class TestMergePatch:
     @given(OLD, NEW)
-    def test_applied_to_the_old_it_gives_the_new(self, old: Any, new: Any) -> None:
+    def test_applied_to_the_old_it_gives_the_new_and_names_only_what_differs(self, old: Any, new: Any) -> None:
         before = copy.deepcopy((old, new))
         patch = merge_patch(old, new)
         assert same_json(rfc7386(old, patch), new)
         assert (old, new) == before
-
-    @given(NEW)
-    def test_nothing_for_equal_ones(self, value: Any) -> None:
-        assert merge_patch(value, copy.deepcopy(value)) == {}
-
-    @given(OLD, NEW)
-    def test_it_names_only_what_differs(self, old: Any, new: Any) -> None:
-        for key in merge_patch(old, new):
+        for key in patch:
             assert key not in new or key not in old or not same_json(old[key], new[key])
+        assert merge_patch(new, copy.deepcopy(new)) == {}
 
     @given(NEW, NEW, NEW)
     def test_foreign_keys_survive(self, old: Any, new: Any, foreign: Any) -> None:
@@ -95,12 +89,10 @@ class TestMergePatch:
             "more": {},
         }
 
-    @pytest.mark.parametrize("new", [{"a": None}, {"a": {"b": None}}])
-    def test_a_null_cannot_be_said(self, new: Any) -> None:
-        with pytest.raises(ValueError, match="null"):
-            merge_patch({}, new)
-
-    def test_a_list_may_hold_nulls(self) -> None:
+    def test_a_null_cannot_be_said_but_in_a_list(self) -> None:
+        for new in ({"a": None}, {"a": {"b": None}}):
+            with pytest.raises(ValueError, match="null"):
+                merge_patch({}, new)
         assert merge_patch({}, {"a": [None]}) == {"a": [None]}
 
     def test_as_a_patch(self) -> None:
@@ -129,65 +121,65 @@ class TestAddresses:
         body = addresses_replaced(old, [V1NodeAddress(type="Hostname", address="n2")]).body
         assert body == {"status": {"addresses": [{"$patch": "replace"}, address("Hostname", "n2")]}}
 
-    def test_order_counts(self) -> None:
+    def test_order_counts_and_there_may_be_none_at_all(self) -> None:
         two = [address("InternalIP", "10.0.0.1"), address("InternalIP", "fd00::1")]
         assert addresses_replaced(two, two[::-1])
         assert not addresses_replaced(two, list(two))
-
-    def test_none_at_all(self) -> None:
         assert not addresses_replaced(None, [])
-        assert addresses_replaced([address("Hostname", "n")], []).body == {
-            "status": {"addresses": [{"$patch": "replace"}]}
-        }
+        assert addresses_replaced(two, []).body == {"status": {"addresses": [{"$patch": "replace"}]}}
+
+
+UP = {"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated", "message": "made"}
 
 
 class TestConditions:
-    UP = {"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated", "message": "made"}  # noqa: RUF012
-
     def test_a_new_one(self) -> None:
-        patch = condition_set([{"type": "Ready", "status": "True"}], self.UP, now=NOW)
-        assert patch.body == {"status": {"conditions": [{**self.UP, "lastTransitionTime": NOW}]}}
+        patch = condition_set([{"type": "Ready", "status": "True"}], UP, now=NOW)
+        assert patch.body == {"status": {"conditions": [{**UP, "lastTransitionTime": NOW}]}}
         assert (patch.content_type, patch.subresource) == (STRATEGIC_PATCH, "status")
 
-    def test_a_changed_status_has_a_new_time(self) -> None:
-        old = [{**self.UP, "status": "True", "lastTransitionTime": BEFORE}]
-        (condition,) = condition_set(old, self.UP, now=NOW).body["status"]["conditions"]
-        assert condition["lastTransitionTime"] == NOW
-
-    def test_a_changed_message_keeps_the_time(self) -> None:
-        old = [{**self.UP, "lastTransitionTime": BEFORE}]
-        (condition,) = condition_set(old, {**self.UP, "message": "other"}, now=NOW).body["status"]["conditions"]
-        assert condition == {**self.UP, "message": "other"}
-
-    def test_only_times_differ(self) -> None:
-        old = [{**self.UP, "lastTransitionTime": BEFORE, "lastHeartbeatTime": BEFORE}]
-        assert not condition_set(old, {**self.UP, "lastTransitionTime": NOW, "lastHeartbeatTime": NOW}, now=NOW)
-
-    def test_a_former_reason_does_not_outlive_its_status(self) -> None:
-        old = [{**self.UP, "lastTransitionTime": BEFORE}]
-        short = {"type": self.UP["type"], "status": "True"}
-        (condition,) = condition_set(old, short, now=NOW).body["status"]["conditions"]
-        assert condition == {**short, "reason": None, "message": None, "lastTransitionTime": NOW}
-
-    def test_typed_ones(self) -> None:
-        node = there(V1Node.from_dict({"status": {"conditions": [{**self.UP, "lastTransitionTime": BEFORE}]}}))
-        assert node.status is not None
-        assert not condition_set(node.status.conditions, self.UP, now=NOW)
+    @pytest.mark.parametrize(
+        ("old", "new", "patch"),
+        [
+            ({"status": "True"}, UP, {**UP, "lastTransitionTime": NOW}),
+            ({}, {**UP, "message": "other"}, {**UP, "message": "other"}),
+            ({"lastHeartbeatTime": BEFORE}, {**UP, "lastTransitionTime": NOW, "lastHeartbeatTime": NOW}, None),
+            (
+                {},
+                {"type": UP["type"], "status": "True"},
+                {"type": UP["type"], "status": "True", "reason": None, "message": None, "lastTransitionTime": NOW},
+            ),
+        ],
+        ids=[
+            "a changed status has a new time",
+            "a changed message keeps the time",
+            "only times differ",
+            "a former reason does not outlive its status",
+        ],
+    )
+    def test_what_there_is(self, old: dict[str, str], new: dict[str, str], patch: dict[str, Any] | None) -> None:
+        there = [{**UP, "lastTransitionTime": BEFORE, **old}]
+        made = condition_set(there, new, now=NOW)
+        assert made.body == ({"status": {"conditions": [patch]}} if patch else {})
+        typed = V1Node.from_dict({"status": {"conditions": there}})
+        assert typed is not None
+        assert typed.status is not None
+        assert condition_set(typed.status.conditions, new, now=NOW) == made
 
 
 class TestFinalizers:
     OURS = "service.kubernetes.io/load-balancer-cleanup"
 
-    def test_added_beside_others(self) -> None:
-        patch = finalizer_added(["foreign/x"], self.OURS)
-        assert patch == Patch({"metadata": {"finalizers": [self.OURS]}}, STRATEGIC_PATCH)
+    def test_added_and_removed_without_naming_others(self) -> None:
+        for change, key in (
+            (finalizer_added, "finalizers"),
+            (finalizer_removed, "$deleteFromPrimitiveList/finalizers"),
+        ):
+            there, absent = ["foreign/x", self.OURS], ["foreign/x"]
+            before, after = (absent, there) if change is finalizer_added else (there, absent)
+            assert change(before, self.OURS) == Patch({"metadata": {key: [self.OURS]}}, STRATEGIC_PATCH)
+            assert not change(after, self.OURS)
         assert finalizer_added(None, self.OURS)
-        assert not finalizer_added(["foreign/x", self.OURS], self.OURS)
-
-    def test_removed_without_naming_others(self) -> None:
-        patch = finalizer_removed(["foreign/x", self.OURS], self.OURS)
-        assert patch == Patch({"metadata": {"$deleteFromPrimitiveList/finalizers": [self.OURS]}}, STRATEGIC_PATCH)
-        assert not finalizer_removed(["foreign/x"], self.OURS)
         assert not finalizer_removed(None, self.OURS)
 
 
@@ -197,29 +189,33 @@ FOREIGN = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAd
 
 
 class TestTaints:
-    def test_every_other_taint_is_kept_as_it_is(self) -> None:
-        patch = taints_changed([UNINITIALIZED, FOREIGN], remove=lambda taint: taint["key"] == UNINITIALIZED["key"])
-        assert patch.body == {"spec": {"taints": [FOREIGN]}}
+    @pytest.mark.parametrize(
+        ("old", "add", "remove", "new"),
+        [
+            ([UNINITIALIZED, FOREIGN], [], UNINITIALIZED["key"], [FOREIGN]),
+            ([SHUTDOWN], [], SHUTDOWN["key"], None),
+            ([FOREIGN], [SHUTDOWN, SHUTDOWN], "", [FOREIGN, SHUTDOWN]),
+            ([{**UNINITIALIZED, "value": "no"}, FOREIGN], [UNINITIALIZED], "", [UNINITIALIZED, FOREIGN]),
+            ([SHUTDOWN], [{**SHUTDOWN, "effect": "NoExecute"}], "", [SHUTDOWN, {**SHUTDOWN, "effect": "NoExecute"}]),
+        ],
+        ids=[
+            "every other taint is kept as it is",
+            "the last one gone",
+            "added once",
+            "another value replaces in place",
+            "the same key with another effect is another taint",
+        ],
+    )
+    def test_the_whole_list_is_written(self, old: Any, add: Any, remove: str, new: Any) -> None:
+        patch = taints_changed(old, add=add, remove=lambda taint: taint["key"] == remove)
+        assert patch.body == {"spec": {"taints": new}}
         assert patch.content_type == MERGE_PATCH
         assert patch.versioned
 
-    def test_the_last_one_gone(self) -> None:
-        assert taints_changed([SHUTDOWN], remove=lambda _: True).body == {"spec": {"taints": None}}
-
-    def test_added_once(self) -> None:
-        patch = taints_changed([FOREIGN], add=[SHUTDOWN, SHUTDOWN])
-        assert patch.body == {"spec": {"taints": [FOREIGN, SHUTDOWN]}}
+    def test_nothing_to_do(self) -> None:
+        assert not taints_changed(None)
+        assert not taints_changed([FOREIGN], remove=lambda taint: taint["key"] == "x")
         assert not taints_changed([SHUTDOWN], add=[SHUTDOWN])
-
-    def test_another_value_replaces_in_place(self) -> None:
-        other = {**UNINITIALIZED, "value": "no"}
-        assert taints_changed([other, FOREIGN], add=[UNINITIALIZED]).body == {
-            "spec": {"taints": [UNINITIALIZED, FOREIGN]}
-        }
-
-    def test_the_same_key_with_another_effect_is_another_taint(self) -> None:
-        other = {**SHUTDOWN, "effect": "NoExecute"}
-        assert taints_changed([SHUTDOWN], add=[other]).body == {"spec": {"taints": [SHUTDOWN, other]}}
 
     def test_typed_ones_with_their_time(self) -> None:
         node = there(V1Node.from_dict({"spec": {"taints": [UNINITIALIZED, {**FOREIGN, "timeAdded": BEFORE}]}}))
@@ -231,10 +227,6 @@ class TestTaints:
         )
         known = {key: value for key, value in FOREIGN.items() if key != "unknownField"}
         assert patch.body == {"spec": {"taints": [known, {"key": "k", "effect": "NoSchedule"}]}}
-
-    def test_nothing_to_do(self) -> None:
-        assert not taints_changed(None)
-        assert not taints_changed([FOREIGN], remove=lambda taint: taint["key"] == "x")
 
 
 class TestCombined:
@@ -251,7 +243,10 @@ class TestCombined:
         }
         assert patch.versioned
 
-    def test_nothing(self) -> None:
+    def test_the_parts_stay_as_they_are_and_may_be_nothing(self) -> None:
+        one, two = Patch({"a": {"b": 1}}), Patch({"a": {"c": 2}})
+        assert combined(one, two).body == {"a": {"b": 1, "c": 2}}
+        assert (one.body, two.body) == ({"a": {"b": 1}}, {"a": {"c": 2}})
         assert not combined()
         assert not combined(Patch(), Patch())
 
@@ -260,8 +255,3 @@ class TestCombined:
             combined(Patch({"spec": {"x": 1}}), Patch({"spec": {"x": 2}}))
         with pytest.raises(ValueError, match="cannot combine"):
             combined(Patch({"a": 1}), finalizer_added([], "x"))
-
-    def test_the_parts_stay_as_they_are(self) -> None:
-        one, two = Patch({"a": {"b": 1}}), Patch({"a": {"c": 2}})
-        assert combined(one, two).body == {"a": {"b": 1, "c": 2}}
-        assert (one.body, two.body) == ({"a": {"b": 1}}, {"a": {"c": 2}})

@@ -1,28 +1,19 @@
-"""Keeps values of the cloud config out of what the process shows.
+"""Which values of a cloud config are kept out of what the process shows.
 
 `config_values` takes every word that is not the name of a setting: for what a plugin's factory
 raises, because parsers like to quote the line that they stumbled over. `secret_values` takes those
 that a setting's name calls secret, or that look like it: for everything later, where regions, names
 and URLs must stay readable. The config's syntax is the vendor's own affair, so both work on words
-and quoted strings. Values of fewer than four characters are left, since masking those would garble
-any sentence."""
+and quoted strings."""
 
 from __future__ import annotations
 
-import base64
-import html
 import json
 import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from urllib.parse import quote, quote_plus
 
-from cloudprovider.internal.redaction import redact
-
-MASK = "***"
-_SHORTEST = 4  # shorter values are not masked
-_WINDOW = 8  # a piece of this length gives a longer value away
-_ENCODED = 6  # shorter pieces of base64 say nothing
+from cloudprovider.internal.cleaning import SHORTEST, Mask, conceal, redact
 
 # The name of a setting: at the start of a line (YAML, INI, TOML, env files) or of a JSON member. A
 # "=" that ends the line, or is doubled, is base64 padding.
@@ -58,6 +49,8 @@ _READABLE = re.compile(
     r"|version|cidrs?|networks|subnets?|vpc|project|tenant|domain|prefix|suffix|labels?|tags?|image|flavor|size|class"
     r"|interval|period|address|addresses|ips?|count|limit|level|format|nodes?|instances?|provider|methods?|outcome|routes?"
 )
+_FILE = re.compile(r"(?i)files?|path|dir")
+_PLACES = ("/", "./", "../", "~/")  # how the names of files begin
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
@@ -66,74 +59,20 @@ class MaskedCause(Exception):
     masked text."""
 
 
-class Mask:
-    """Hides a set of values, and pieces of `window` or more characters of them. Immutable; for any
-    thread."""
-
-    def __init__(self, values: Iterable[str], *, window: int = _WINDOW) -> None:
-        self.values = frozenset(value for value in values if len(value) >= _SHORTEST)
-        self._window = window
-        self._pieces: set[str] = set()  # of the window's length
-        self._short: dict[int, set[str]] = {}  # whole values shorter than that, by length
-        self._alone: dict[int, set[str]] = {}  # plain short words ("true", "main"): only where they stand alone
-        for value in self.values:
-            if len(value) >= window:
-                self._pieces.update(value[at : at + window] for at in range(len(value) - window + 1))
-            else:
-                kind = self._alone if value.isalpha() else self._short
-                kind.setdefault(len(value), set()).add(value)
-
-    def apply(self, text: str) -> str:
-        """`text` with each value and piece replaced by "***". In linear time."""
-        if not self.values:
-            return text
-        end = 0  # of what is hidden so far
-        out: list[str] = []
-        for start, stop in self._spans(text):
-            if start >= end:
-                if start > end or not out:
-                    out += (text[end:start], MASK)
-                end = stop
-            else:
-                end = max(end, stop)
-        return "".join(out) + text[end:]
-
-    def _spans(self, text: str) -> list[tuple[int, int]]:
-        spans = [(at, at + size) for size, known in self._sizes() for at in _found(text, size, known)]
-        for size, known in self._alone.items():
-            words = ((at, at + size) for at in _found(text, size, known))
-            spans += [(at, end) for at, end in words if not _is_word(text[at - 1 : at] + text[end : end + 1])]
-        return sorted(spans)
-
-    def _sizes(self) -> Iterator[tuple[int, set[str]]]:
-        if self._pieces:
-            yield self._window, self._pieces
-        yield from self._short.items()
-
-
-def _found(text: str, size: int, known: set[str]) -> list[int]:
-    return [at for at in range(len(text) - size + 1) if text[at : at + size] in known]
-
-
-def _is_word(letters: str) -> bool:
-    """Does one of these letters belong to a word?"""
-    return any(letter == "_" or letter.isalnum() for letter in letters)
-
-
 def config_values(data: bytes) -> frozenset[str]:
     """The words of a config file that must not be shown. Pure; any bytes will do."""
     text = _COMMENT.sub("", data.decode("utf-8", errors="replace"))
     names = {match["name"] for match in _SETTING.finditer(text)}
     words = set(_WORDS.findall(_SETTING.sub(" ", text)))
     parts = {part for word in words for part in _PARTS.findall(word)}
-    return frozenset(word for word in words | parts if len(word) >= _SHORTEST and word not in names)
+    return frozenset(word for word in words | parts if len(word) >= SHORTEST and word not in names)
 
 
 def secret_values(data: bytes) -> frozenset[str]:
     """The values of a config file that are secret by their setting's name or by their looks. Pure.
 
     A password in a URL is one, whatever the setting. Settings' names are left."""
-    text = _SECTION.sub("", _COMMENT.sub("", data.decode("utf-8-sig", errors="replace")))
+    text = _body(data)
     found: set[str] = {password for _, password in _USERINFO.findall(text)}
     names: set[str] = set()
     for name, value in _settings(text):
@@ -145,9 +84,36 @@ def secret_values(data: bytes) -> frozenset[str]:
             found.update(part for word in words for part in _PARTS.findall(word) if not part.isalpha())
         elif not _READABLE.fullmatch(_last_word(name)):
             found.update(word for word in words if _looks_secret(word))
+    return frozenset(value for value in found if len(value) >= SHORTEST and value not in names and not _is_count(value))
+
+
+def file_names(data: bytes) -> frozenset[str]:
+    """The names of files in a config file: who reads that one cannot be opened has to know which.
+    Values of settings that are secret by their name are none. Pure."""
+    found = {
+        value.strip() for name, value in _settings(_body(data)) if not _says_secret(name) and _names_file(name, value)
+    }
+    # A key in base64 may begin with "/" too: each part of a name must look like one.
     return frozenset(
-        value for value in found if len(value) >= _SHORTEST and value not in names and not _is_count(value)
+        one for one in found if len(one) >= SHORTEST and "\n" not in one and not any(map(_looks_secret, one.split("/")))
     )
+
+
+def _names_file(setting: str, value: str) -> bool:
+    return _FILE.fullmatch(_last_word(setting)) is not None or value.strip().startswith(_PLACES)
+
+
+def quoted_line(data: bytes, text: str) -> int:
+    """The line of a config file, from 1, whose value a text quotes: the longest one that it does.
+    0 where there is none, or several. Pure."""
+    found: dict[int, list[int]] = {}
+    for number, line in enumerate(data.decode("utf-8-sig", errors="replace").split("\n"), 1):
+        # Whole words alone: "main" of one setting is in "domain" of any sentence.
+        words = [word for word in config_values(line.encode()) if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text)]
+        if words:
+            found.setdefault(max(map(len, words)), []).append(number)
+    lines = found[max(found)] if found else []
+    return lines[0] if len(lines) == 1 else 0
 
 
 def values_of_secret(secret: str) -> frozenset[str]:
@@ -155,11 +121,16 @@ def values_of_secret(secret: str) -> frozenset[str]:
     whole = secret.strip()
     if "\n" in whole:
         return secret_values(whole.encode("utf-8", errors="surrogatepass"))
-    return frozenset() if len(whole) < _SHORTEST or _is_count(whole) else frozenset({whole})
+    return frozenset() if len(whole) < SHORTEST or _is_count(whole) else frozenset({whole})
 
 
 def _is_count(value: str) -> bool:
     return len(value) < 6 and value.isdigit()
+
+
+def _body(data: bytes) -> str:
+    """A config file's text without comments and section headers."""
+    return _SECTION.sub("", _COMMENT.sub("", data.decode("utf-8-sig", errors="replace")))
 
 
 def _settings(text: str) -> Iterator[tuple[str, str]]:
@@ -215,33 +186,26 @@ def _looks_secret(word: str) -> bool:
     return any(letter in "!#$%^&*+~" for letter in word)
 
 
-def forms(value: str) -> frozenset[str]:
-    """How else a value may be written: as JSON, YAML, Python or XML quotes it, in a URL, in base64
-    (also amid other text, as in `user:password`). Contains the value itself."""
-    found = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
-    found |= {value.replace("'", "''"), quote(value), quote(value, safe=""), quote_plus(value), html.escape(value)}
-    data = value.encode("utf-8", errors="surrogatepass")
-    for before in range(3):  # bytes of other text in the first group
-        encoded = base64.b64encode(bytes(before) + data).rstrip(b"=").decode()
-        inner = encoded[
-            (0, 2, 3)[before] : len(data + bytes(before)) // 3 * 4
-        ]  # letters that depend on the value alone
-        for text in (inner, encoded) if not before else (inner,):
-            if len(text) >= _ENCODED:
-                found |= {text, text.replace("+", "-").replace("/", "_")}
-    return frozenset(found)
+def conceal_config(data: bytes | None) -> None:
+    """Conceal the secrets of a cloud config."""
+    if data:
+        conceal(secret_values(data))
 
 
 def safe_cause(
-    error: BaseException, data: bytes | None, values: Callable[[bytes], frozenset[str]] = config_values
+    error: BaseException,
+    data: bytes | None,
+    values: Callable[[bytes], frozenset[str]] = config_values,
+    keep: Iterable[str] = (),
 ) -> tuple[str, BaseException]:
     """What may be shown of `error`: a one-line text, and an exception that may be chained and
-    logged with its traceback. `values` says what of the config `data` is hidden.
+    logged with its traceback. `values` says what of the config `data` is hidden, and `keep` which
+    texts are shown all the same.
 
     The exception is `error` itself unless its text, or that of an exception it is chained to,
     quotes `data`, or shows what looks like a credential.
     """
-    hidden = Mask(values(data) if data else ())
+    hidden = Mask(values(data) if data else (), keep=keep)
     text = redact(hidden.apply(f"{type(error).__name__}: {error}"))
     chain = traceback.TracebackException.from_exception(error)
     whole = "".join(chain.format())
