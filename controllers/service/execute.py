@@ -3,6 +3,9 @@
 What the cloud is about to be asked, and what it confirmed, goes into `records.py` before anything
 else may fail. A call's result is written on the Service when the call changed it. What other
 programs write over it afterwards is theirs: only what is missing is put back, seldom.
+
+Normal Events about a load balancer that is to be there, and its metrics, are here; a failure's
+Event is in `calls.py`, a deletion's in `remove.py`.
 """
 
 from __future__ import annotations
