@@ -191,10 +191,11 @@ once finds this thread free."""
 class ThreadPool:
     """At most `limit` threads, which come with work. Thread-safe; no method blocks.
 
-    Work beyond the limit waits in its order. A thread without work ends after `idle_seconds`; with
-    `keep_one`, the last idle one stays. A thread whose work hangs can be given up with `lose`: it
-    no longer counts, another one may come in its place, and it is taken back with `find` when its
-    work has ended after all.
+    Work beyond the limit waits in its order, and with `patient` also work for which the system has
+    no further thread, as long as there is one to wait for. A thread without work ends after
+    `idle_seconds`; with `keep_one`, the last idle one stays. A thread whose work hangs can be given
+    up with `lose`: it no longer counts, another one may come in its place, and it is taken back
+    with `find` when its work has ended after all.
     """
 
     def __init__(
@@ -204,6 +205,7 @@ class ThreadPool:
         *,
         idle_seconds: float = 0.0,
         keep_one: bool = False,
+        patient: bool = False,
         clock: Clock = _SYSTEM_CLOCK,
     ) -> None:
         """Raises ValueError for a limit below 1."""
@@ -213,6 +215,8 @@ class ThreadPool:
         self._limit = limit
         self._idle_seconds = idle_seconds
         self._keep_one = keep_one
+        self._patient = patient
+        self._refused = False  # the system had no further thread the last time
         self._clock = clock
         self._lock = threading.Lock()
         self._numbers = itertools.count()
@@ -239,8 +243,19 @@ class ThreadPool:
                 self._waiting.append(work)
                 return
             worker = _Worker(work, self._lock)
-            # Counted only once it runs: where the system has none left, none is missing afterwards.
-            start(self._serve, f"{self._name}-{next(self._numbers)}", worker)
+            try:
+                # Counted only once it runs: where the system has none left, none is missing then.
+                start(self._serve, f"{self._name}-{next(self._numbers)}", worker)
+            except NoThreadLeft as error:
+                if not self._patient or self._threads <= self._lost:
+                    raise
+                # Once, and not with each piece of a burst.
+                if not self._refused:
+                    log.error("%s: work waits, as a further thread could not be started: %s", self._name, error)
+                self._refused = True
+                self._waiting.append(work)
+                return
+            self._refused = False
             self._threads += 1
 
     def threads(self) -> int:

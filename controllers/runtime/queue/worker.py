@@ -66,7 +66,7 @@ class _Working(Generic[K, W]):
         self._requeuer = Requeuer(queue, failures, metrics=metrics, clock=queue.clock)
         self._progress = Progress(queue.clock)
         self._name = name
-        self._threads = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, clock=queue.clock)
+        self._threads = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, patient=True, clock=queue.clock)
         self._restarts = metrics.counter(
             "controller_worker_restarts_total",
             "Worker threads whose loop broke off unexpectedly and was entered again.",
@@ -74,7 +74,6 @@ class _Working(Generic[K, W]):
         ).labels(queue.name)
         self._failures = 0  # of threads, in a row
         self._failed_at = 0.0
-        self._refused = False  # the system had no further thread the last time
         self._started = False
         self._stopping = ClockEvent(queue.clock)
 
@@ -148,9 +147,9 @@ class _Working(Generic[K, W]):
             try:
                 piece = self._take()
                 # Before the work: a key that hangs must not keep the next one from being taken.
-                followed = self._follow()
+                self._threads.run(self._serve)
+                followed = True
                 self._work(piece)
-                del piece  # while it waits, it holds on to nothing
             except ShutDown:
                 self._threads.close()  # nothing will come any more: idle ones end
                 return
@@ -164,19 +163,6 @@ class _Working(Generic[K, W]):
                 if self._stopping.wait(_PAUSES.delay(self._failures - 1)) and self._failures > _LAST_CHANCES:
                     self._threads.close()
                     return
-
-    def _follow(self) -> bool:
-        """Have another thread wait for the next piece; False: there is none, and this one shall."""
-        try:
-            self._threads.run(self._serve)
-        except NoThreadLeft as error:
-            # Once, and not with each key of a burst: the next key tries again anyway.
-            if not self._refused:
-                logger.error("%s: work waits, as a further thread could not be started: %s", self._name, error)
-            self._refused = True
-            return False
-        self._refused = False
-        return True
 
 
 class Worker(_Working[K, K]):
@@ -289,7 +275,7 @@ class BatchWorker(_Working[K, list[K]], Generic[K, A]):
         self._waiting = 0  # answers that no thread has taken up yet
         self._dropping = False
         name = queue.name
-        self._answers = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, clock=queue.clock)
+        self._answers = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, patient=True, clock=queue.clock)
         self._strays = metrics.counter(
             "controller_stray_answers_total",
             "Answers of a fetch that were dropped: delivered twice, late, or for a key not asked for.",
@@ -342,6 +328,7 @@ class BatchWorker(_Working[K, list[K]], Generic[K, A]):
         except NoThreadLeft as error:
             with self._room:
                 self._waiting -= 1
+                self._room.notify()
             # The answer is lost, the key is not: it backs off and is asked about again.
             self._requeuer.settle(key, error)
 

@@ -419,7 +419,7 @@ class TestStop:
         )
         hung.set()
         assert bench.queue.wait_drained()
-        assert worker.health()[1]
+        eventually(lambda: worker.health()[1], LIMIT)  # the fetch may return after its last answer was worked on
 
 
 @pytest.mark.parametrize(
@@ -460,3 +460,23 @@ def test_an_answer_for_which_the_system_has_no_thread_is_asked_for_again(bench: 
     bench.clock.advance(1.0)
     assert taken(bench.answers, 1) == [("a", "answer for a")]
     assert bench.metrics.value("controller_answers_waiting", name="Nodes") == 0
+
+
+def test_answers_that_get_no_thread_make_room_for_the_next_batch(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = bench.start(max_batch=1, threads=1, fetchers=4)  # two answers may wait
+    inside, refuse = threading.Semaphore(0), threading.Event()
+
+    def none_left(work: object) -> None:
+        inside.release()
+        assert refuse.wait(LIMIT)
+        raise NoThreadLeft("the system has no thread left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker._answers, "run", none_left)
+        for key in "abc":
+            bench.add(key)
+            assert inside.acquire(timeout=LIMIT)
+        eventually(lambda: len(vars(worker._room)["_waiters"]) == 1, LIMIT)
+    refuse.set()
+    bench.add("d")
+    assert taken(bench.answers, 1) == [("d", "answer for d")]

@@ -147,3 +147,28 @@ def test_a_thread_that_the_system_refuses_holds_up_nothing(bench: Bench) -> None
         assert bench.queue.wait_drained()
         assert worker.health()[1] is True
     bench.burst("later")
+
+
+def test_where_the_system_has_no_further_thread_whoever_is_free_takes_the_next_key(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    ends = {key: threading.Event() for key in "abc"}
+
+    def hold(key: str) -> None:
+        bench.begun.put(key)
+        assert ends[key].wait(LIMIT)
+
+    bench.worker = Worker(bench.queue, hold, threads=COUNT, metrics=bench.metrics)
+    bench.worker.start()
+    bench.queue.add("a")
+    assert bench.begun.get(timeout=LIMIT) == "a"
+    bench.clock.wait_for_waiters(1)
+    with no_thread("Idle"):
+        bench.queue.add("b")
+        assert bench.begun.get(timeout=LIMIT) == "b"  # by the last thread that was to be had
+        bench.queue.add("c")
+        ends["a"].set()
+        assert bench.begun.get(timeout=LIMIT) == "c", "b is at work for long, and nobody waits for it"
+    ends["b"].set()
+    ends["c"].set()
+    assert "Idle: work waits, as a further thread could not be started" in caplog.text
