@@ -90,7 +90,7 @@ def judged(folder: Path, tests: list[dict[str, Any]]) -> str:
     assert PROMTOOL is not None, "REQUIRE_PROMTOOL is set, and there is no promtool"
     shutil.copy(ALERTS, folder / "alerts.yaml")
     (folder / "tests.yaml").write_text(
-        yaml.safe_dump({"rule_files": ["alerts.yaml"], "evaluation_interval": "1m", "tests": tests})
+        yaml.safe_dump({"rule_files": ["alerts.yaml"], "evaluation_interval": "2m", "tests": tests})
     )
     done = subprocess.run(
         [PROMTOOL, "test", "rules", "tests.yaml"], cwd=folder, capture_output=True, text=True, check=False, timeout=120

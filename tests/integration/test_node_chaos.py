@@ -1,7 +1,7 @@
 """Full-sized nodes are initialised while watches are cut, the API server restarts, a node is
 malformed.
 
-200 nodes; CHAOS_NODES=1000 is the long form.
+100 nodes; CHAOS_NODES=1000 is the long form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.api import NODES, each
 from tests.support.nodes import UNINITIALIZED, big_node
 from tests.support.running import Running, node_controller
 
-COUNT = int(os.environ.get("CHAOS_NODES", "200"))
+COUNT = int(os.environ.get("CHAOS_NODES", "100"))
 SPOILT = f"node-{COUNT // 2:04d}"
 THEIRS = {"key": "example.com/dedicated", "value": "gpu", "effect": "NoExecute"}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from cloudprovider.interface import Interface
@@ -89,6 +90,7 @@ def extension_of(provider: Interface, kind: type[Any]) -> Any:
     return next((answer for answer in answers if isinstance(answer, kind)), None)
 
 
+@cache
 def feature_names(features: Feature) -> tuple[str, ...]:
     """The names of the single features, in lower case, as the report has them."""
     return tuple(str(one.name).lower() for one in Feature if one in features and one.value)
