@@ -1,5 +1,5 @@
-"""What a right answer of a provider is: the one place that decides it, for the manager's gateway,
-the commands and the conformance suite. Pure.
+"""What a right answer of a provider is (stage 5): the one place that decides it, for the manager's
+gateway, the commands and the conformance suite. Pure.
 
 Each function takes the raw answer of a method and returns it with the type of the contract, or
 raises `WrongAnswer` with every fault at once. Refused is what the API server would refuse later

@@ -51,6 +51,8 @@ _READABLE = re.compile(
 )
 _FILE = re.compile(r"(?i)files?|path|dir")
 _PLACES = ("/", "./", "../", "~/")  # how the names of files begin
+# Without what a command, a query, a share with its password and most base64 have.
+_FILE_NAME = re.compile(r"[\w.~-]*/[\w./~-]*|[\w~-][\w.~-]*\.[a-z][a-z0-9]{1,4}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
@@ -93,14 +95,28 @@ def file_names(data: bytes) -> frozenset[str]:
     found = {
         value.strip() for name, value in _settings(_body(data)) if not _says_secret(name) and _names_file(name, value)
     }
-    # A key in base64 may begin with "/" too: each part of a name must look like one.
-    return frozenset(
-        one for one in found if len(one) >= SHORTEST and "\n" not in one and not any(map(_looks_secret, one.split("/")))
-    )
+    return frozenset(one for one in found if len(one) >= SHORTEST and is_file_name(one))
 
 
 def _names_file(setting: str, value: str) -> bool:
     return _FILE.fullmatch(_last_word(setting)) is not None or value.strip().startswith(_PLACES)
+
+
+def is_file_name(text: str) -> bool:
+    """Whether this can be nothing but the name of a file. Pure.
+
+    Operators write the secret itself where its file belongs, and a key in base64 has "/" too: what
+    could be one is no name."""
+    return _FILE_NAME.fullmatch(text) is not None and not any(map(_could_be_secret, text.split("/")))
+
+
+def _could_be_secret(part: str) -> bool:
+    """Of a path's part, which is often too short to look secret alone: capitals among the others,
+    with digits or more than names have."""
+    capitals = sum(letter.isupper() for letter in part)
+    mixed = part.lower() != part and part.upper() != part
+    digits = any(letter.isdigit() for letter in part)
+    return _looks_secret(part) or (mixed and (digits or 3 * capitals > len(part)))
 
 
 def quoted_line(data: bytes, text: str) -> int:

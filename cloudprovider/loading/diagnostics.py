@@ -19,7 +19,7 @@ from cloudprovider.errors import ConfigError, InvalidConfig
 from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.internal.cleaning import LONGEST_ERROR, Cleaner, of_process, redact
-from cloudprovider.internal.configsecrets import config_values, file_names, quoted_line, secret_values
+from cloudprovider.internal.configsecrets import config_values, file_names, is_file_name, quoted_line, secret_values
 from cloudprovider.internal.problem import Problem, did_you_mean, nearest
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Plugin
@@ -259,9 +259,14 @@ def _subclasses(kinds: Iterable[type]) -> Iterator[type]:
 
 def hidden_values(error: BaseException) -> Callable[[bytes], frozenset[str]]:
     """What of a cloud config is hidden in this exception's text: every value, as parsers quote the
-    line that they stumbled over. An exception of the contract's own quotes none, so that of it only
-    secrets are: "prod" of another setting would be cut out of "/etc/prod/cloud.conf, line 3"."""
-    return secret_values if isinstance(error, _CONFIGURED) else config_values
+    line that they stumbled over. What the contract's own code says of a config quotes none, so that
+    of it only secrets are: "prod" of another setting would be cut out of "/etc/prod/cloud.conf,
+    line 3"."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    # A provider may raise the same class, with a parser's text or as its consequence.
+    ours = frames and str(frames[-1].f_globals.get("__name__")).partition(".")[0] == _OURS[0]
+    alone = error.__cause__ is None and (error.__context__ is None or error.__suppress_context__)
+    return secret_values if isinstance(error, _CONFIGURED) and ours and alone else config_values
 
 
 def file_names_in(error: BaseException, config: CloudConfig | None) -> frozenset[str]:
@@ -271,7 +276,7 @@ def file_names_in(error: BaseException, config: CloudConfig | None) -> frozenset
     names = {config.path, *file_names(data)} if config is not None else set()
     for one in (error, error.__cause__, error.__context__):
         if isinstance(one, OSError):
-            names.update(name for name in (one.filename, one.filename2) if isinstance(name, str) and os.sep in name)
+            names.update(name for name in (one.filename, one.filename2) if isinstance(name, str) and is_file_name(name))
     secrets = Cleaner(of_process().values | secret_values(data), window=_PIECE)
     return frozenset(name for name in names if name and secrets.line(name) == name)
 

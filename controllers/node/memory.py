@@ -1,5 +1,6 @@
-"""What this process itself saw and did on each node: the proof that the record on the node is not.
-And what of it the metrics show: those of the Go controller, and our own of nodes that wait.
+"""Stage 4, its memory: what this process itself saw and did on each node. That is the proof that
+the record on the node is not. And `NodeMetrics`: all metrics of this controller, those of the Go
+controller and our own.
 
 An entry belongs to one UID, and goes when the node goes. It also prevents fights over a field: what
 the cloud newly asks for is written at once; what another program undid is put back at once the

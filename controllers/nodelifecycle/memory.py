@@ -1,5 +1,5 @@
-"""What is remembered between two answers: candidates for deletion, samples of Ready nodes, and what
-this process itself saw of each node.
+"""Stage 4, its memory: what is remembered between two answers. Candidates for deletion, samples of
+Ready nodes, and what this process itself saw of each node.
 
 In memory alone: a manager that starts asks again, with the full number of answers. What is kept
 goes when the node does; nothing else is remembered of what the cloud once said."""

@@ -1,4 +1,4 @@
-"""What people are told: Events on nodes, log lines, metrics. Decides nothing.
+"""Stage 6, its words: Events on nodes, log lines, metrics. Decides nothing.
 
 The metrics are those of the Go controller (controllers/nodelifecycle/metrics.go), and our own of
 deletions. What is asked in a batch counts once for each node: an answer about a node is one to

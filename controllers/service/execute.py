@@ -3,6 +3,9 @@
 What the cloud is about to be asked, and what it confirmed, goes into `records.py` before anything
 else may fail. A call's result is written on the Service when the call changed it. What other
 programs write over it afterwards is theirs: only what is missing is put back, seldom.
+
+Normal Events about a load balancer that is to be there, and its metrics, are here; a failure's
+Event is in `calls.py`, a deletion's in `remove.py`.
 """
 
 from __future__ import annotations
@@ -214,9 +217,11 @@ class Executor:
     def _named(self, former: Record, service: V1Service, fingerprint: str) -> Record:
         """Before another Service than the last one is built: should its load balancer have another
         name, those that there may be under former names are to go once it stands."""
-        # First built, and nothing says under which other names: there is none to look for.
+        # First built, and nothing says under which other names: there is none to look for. Asked
+        # counts too, as a deletion may have failed for what the owner wants again.
         annotations = former.annotations or changes.provider_annotations(service)
-        if not (former.tried or former.built or former.others or annotations):
+        note = changes.own_note(service)
+        if not (former.asked or former.built or former.others or annotations or (note and note.annotations)):
             return former
         before = changes.distinct(filter(None, (former.last_built, former.last_asked)), service)
         if former.tried and (former.tried == fingerprint or not before):

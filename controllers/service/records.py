@@ -1,5 +1,5 @@
-"""What this process knows of each Service's load balancer, and when the same is done again. Work
-is compared with it, so missed events are harmless.
+"""Stage 4, its memory: what this process knows of each Service's load balancer, and when the same
+is done again. Work is compared with it, so missed events are harmless.
 
 Filled by the reconciler alone. A record holds digests, no nodes; it goes with its Service."""
 

@@ -1,5 +1,8 @@
-"""Which nodes load balancers send traffic to, and the digest by which that is remembered. All
-Services share one set.
+"""Stage 4: DECIDE which nodes load balancers send traffic to, and the digest by which that is
+remembered. All Services share one set.
+
+A rule about one node is in `_left_out`, with the reason for people. `TargetSet.differs` asks it
+too: so a node that begins or ceases to be a target has the load balancers updated.
 
 A node that the autoscaler is about to remove is left out at the next change: its taint alone
 changes no load balancer. Follows stableNodeSetPredicates in k8s.io/cloud-provider

@@ -37,7 +37,7 @@ WARM = 0.2
 """After this part of the work pools and caches are filled: from then on nothing may grow."""
 QUIET_SECONDS = 75.0 if "STEADY" in os.environ else 0.0
 """Threads and connections that have nothing to do end by themselves within that."""
-BUSY = 32
+BUSY = 50  # one left behind by each change of a Service would be 64
 """So many more threads and connections may be at work at one moment than at another, where nobody
 waits for that."""
 

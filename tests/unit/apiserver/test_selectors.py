@@ -1,4 +1,4 @@
-"""Selectors that are empty, wrong, or meet a malformed object. What each operator means: the parity
+"""Selectors that are empty or wrong. What each operator means: the parity
 table."""
 
 from __future__ import annotations
@@ -18,13 +18,10 @@ def matches(selector: str, labels: dict[str, str]) -> bool:
     return test is None or test({"metadata": {"labels": labels}})
 
 
-def test_the_empty_selector_selects_everything_and_labels_put_in_raw_nothing() -> None:
+def test_the_empty_selector_selects_everything() -> None:
     assert label_selector("") is None
     assert label_selector("  ") is None
     assert field_selector("", NAME_FIELDS, by_name_only=False) is None
-    test = label_selector("a=b")
-    assert test is not None
-    assert not test({"metadata": {"labels": ["a"]}})
 
 
 @given(st.text(max_size=12))

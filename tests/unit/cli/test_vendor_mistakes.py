@@ -275,14 +275,46 @@ def test_the_name_of_a_file_is_shown_although_the_config_has_it(
         assert "***" not in told
 
 
+@pytest.mark.parametrize(
+    ("written", "secret"),
+    [
+        ("password: /correct/horse", "horse"),
+        ("key-file: MIIEvQIBADANBgkqhkiG9w0BAQEFAASC/BKcwggSjAgEAAoIBAQ", "MIIEv"),
+        ("password-file: hunter2secret", "hunter2"),
+        ("share: //backup:hunter2secret@nas/volume", "hunter2"),
+        ("path: /v1/api?key=hunter2secret", "hunter2"),
+        ("blob: /AbCdEfGhIjKlMnOpQrSt/uVwXyZaBc", "OpQr"),
+        ("blob: /aB3/xY9z/Qw12/pO0", "xY9z"),
+    ],
+)
 def test_a_secret_that_is_opened_as_a_file_is_no_files_name(
-    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str, secret: str
 ) -> None:
     install(OPENS)
-    (tmp_path / "acme.yaml").write_text("password: /correct/horse\n")
+    (tmp_path / "acme.yaml").write_text(f"{written}\n")
     told = started(capsys, "--cloud-config=acme.yaml", "-v=4")
-    assert "horse" not in told
+    assert secret not in told
     assert "'***'" in told
+
+
+@pytest.mark.parametrize("text", ["f'cannot parse: {error}'", "'cannot parse it'"])
+def test_what_a_provider_says_in_the_contracts_words_may_quote_its_config(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    install(
+        f"""from cloudprovider import InvalidConfig
+
+def new_provider(config):
+    try:
+        raise ValueError(f"not understood: {{config.text()}}")
+    except ValueError as error:
+        raise InvalidConfig({text}) from error
+"""
+    )
+    (tmp_path / "acme.yaml").write_text("pin: correct-horse-battery\n")
+    told = started(capsys, "--cloud-config=acme.yaml", "-v=4")
+    assert "InvalidConfig: cannot parse" in told
+    assert "horse" not in told
 
 
 def test_mistakes_that_pydantic_finds_are_a_line_each_without_values(

@@ -92,6 +92,22 @@ def test_a_deletion_that_fails_keeps_in_mind_what_was_built(bench: Bench, error:
 
 
 @pytest.mark.row("S28")
+@pytest.mark.parametrize("tried", [True, False], ids=["a deletion failed", "none was tried"])
+def test_wanted_again_under_another_name_the_former_one_goes(bench: Bench, tried: bool) -> None:
+    bench.serve(annotations={KIND: "network"})
+    bench.server.set_type(KEY, "ClusterIP")
+    bench.cloud.fail["delete"] = CloudProviderError("in use")
+    bench.start()  # it knows what the Service shows, and nothing of how it was built
+    if tried:
+        bench.settle()
+    _kind(bench, None, type="LoadBalancer")
+    bench.settle()
+    bench.cloud.fail.clear()
+    bench.settle(rounds=70)
+    assert _ids(bench) == {"uid-web"}
+
+
+@pytest.mark.row("S28")
 @pytest.mark.parametrize("restarts", ["no", "in between", "after"])
 @pytest.mark.parametrize(("kind", "then"), [("network", None), (None, "network"), ("network", "classic")])
 def test_the_former_one_goes_after_the_new_one_stands(

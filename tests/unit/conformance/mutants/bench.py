@@ -28,6 +28,11 @@ MUTANTS: list[Mutant] = []
 C = TypeVar("C", bound=type[Any])
 
 
+class _MutantLab(ConsoleLab):
+    grace = 0.5
+    secrets = (SECRET,)
+
+
 @frozen
 class Mutant:
     """One broken cloud: `part` takes the place of the fake cloud's part that it is a subclass
@@ -98,8 +103,14 @@ def broken(
 def failures(mutant: Mutant, scenarios: Iterable[Scenario]) -> dict[str, str]:
     """The scenarios that fail on the mutant, with what they said."""
     failed: dict[str, str] = {}
-    for scenario in scenarios:
-        with FakeCloud(_config(mutant.offered)) as cloud:
+    config = _config(mutant.offered)
+    with FakeCloud(config) as cloud:
+        lab = _MutantLab(cloud)
+        asked = [one for one in scenarios if not missing(one, mutant.declared, lab)]
+    for scenario in asked:
+        if set(scenario.hooks) & set(mutant.without):
+            continue
+        with FakeCloud(config) as cloud:
             told = _run(mutant, scenario, cloud)
         if told:
             failed[scenario.id] = told
@@ -107,14 +118,10 @@ def failures(mutant: Mutant, scenarios: Iterable[Scenario]) -> dict[str, str]:
 
 
 def _run(mutant: Mutant, scenario: Scenario, cloud: FakeCloud) -> str:
-    lab = type("MutantLab", (ConsoleLab,), {"grace": 0.5, "secrets": (SECRET,)})(cloud)
-    if missing(scenario, mutant.declared, lab) or set(scenario.hooks) & set(mutant.without):
-        return ""
-
     def make() -> Interface:
         return mutant.provider(cloud)
 
-    bench = Bench(lab, mutant.declared, make, "fake")
+    bench = Bench(_MutantLab(cloud), mutant.declared, make, "fake")
     try:
         with Trial(bench) as trial:
             scenario.function(None, trial)
