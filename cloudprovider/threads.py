@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -58,8 +59,8 @@ def start(
     run: Callable[..., object], name: str, *args: Any, kind: type[threading.Thread] = threading.Thread
 ) -> threading.Thread:
     """Start a daemon thread that calls `run(*args)`. Raises NoThreadLeft."""
-    thread = kind(target=run, args=args, name=name, daemon=True)
     try:
+        thread = kind(target=run, args=args, name=name, daemon=True)
         # Python says RuntimeError where the limit of processes or a cgroup's pids is reached.
         thread.start()
     except (RuntimeError, MemoryError) as error:
@@ -191,11 +192,10 @@ once finds this thread free."""
 class ThreadPool:
     """At most `limit` threads, which come with work. Thread-safe; no method blocks.
 
-    Work beyond the limit waits in its order, and with `patient` also work for which the system has
-    no further thread, as long as there is one to wait for. A thread without work ends after
-    `idle_seconds`; with `keep_one`, the last idle one stays. A thread whose work hangs can be given
-    up with `lose`: it no longer counts, another one may come in its place, and it is taken back
-    with `find` when its work has ended after all.
+    Work beyond the limit waits in its order. A thread without work ends after `idle_seconds`; with
+    `keep_one`, the last idle one stays. A thread whose work hangs can be given up with `lose`: it
+    no longer counts, another one may come in its place, and it is taken back with `find` when its
+    work has ended after all.
     """
 
     def __init__(
@@ -205,7 +205,6 @@ class ThreadPool:
         *,
         idle_seconds: float = 0.0,
         keep_one: bool = False,
-        patient: bool = False,
         clock: Clock = _SYSTEM_CLOCK,
     ) -> None:
         """Raises ValueError for a limit below 1."""
@@ -215,48 +214,55 @@ class ThreadPool:
         self._limit = limit
         self._idle_seconds = idle_seconds
         self._keep_one = keep_one
-        self._patient = patient
-        self._refused = False  # the system had no further thread the last time
         self._clock = clock
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._waiting: deque[Work] = deque()
         self._idle: list[_Worker] = []  # the last to come is the first to go, so that those below may end
+        self._woken = 0  # threads on their way to what waits: woken while idle, or just started
         self._threads = 0
         self._lost = 0
         self._closed = False
+        self._refused = False  # the system had no further thread the last time
 
-    def run(self, work: Work) -> None:
+    def run(self, work: Work, *, wait: bool = False) -> None:
         """Have this done by a thread: an idle one, a new one, or the next to be free.
 
         Raises NoThreadLeft where a new one is needed and cannot be had: then it will not be done.
+        With `wait`, it then waits for one of the threads that there are, and it is only raised
+        where there is none.
         """
         with self._lock:
-            # The last to come idle is the first to go, so that those below may end.
+            self._waiting.append(work)
+            # Each that is on its way takes one, and a thread that is free sooner takes it first: so
+            # short work of one thread, piece after piece, wakes another once and not each time.
+            if len(self._waiting) <= self._woken:
+                return
             if self._idle:
                 worker = self._idle.pop()
-                worker.work = work
+                worker.woken = True
+                self._woken += 1
                 worker.changed.notify()
                 return
             # A hung call has its thread for itself: others must not wait for it.
             if self._threads - self._lost >= self._limit:
-                self._waiting.append(work)
                 return
-            worker = _Worker(work, self._lock)
             try:
-                # Counted only once it runs: where the system has none left, none is missing then.
-                start(self._serve, f"{self._name}-{next(self._numbers)}", worker)
-            except NoThreadLeft as error:
-                if not self._patient or self._threads <= self._lost:
+                start(self._serve, f"{self._name}-{next(self._numbers)}", _Worker(self._lock))
+            except (NoThreadLeft, MemoryError) as error:
+                if not wait or self._threads <= self._lost:
+                    self._waiting.pop()
                     raise
-                # Once, and not with each piece of a burst.
-                if not self._refused:
-                    log.error("%s: work waits, as a further thread could not be started: %s", self._name, error)
-                self._refused = True
-                self._waiting.append(work)
+                first, self._refused, why = not self._refused, True, str(error)
+            else:
+                # Only once it runs: where the system has none left, none is missing afterwards.
+                self._threads += 1
+                self._woken += 1
+                self._refused = False
                 return
-            self._refused = False
-            self._threads += 1
+        # Once, and not with each piece of a burst.
+        if first:
+            log.error("%s: work waits, as a further thread could not be started: %s", self._name, why)
 
     def threads(self) -> int:
         """Threads that exist, idle and lost ones included."""
@@ -283,8 +289,14 @@ class ThreadPool:
 
     def _serve(self, worker: _Worker) -> None:
         """The life of a thread."""
-        while (work := worker.work) is not None:
-            worker.work = None
+        stays = True
+        while stays:
+            if worker.work is None:
+                with self._lock:
+                    self._rest(worker)
+            work, worker.work = worker.work, None
+            if work is None:
+                return
             tell = self._done(work)
             del work  # an idle thread holds on to nothing of its last work
             with self._lock:
@@ -292,16 +304,13 @@ class ThreadPool:
             if tell is not None:
                 self._done(tell)
             del tell
-            if not stays:
-                return
-            with self._lock:
-                self._rest(worker)
 
     def _done(self, work: Callable[[], Any]) -> Any:
         try:
             return work()
         except BaseException:  # a thread's top: SystemExit of a vendor's code must not cost the pool a thread
-            log.exception("%s: a piece of work failed", self._name)
+            with suppress(Exception):  # nor must a log that has no memory for its line
+                log.exception("%s: a piece of work failed", self._name)
             return None
 
     def _next(self, worker: _Worker) -> bool:
@@ -320,7 +329,15 @@ class ThreadPool:
     def _rest(self, worker: _Worker) -> None:
         """Wait for work; returns without any when the thread is to end."""
         until = self._clock.monotonic() + self._idle_seconds
-        while worker.work is None and not self._closed:
+        while True:
+            if worker.woken:
+                worker.woken = False
+                self._woken -= 1
+                # Nothing waits where a thread that was free sooner has taken it: it rests again.
+                if not self._next(worker) or worker.work is not None:
+                    return
+            if self._closed:
+                return
             # The lowest one, which is asked last: the others end by their time.
             stays = self._keep_one and self._idle[0] is worker
             left = until - self._clock.monotonic()
@@ -334,8 +351,9 @@ class ThreadPool:
 class _Worker:
     """One thread of a pool, as the pool knows it."""
 
-    __slots__ = ("changed", "work")
+    __slots__ = ("changed", "woken", "work")
 
-    def __init__(self, work: Work | None, lock: threading.Lock) -> None:
-        self.work = work
+    def __init__(self, lock: threading.Lock) -> None:
+        self.work: Work | None = None
+        self.woken = True  # it has been started for something
         self.changed = threading.Condition(lock)

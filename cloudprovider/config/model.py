@@ -76,6 +76,8 @@ class ProviderConfig(BaseModel):
         try:
             made = cls.model_validate(values)
         except ValidationError as error:
+            # A validator of the provider's may quote what it refuses.
+            conceal((one for secret in _given_secrets(cls, values) for one in values_of_secret(secret)), loaded=True)
             found = error.errors(include_url=False, include_input=False)
             problems += [reader.line_of(one) for one in found if not reader.is_known(one)]
         else:
@@ -267,6 +269,17 @@ def _secrets(value: object) -> Iterator[str]:
     elif isinstance(value, Mapping | list | tuple | set | frozenset):
         for one in value.values() if isinstance(value, Mapping) else value:
             yield from _secrets(one)
+
+
+def _given_secrets(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[str]:
+    """The texts that are given for fields that are secret, in what is no configuration yet."""
+    for _, place, info in _variables(model, ""):
+        kind, given = _bare(info.annotation), values
+        if isinstance(kind, type) and issubclass(kind, SecretStr | SecretBytes):
+            for part in place[:-1]:
+                below = given.get(part)
+                given = below if isinstance(below, Mapping) else {}
+            yield str(given.get(place[-1], ""))
 
 
 def _variables(

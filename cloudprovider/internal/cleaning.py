@@ -205,7 +205,8 @@ class Mask:
         for size, known in self._alone.items():
             words = ((at, at + size) for at in _found(text, size, known))
             spans += [(at, end) for at, end in words if not _is_word(text[at - 1 : at] + text[end : end + 1])]
-        kept = [(at, at + len(one)) for one in self._keep for at in _found(text, len(one), {one})]
+        # A config may name a thousand files, of which a line has one.
+        kept = [(at, at + len(one)) for one in self._keep if one in text for at in _found(text, len(one), {one})]
         return sorted(span for span in spans if not any(at <= span[0] and span[1] <= end for at, end in kept))
 
     def _sizes(self) -> Iterator[tuple[int, set[str]]]:

@@ -128,8 +128,9 @@ def quoted_line(data: bytes, text: str) -> int:
     0 where there is none, or several. Pure."""
     found: dict[int, list[int]] = {}
     for number, line in enumerate(data.decode("utf-8-sig", errors="replace").split("\n"), 1):
+        said = [word for word in config_values(line.encode()) if word in text]
         # Whole words alone: "main" of one setting is in "domain" of any sentence.
-        words = [word for word in config_values(line.encode()) if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text)]
+        words = [word for word in said if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text)]
         if words:
             found.setdefault(max(map(len, words)), []).append(number)
     lines = found[max(found)] if found else []

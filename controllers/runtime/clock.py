@@ -139,7 +139,7 @@ class Progress:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._changed = threading.Condition(threading.Lock())
         self._pieces: set[_Piece] = set()
 
     def run(self, what: object, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -147,19 +147,26 @@ class Progress:
         key, keys)."""
         piece = _Piece(what, self._clock, self._clock.monotonic())
         outer, _here.piece = getattr(_here, "piece", None), piece
-        with self._lock:
+        with self._changed:
             self._pieces.add(piece)
         try:
             return function(*args, **kwargs)
         finally:
-            with self._lock:
+            with self._changed:
                 self._pieces.discard(piece)
+                if not self._pieces:
+                    self._changed.notify_all()
             _here.piece = outer
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait until no thread is at work, at most so many seconds; whether that is so."""
+        with self._changed:
+            return wait_for(self._clock, self._changed, lambda: not self._pieces, timeout)
 
     def longest(self) -> tuple[float, object]:
         """(seconds, what) of the piece that kept its thread busy for longest; (0.0, None) while no
         thread is at work."""
-        with self._lock:
+        with self._changed:
             pieces = [(piece.busy(), piece.what) for piece in self._pieces]
         return max(pieces, key=lambda each: each[0], default=(0.0, None))
 

@@ -8,6 +8,7 @@ key as its answer comes."""
 import logging
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, Generic, TypeVar, cast
 
@@ -65,8 +66,7 @@ class _Working(Generic[K, W]):
         self._clock = queue.clock
         self._requeuer = Requeuer(queue, failures, metrics=metrics, clock=queue.clock)
         self._progress = Progress(queue.clock)
-        self._name = name
-        self._threads = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, patient=True, clock=queue.clock)
+        self._threads = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, clock=queue.clock)
         self._restarts = metrics.counter(
             "controller_worker_restarts_total",
             "Worker threads whose loop broke off unexpectedly and was entered again.",
@@ -107,16 +107,20 @@ class _Working(Generic[K, W]):
         Returns whether all is done; otherwise the rest of the keys is dropped, and the threads end
         when their present call does. Parked keys are not waited for. May be called again, and from
         many threads."""
+        deadline = self._clock.monotonic() + timeout
         self.ask_to_stop()
-        drained = self._queue.wait_drained(timeout)
+        # A fetch goes on after its last answer, whose key is done: it may still ask the cloud.
+        drained = self._queue.wait_drained(timeout) and self._progress.wait_idle(deadline - self._clock.monotonic())
         # Which key holds it up: it is what somebody asks first who sees a slow stop.
         if not drained:
-            seconds, key = self._queue.oldest_running()
+            seconds, what = self._queue.oldest_running()
+            if what is None:
+                seconds, what = self._progress.longest()
             logger.warning(
                 "%s: the work did not end within %.3g s; %s%d keys wait",
                 self._queue.name,
                 timeout,
-                f"{key} is worked on since {seconds:.3g} s, " if key is not None else "",
+                f"{what} is worked on since {seconds:.3g} s, " if what is not None else "",
                 len(self._queue),
             )
             self._queue.shut_down(drain=False)
@@ -146,23 +150,32 @@ class _Working(Generic[K, W]):
         while not followed:
             try:
                 piece = self._take()
-                # Before the work: a key that hangs must not keep the next one from being taken.
-                self._threads.run(self._serve)
-                followed = True
-                self._work(piece)
+                try:
+                    # Before the work: a key that hangs must not keep the next one from being taken.
+                    # Where no further thread can be had, the first that is free takes it.
+                    self._threads.run(self._serve, wait=True)
+                    followed = True
+                finally:
+                    self._work(piece)  # it is taken: whatever happened, it is not lost
             except ShutDown:
                 self._threads.close()  # nothing will come any more: idle ones end
                 return
-            except BaseException:
-                self._restarts.inc()
-                logger.critical("%s: a worker thread failed and was restarted", self._name, exc_info=True)
-                # At once after a clean time; what fails again and again must not fill the log.
-                now = self._clock.monotonic()
-                self._failures = 1 if now - self._failed_at >= _PAUSES.cap else self._failures + 1
-                self._failed_at = now
-                if self._stopping.wait(_PAUSES.delay(self._failures - 1)) and self._failures > _LAST_CHANCES:
+            except BaseException as error:  # noqa: BLE001 - a thread's top: what raises is logged and counted
+                if self._broke_off(error):
                     self._threads.close()
                     return
+
+    def _broke_off(self, error: BaseException) -> bool:
+        """This thread's work raised what is no error of a key: count it, log it, and pause. Returns
+        whether another try is not worth it, as all is about to stop."""
+        with suppress(Exception):  # no memory for the line, say: there is none then, and the thread goes on
+            self._restarts.inc()
+            logger.critical("%s: a worker thread failed and was restarted", self._queue.name, exc_info=error)
+        # At once after a clean time; what fails again and again must not fill the log.
+        now = self._clock.monotonic()
+        self._failures = 1 if now - self._failed_at >= _PAUSES.cap else self._failures + 1
+        self._failed_at = now
+        return self._stopping.wait(_PAUSES.delay(self._failures - 1)) and self._failures > _LAST_CHANCES
 
 
 class Worker(_Working[K, K]):
@@ -275,7 +288,7 @@ class BatchWorker(_Working[K, list[K]], Generic[K, A]):
         self._waiting = 0  # answers that no thread has taken up yet
         self._dropping = False
         name = queue.name
-        self._answers = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, patient=True, clock=queue.clock)
+        self._answers = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, clock=queue.clock)
         self._strays = metrics.counter(
             "controller_stray_answers_total",
             "Answers of a fetch that were dropped: delivered twice, late, or for a key not asked for.",
@@ -322,10 +335,13 @@ class BatchWorker(_Working[K, list[K]], Generic[K, A]):
     def _found(self, key: K, answer: A | Exception) -> None:
         """Have a thread reconcile it, as soon as one is free."""
         with self._room:
+            # Its key is dropped with the queue: nothing is begun, or told, that nobody waits for.
+            if self._dropping:
+                return
             self._waiting += 1
         try:
-            self._answers.run(partial(self._answered, key, answer))
-        except NoThreadLeft as error:
+            self._answers.run(partial(self._answered, key, answer), wait=True)
+        except (NoThreadLeft, MemoryError) as error:
             with self._room:
                 self._waiting -= 1
                 self._room.notify()
@@ -337,10 +353,12 @@ class BatchWorker(_Working[K, list[K]], Generic[K, A]):
             self._waiting -= 1
             if self._waiting < self._limit:
                 self._room.notify()
-            # Its key is dropped with the queue: nothing is begun that nobody will wait for.
             if self._dropping:
                 return
-        self._requeuer.run(key, self._progress.run, key, self._reconcile, key, answer)
+        try:
+            self._requeuer.run(key, self._progress.run, key, self._reconcile, key, answer)
+        except BaseException as error:  # noqa: BLE001 - a thread's top, as in `_serve`
+            self._broke_off(error)
 
     def _end_of_keys(self) -> None:
         with self._room:

@@ -250,6 +250,30 @@ def test_a_mistake_of_a_config_file_is_told_with_its_line(
     assert f"Fix: correct line 2 of the cloud config '{prod}'; if that is right, {place} of acme-cloud 1.0 is" in told
 
 
+def test_a_secret_that_a_validator_of_the_provider_quotes_is_masked(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(
+        """from pydantic import SecretStr, field_validator
+from cloudprovider.config import ProviderConfig
+
+class Config(ProviderConfig):
+    pin: SecretStr
+
+    @field_validator("pin")
+    def check_pin(cls, pin):
+        raise ValueError(f"{pin.get_secret_value()} has no digit")
+
+def new_provider(config):
+    Config.load(config)
+"""
+    )
+    (tmp_path / "acme.yaml").write_text("pin: correct-horse-battery\n")
+    told = started(capsys, "--cloud-config=acme.yaml", "-v=4")
+    assert "acme.yaml, line 1: pin: *** has no digit" in told
+    assert "horse" not in told
+
+
 def test_the_name_of_a_config_file_quotes_no_line_of_it(
     install: Install, capsys: pytest.CaptureFixture[str], prod: Path
 ) -> None:

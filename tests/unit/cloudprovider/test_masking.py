@@ -151,13 +151,14 @@ class Text(str):
 
 @pytest.mark.row("X5")
 def test_masking_looks_at_each_place_a_bounded_number_of_times() -> None:
-    """Neither more values nor a longer text costs more looks per letter; every length of a short
-    value is one look."""
+    """Neither more values, or names of files, nor a longer text costs more looks per letter; every
+    length of a short value is one look."""
     few = Mask(["aaaaaaaaab", "ab12"])
     many = Mask(
         [f"{number:08}aaaaaaaaaaaaaaaaaaaa" for number in range(500)] + [f"{number:04}" for number in range(500)]
     )
-    for hidden in (few, many):
+    naming = Mask(["aaaaaaaaab"], keep=[f"/etc/acme/{number}.pem" for number in range(500)])
+    for hidden in (few, many, naming):
         for length in (10_000, 40_000):
             Text.pieces = 0
             hidden.apply(Text("a" * length))

@@ -134,7 +134,7 @@ class Bench:
         self.changed = threading.Condition()
         self.gates: dict[str, threading.Event] = {}
 
-    def run(self, name: str) -> None:
+    def run(self, name: str, *, wait: bool = False) -> None:
         gate = self.gates[name] = threading.Event()
 
         def work() -> Callable[[], object]:
@@ -149,7 +149,7 @@ class Bench:
                 self.ended.append(name)
                 self.changed.notify_all()
 
-        self.pool.run(work)
+        self.pool.run(work, wait=wait)
 
     def end(self, name: str) -> None:
         self.gates[name].set()
@@ -251,6 +251,65 @@ def test_work_that_raises_costs_no_thread(
     b.end("next")
     assert b.pool.threads() == 1
     assert "pool: a piece of work failed" in caplog.text
+
+
+def test_where_no_further_thread_can_be_had_work_may_wait_for_those_that_there_are(
+    bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    b = bench(4)
+    b.run("a")
+    b.until(lambda: b.began == ["a"])
+    with no_thread("pool"):
+        with pytest.raises(NoThreadLeft):
+            b.run("refused")
+        b.run("b", wait=True)
+        b.run("c", wait=True)
+        for name in "abc":
+            b.end(name)
+        b.until(lambda: b.pool.threads() == 0)
+        with pytest.raises(NoThreadLeft):
+            b.run("nobody is there", wait=True)
+    assert b.began == ["a", "b", "c"]
+    assert caplog.text.count("pool: work waits, as a further thread could not be started") == 1
+    b.run("d", wait=True)
+    b.end("d")
+
+
+def test_short_work_of_one_thread_piece_after_piece_does_not_wake_another_each_time(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = bench(2, idle_seconds=30.0)
+    for name in "ab":
+        b.run(name)
+    b.until(lambda: len(b.began) == 2)
+    for name in "ab":
+        b.end(name)
+    b.clock.wait_for_waiters(2)
+    waits: list[float | None] = []
+    wait = b.clock.wait
+
+    def counted(condition: threading.Condition, timeout: float | None) -> bool:
+        waits.append(timeout)
+        return wait(condition, timeout)
+
+    monkeypatch.setattr(b.clock, "wait", counted)
+    left, ended = list(range(1000)), threading.Event()
+
+    def piece() -> None:
+        left.pop()
+        if left:
+            b.pool.run(piece)
+        else:
+            ended.set()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(30.0)  # the system may always switch threads: here it does not
+    try:
+        b.pool.run(piece)
+        assert ended.wait(10)
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(waits) < 20
 
 
 def test_closed_threads_end_after_their_work(bench: Callable[..., Bench]) -> None:

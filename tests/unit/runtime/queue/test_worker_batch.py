@@ -312,6 +312,25 @@ class TestBadManners:
         bench.clock.advance(1.0)
         assert taken(bench.answers, 1) == [("a", "answer for a")]
 
+    def test_a_reconcile_that_ends_its_thread_is_counted_and_pauses_it(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def reconcile(key: str, answer: str | Exception) -> None:
+            bench.answers.put((key, answer))
+            raise SystemExit(1)
+
+        monkeypatch.setattr(bench, "reconcile", reconcile)
+        bench.add("a", "b", "c")
+        worker = bench.start(threads=1)
+        assert [key for key, _ in taken(bench.answers, 2)] == ["a", "b"]
+        bench.clock.wait_for_timeout(0.01)
+        bench.clock.advance(0.01)
+        assert [key for key, _ in taken(bench.answers, 1)] == ["c"]
+        bench.clock.wait_for_timeout(0.02)
+        assert bench.metrics.value("controller_worker_restarts_total", name="Nodes") == 3
+        assert "Nodes: a worker thread failed and was restarted" in caplog.text
+        worker.ask_to_stop()
+
     def test_the_keys_given_cannot_be_changed(self, bench: Bench) -> None:
         def fetch(keys: Sequence[str], deliver: Deliver) -> None:
             assert isinstance(keys, tuple)
@@ -399,6 +418,59 @@ class TestStop:
         ended(worker)
         assert bench.answers.empty()
 
+    def test_it_waits_for_a_fetch_that_goes_on_after_its_last_answer(self, bench: Bench) -> None:
+        asks_more = threading.Event()
+
+        def fetch(keys: Sequence[str], deliver: Deliver) -> None:
+            bench.fetch(keys, deliver)
+            assert asks_more.wait(LIMIT)
+            bench.batches.put(("asked more",))
+
+        bench.add("a")
+        worker = bench.start(fetch)
+        taken(bench.answers, 1)
+        assert bench.queue.wait_drained()
+        taken(bench.batches, 1)
+        with ThreadPoolExecutor(1) as pool:
+            stopping = pool.submit(worker.stop, 30.0)
+            bench.clock.wait_for_timeout(30.0)
+            asks_more.set()
+            assert stopping.result(LIMIT) is True
+            assert bench.batches.get_nowait() == ("asked more",)
+
+    def test_it_says_which_fetch_goes_on_after_its_time(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+        hung = threading.Event()
+
+        def fetch(keys: Sequence[str], deliver: Deliver) -> None:
+            bench.fetch(keys, deliver)
+            assert hung.wait(LIMIT)
+
+        bench.add("a")
+        worker = bench.start(fetch)
+        taken(bench.answers, 1)
+        assert bench.queue.wait_drained()
+        assert worker.stop(0.0) is False
+        assert "a batch of 1 keys (a, ...) is worked on since 0 s, 0 keys wait" in caplog.text
+        hung.set()
+
+    def test_an_answer_after_the_end_is_dropped_and_costs_no_thread(self, bench: Bench) -> None:
+        hung = threading.Event()
+
+        def fetch(keys: Sequence[str], deliver: Deliver) -> None:
+            bench.batches.put(tuple(keys))
+            assert hung.wait(LIMIT)
+            deliver("a", "too late")
+
+        bench.add("a")
+        worker = bench.start(fetch)
+        taken(bench.batches, 1)
+        assert worker.stop(0.0) is False
+        with no_thread("Nodes"):
+            hung.set()
+            ended(worker)
+        assert bench.answers.empty()
+        assert bench.reported.empty()
+
     @pytest.mark.row("M3")
     def test_a_hung_fetch_shows_in_health(self, bench: Bench) -> None:
         hung = threading.Event()
@@ -466,17 +538,32 @@ def test_answers_that_get_no_thread_make_room_for_the_next_batch(bench: Bench, m
     worker = bench.start(max_batch=1, threads=1, fetchers=4)  # two answers may wait
     inside, refuse = threading.Semaphore(0), threading.Event()
 
-    def none_left(work: object) -> None:
+    def none_left(work: object, *, wait: bool = False) -> None:
         inside.release()
         assert refuse.wait(LIMIT)
         raise NoThreadLeft("the system has no thread left")
 
     with monkeypatch.context() as patch:
         patch.setattr(worker._answers, "run", none_left)
-        for key in "abc":
+        for key in "ab":
             bench.add(key)
             assert inside.acquire(timeout=LIMIT)
+        bench.add("c")  # taken by a fetcher that came before there was no room, if by any
         eventually(lambda: len(vars(worker._room)["_waiters"]) == 1, LIMIT)
     refuse.set()
     bench.add("d")
-    assert taken(bench.answers, 1) == [("d", "answer for d")]
+    assert ("d", "answer for d") in iter(lambda: bench.answers.get(timeout=LIMIT), None)
+
+
+def test_answers_wait_for_the_threads_that_there_are_where_no_further_one_can_be_had(bench: Bench) -> None:
+    bench.gate.clear()
+    bench.add("a")
+    bench.start(threads=3)
+    taken(bench.answers, 1)
+    with no_thread("Nodes"):
+        bench.add("b", "c")
+        eventually(lambda: bench.metrics.value("controller_answers_waiting", name="Nodes") == 2, LIMIT)
+        bench.gate.set()
+        assert sorted(taken(bench.answers, 2)) == [("b", "answer for b"), ("c", "answer for c")]
+        assert bench.queue.wait_drained()
+    assert bench.reported.empty()

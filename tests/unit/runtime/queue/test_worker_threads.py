@@ -1,5 +1,6 @@
 """Threads of workers come with the work and go without it."""
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from queue import SimpleQueue
@@ -113,14 +114,14 @@ def test_fetchers_without_batches_end_too(bench: Bench) -> None:
 
 
 def test_a_trickle_of_keys_does_not_keep_them(bench: Bench) -> None:
-    worker = bench.started()
+    threads = bench.started()._threads
     bench.burst("all")
     for number in range(60):
         bench.queue.add(f"key-{number}")
         bench.begun.get(timeout=LIMIT)
         assert bench.queue.wait_drained()
+        eventually(lambda: len(threads._idle) == threads.threads() - 1, LIMIT)  # its thread is free again
         bench.clock.advance(1.0)
-    threads = worker._threads
     eventually(lambda: threads.threads() <= 2, LIMIT)  # one at work and one that waits
 
 
@@ -149,26 +150,70 @@ def test_a_thread_that_the_system_refuses_holds_up_nothing(bench: Bench) -> None
     bench.burst("later")
 
 
-def test_where_the_system_has_no_further_thread_whoever_is_free_takes_the_next_key(
+@pytest.mark.row("M3")
+def test_where_no_further_thread_can_be_had_the_first_that_is_free_takes_the_next_key(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ends = {key: threading.Event() for key in "abc"}
+    gates = {"first": threading.Event(), "long": bench.gate}
 
-    def hold(key: str) -> None:
+    def reconcile(key: str) -> None:
         bench.begun.put(key)
-        assert ends[key].wait(LIMIT)
+        assert key not in gates or gates[key].wait(LIMIT)
 
-    bench.worker = Worker(bench.queue, hold, threads=COUNT, metrics=bench.metrics)
+    bench.worker = Worker(bench.queue, reconcile, threads=COUNT, metrics=bench.metrics)
+    bench.worker.start()
+    bench.queue.add("first")
+    assert bench.begun.get(timeout=LIMIT) == "first"
+    bench.clock.wait_for_waiters(1)
+    with no_thread("Idle"):
+        bench.queue.add("long")  # by the last thread that could be had
+        assert bench.begun.get(timeout=LIMIT) == "long"
+        gates["first"].set()
+        for number in range(3):
+            bench.queue.add(f"next-{number}")
+            assert bench.begun.get(timeout=LIMIT) == f"next-{number}"
+    assert "Idle: work waits, as a further thread could not be started" in caplog.text
+
+
+def test_without_memory_for_a_thread_the_key_that_was_taken_is_worked_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*args: object) -> None:
+        raise MemoryError
+
+    bench.gate.set()
+    bench.started()
+    bench.clock.wait_for_waiters(1)
+    with monkeypatch.context() as patch:
+        patch.setattr("cloudprovider.threads.start", no_memory)
+        bench.queue.add("a")
+        assert bench.begun.get(timeout=LIMIT) == "a"
+        assert bench.queue.wait_drained()
+    bench.burst("later")
+    assert bench.alive() == COUNT
+
+
+def test_without_memory_for_a_line_of_the_log_somebody_still_waits_for_the_next_key(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = [True]
+
+    def take() -> str:
+        if broken and broken.pop():
+            raise RuntimeError("the queue is broken, once")
+        key = bench.queue.get()
+        assert key is not None
+        return key
+
+    def no_memory(record: logging.LogRecord) -> bool:
+        raise MemoryError
+
+    bench.gate.set()
+    bench.worker = Worker(bench.queue, bench.hold, threads=COUNT, metrics=bench.metrics)
+    monkeypatch.setattr(bench.worker, "_take", take)
+    for name in ("controllers.runtime.queue.worker", "cloudprovider.threads"):
+        monkeypatch.setattr(logging.getLogger(name), "filters", [no_memory])
     bench.worker.start()
     bench.queue.add("a")
     assert bench.begun.get(timeout=LIMIT) == "a"
-    bench.clock.wait_for_waiters(1)
-    with no_thread("Idle"):
-        bench.queue.add("b")
-        assert bench.begun.get(timeout=LIMIT) == "b"  # by the last thread that was to be had
-        bench.queue.add("c")
-        ends["a"].set()
-        assert bench.begun.get(timeout=LIMIT) == "c", "b is at work for long, and nobody waits for it"
-    ends["b"].set()
-    ends["c"].set()
-    assert "Idle: work waits, as a further thread could not be started" in caplog.text
+    assert bench.metrics.value("controller_worker_restarts_total", name="Idle") == 1
