@@ -356,7 +356,8 @@ class ProviderLoadError(RegistryError):
 
 
 class ProviderFactoryError(RegistryError):
-    """The plugin's factory raised. Values of the cloud config are masked in the message.
+    """The plugin's factory raised. Values of the cloud config are masked in the message, but for
+    names of files.
 
     An exception of several lines is shown line by line: raise one with a line for each mistake of a
     config file.

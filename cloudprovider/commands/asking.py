@@ -23,7 +23,7 @@ from cloudprovider.errors import (
 )
 from cloudprovider.interface import Interface
 from cloudprovider.internal.cleaning import conceal
-from cloudprovider.internal.configsecrets import secret_values
+from cloudprovider.internal.configsecrets import MaskedCause, secret_values
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.diagnostics import error_text, home_of, raised_at
 from cloudprovider.loading.loader import load_factory, start_provider
@@ -195,8 +195,9 @@ class Started:
             return in_time(start, seconds)
         except RegistryError as error:
             cause: Any = error.__cause__
+            kind = cause.kind if isinstance(cause, MaskedCause) else type(cause)
             # The operator's file is wrong, so that no further try can mend it.
-            if isinstance(cause, InvalidConfig):
+            if issubclass(kind, InvalidConfig):
                 raise Failure(error.problem, WRONG_USAGE) from error
             if isinstance(error, ProviderTypeError):
                 raise Failure(error.problem, PROBLEMS) from error

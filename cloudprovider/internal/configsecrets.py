@@ -60,6 +60,10 @@ class MaskedCause(Exception):
     """Stands for an exception whose own text quotes the cloud config: its type, its traceback, its
     masked text."""
 
+    def __init__(self, text: str, kind: type[BaseException]) -> None:
+        super().__init__(text)
+        self.kind = kind
+
 
 def config_values(data: bytes) -> frozenset[str]:
     """The words of a config file that must not be shown. Pure; any bytes will do."""
@@ -227,7 +231,7 @@ def safe_cause(
     whole = "".join(chain.format())
     if hidden.apply(whole) == whole and not _shows_credential(chain):
         return text, error
-    return text, MaskedCause(text).with_traceback(error.__traceback__)
+    return text, MaskedCause(text, type(error)).with_traceback(error.__traceback__)
 
 
 def _shows_credential(error: traceback.TracebackException) -> bool:

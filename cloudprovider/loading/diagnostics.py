@@ -191,8 +191,9 @@ def factory_problem(error: BaseException, config: CloudConfig | None, home: str,
             if one.__name__ == match[1] and _is_about(error, _lacking(one)):
                 return _abstract(one, where)
     text, details = error_text(error, config)
-    line = quoted_line(config.data, str(error)) if config is not None else 0
     if config is not None and config.path:
+        # Its own name quotes no line, although another setting may be "prod" as its folder is.
+        line = quoted_line(config.data, str(error).replace(config.path, " "))
         fix = f"correct {f'line {line} of ' if line else ''}the cloud config {config.path!r}"
     elif config is None:
         fix = "give a --cloud-config, if one is needed (without it the factory gets None)"
@@ -200,11 +201,13 @@ def factory_problem(error: BaseException, config: CloudConfig | None, home: str,
         fix = "correct the flags or the variables that the provider is configured by"
     if isinstance(error, _CONFIGURED):
         # It says itself which file and line, or which variable: the code that found it is right.
-        fix = (
-            "correct it in the file or the variable that is named"
-            if config is not None
-            else "give a --cloud-config with it, or a variable that is named"
-        )
+        if config is None:
+            fix = "give a --cloud-config with it, or a variable that is named"
+        elif not config.path or any(config.path in one for one in (text, *details)):
+            fix = "correct it in the file or the variable that is named"
+        else:
+            # A provider's own words may name no file.
+            fix = f"{fix}, or the variable that is named"
         return Problem(text, fix, details)
     code = where.partition(", in ")[0] or "the code"
     return Problem(
@@ -259,14 +262,13 @@ def _subclasses(kinds: Iterable[type]) -> Iterator[type]:
 
 def hidden_values(error: BaseException) -> Callable[[bytes], frozenset[str]]:
     """What of a cloud config is hidden in this exception's text: every value, as parsers quote the
-    line that they stumbled over. What the contract's own code says of a config quotes none, so that
-    of it only secrets are: "prod" of another setting would be cut out of "/etc/prod/cloud.conf,
-    line 3"."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    # A provider may raise the same class, with a parser's text or as its consequence.
-    ours = frames and str(frames[-1].f_globals.get("__name__")).partition(".")[0] == _OURS[0]
+    line that they stumbled over. What the contract's own code says of it quotes none, so that of
+    that only secrets are: "prod" of another setting would be cut out of "/etc/prod/cloud.conf"."""
+    # A provider may raise the same class with a parser's text, or after it.
     alone = error.__cause__ is None and (error.__context__ is None or error.__suppress_context__)
-    return secret_values if isinstance(error, _CONFIGURED) and ours and alone else config_values
+    raisers = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    ours = isinstance(error, _CONFIGURED) and alone and raisers and raisers[-1].startswith("cloudprovider.")
+    return secret_values if ours else config_values
 
 
 def file_names_in(error: BaseException, config: CloudConfig | None) -> frozenset[str]:

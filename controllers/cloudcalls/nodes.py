@@ -326,6 +326,10 @@ class Fetch(Generic[A]):
         if isinstance(error, CallOverdue) and len(batch.names) > 1:
             # No reason to park these keys: at most one of them is to blame, and it will be found.
             error = CallFailed(f"the provider's {asked.method} has not answered in time for {len(batch.names)} nodes")
+        if isinstance(error, NotImplementedByProvider):
+            # There is no other way to ask, and a bare one says nothing.
+            why = f": {error}" if str(error) else ""
+            error = NotImplementedByProvider(f"the provider's {asked.method} is not implemented{why}")
         parts = [] if concerns_all(error) else asked.batcher.failed(batch, asked.max_batch)
         again = {name for part in parts for name in part.names}
         for name in batch.names:

@@ -357,7 +357,6 @@ class NodeReconciler:
                 nodes.append(node)
             else:
                 deliver(key, None)
-        # Two calls: with `fresh` for all, the others would cost the cloud a question each, too.
         if nodes:
             self._cloud.fetch_metadata(nodes, deliver, priority=priority)
 

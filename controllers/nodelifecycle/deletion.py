@@ -134,6 +134,8 @@ class Candidate:
     """Why it is not deleted yet, for people."""
     told: bool = False
     """An Event said so."""
+    listed: bool = False
+    """A line of the log named it since the first answer of this row."""
     released: bool = False
     """Held back once, and let go by an operator."""
     out_of_service: bool = False

@@ -122,8 +122,8 @@ class Reports:
             for name in list(names):  # fetchers add to it meanwhile
                 if self._shared.lister.get(name) is None:
                     del names[name]
+        self._log_gone(now)
         candidates = self._shared.candidates.all()
-        self._log_gone(candidates, now)
         held = [one for _, one in candidates if one.held and one.sample is not None]
         # Thousands of candidates share a few samples: each is looked through once.
         samples = {id(one.sample): one.sample for one in held if one.sample is not None}.values()
@@ -177,23 +177,26 @@ class Reports:
             f"Until it does, the node is neither tainted nor deleted: {one.problem}",
         )
 
-    def _log_gone(self, candidates: Sequence[tuple[str, Candidate]], now: float) -> None:
+    def _log_gone(self, now: float) -> None:
         """One line for a zone and minute, however many nodes there are, or answers alternate."""
-        news: dict[str, list[str]] = {}
-        for name, one in candidates:
-            if one.state is InstanceState.GONE and one.since > self._logged.get(one.zone, -math.inf):
-                news.setdefault(one.zone, []).append(name)
-        for zone, names in news.items():
+        news: dict[str, list[tuple[str, Candidate]]] = {}
+        for name, one in self._shared.candidates.all():
+            # Not by time: an answer may wait for a thread until after the line that follows it.
+            if one.state is InstanceState.GONE and not one.listed:
+                news.setdefault(one.zone, []).append((name, one))
+        for zone, found in news.items():
             if now - self._logged.get(zone, -math.inf) < _LOGGED_EVERY:
                 continue
             self._logged[zone] = now
             log.info(
                 "zone %r: the cloud says that the instances of %d nodes are gone (answer 1 of %d): %s",
                 zone,
-                len(names),
+                len(found),
                 CONFIRMATIONS,
-                some(names),
+                some([name for name, _ in found]),
             )
+            for name, one in found:
+                self._shared.candidates.note(name, one, listed=True)
 
     # ---- successors
 

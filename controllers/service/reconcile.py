@@ -353,7 +353,8 @@ class NodeSync:
             now = self._clock.monotonic()
             with self._lock:
                 gathering, latest = self._first is not None, self.targets.latest
-                if latest is not None and now - self._given_at < min(_SAME, self._quiet):
+                # At its end only the newest will do: nothing comes later to bring what they lack.
+                if gathering and latest is not None and now - self._given_at < min(_SAME, self._quiet):
                     return latest
             found = self.targets.current()
             if self.targets.owed:  # no change of a node need follow

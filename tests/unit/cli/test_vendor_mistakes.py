@@ -250,6 +250,13 @@ def test_a_mistake_of_a_config_file_is_told_with_its_line(
     assert f"Fix: correct line 2 of the cloud config '{prod}'; if that is right, {place} of acme-cloud 1.0 is" in told
 
 
+def test_the_name_of_a_config_file_quotes_no_line_of_it(
+    install: Install, capsys: pytest.CaptureFixture[str], prod: Path
+) -> None:
+    install("def new_provider(config):\n    raise ValueError(f'{config.path} lacks a token')\n")
+    assert f"Fix: correct the cloud config '{prod}'; if that is right" in started(capsys, f"--cloud-config={prod}")
+
+
 def test_what_the_contract_says_of_a_config_is_no_mistake_of_the_provider(
     install: Install, capsys: pytest.CaptureFixture[str], prod: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +322,7 @@ def new_provider(config):
     told = started(capsys, "--cloud-config=acme.yaml", "-v=4")
     assert "InvalidConfig: cannot parse" in told
     assert "horse" not in told
+    assert re.search(r"Fix: correct (line 1 of )?the cloud config 'acme.yaml', or the variable that is named\.", told)
 
 
 def test_mistakes_that_pydantic_finds_are_a_line_each_without_values(

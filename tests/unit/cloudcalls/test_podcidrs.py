@@ -66,15 +66,19 @@ def test_not_chosen_yet_not_there_and_nothing_said_are_three_answers() -> None:
         assert isinstance(found["n2"], AnswerMissing)
 
 
-def test_a_provider_that_chooses_none_says_so() -> None:
+@pytest.mark.parametrize(("said", "told"), [((), ""), (("not in this region",), ": not in this region")])
+def test_a_provider_that_chooses_none_says_so(said: tuple[str, ...], told: str) -> None:
     def refuse(seq: Sequence[V1Node]) -> Any:
-        raise NotImplementedByProvider("not in this region")
+        raise NotImplementedByProvider(*said)
 
     with world(Provider()) as w:
         assert not w.calls.chooses_pod_cidrs
         assert isinstance(asked(w, nodes(1))["n0"], NotImplementedByProvider)
     with world(choosing(refuse)[0]) as w:
         assert w.calls.chooses_pod_cidrs
-        assert isinstance(asked(w, nodes(2))["n1"], NotImplementedByProvider)
+        for count in (1, 2):
+            error = asked(w, nodes(count))[f"n{count - 1}"]
+            assert isinstance(error, NotImplementedByProvider)
+            assert str(error) == f"the provider's pod_cidrs is not implemented{told}"
     with world(choosing(dict, max_batch=0)[0]) as w:
         assert isinstance(asked(w, nodes(1))["n0"], InvalidAnswer), "max_batch must be a number of at least 1"

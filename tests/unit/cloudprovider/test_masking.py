@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cloudprovider import CloudConfig
 from cloudprovider.internal.cleaning import Mask
-from cloudprovider.internal.configsecrets import MaskedCause, config_values, safe_cause, secret_values
+from cloudprovider.internal.configsecrets import (
+    MaskedCause,
+    config_values,
+    is_file_name,
+    safe_cause,
+    secret_values,
+)
+from cloudprovider.loading.diagnostics import error_text, file_names_in, hidden_values
 
 SECRET = "s3cr3t-Value"
 KEY = "MIIEvQIBADANBgkqhkiG9w0B"
@@ -107,6 +115,22 @@ def test_safe_cause_looks_at_notes_and_at_what_an_error_is_chained_to() -> None:
         told, cause = safe_cause(error, SYNTAXES[0].encode())
         assert told == "ValueError: harmless"
         assert isinstance(cause, MaskedCause)
+
+
+@given(st.text("aZ0/~._-", min_size=8, max_size=20), st.text("ab/.", max_size=6), st.text("ab/.", max_size=6))
+def test_the_name_of_a_file_is_not_shown_where_a_secret_is_in_it(secret: str, before: str, after: str) -> None:
+    name = f"/{before}{secret}{after}"
+    config = CloudConfig("acme.yaml", json.dumps({"password": secret, "path": name}, indent=1).encode())
+    error = FileNotFoundError(2, "No such file or directory", name)
+    told, cause = safe_cause(error, config.data, hidden_values(error), file_names_in(error, config))
+    for said in (told, str(cause), *error_text(error, config)):
+        assert secret not in said
+
+
+def test_what_is_the_name_of_a_file_for_certain() -> None:
+    names = ["/etc/acme/ca.pem", "~/.acme/token", "../keys/id_ed25519", "ca.pem", "/opt/MyCloud"]
+    others = ["hunter2", "//a:b@nas/c", "/v1?key=a", "/bin/login -p x", "/aB3/c", "eyJhbGciOi.J9", "MIIEvQIBADAN/BKcw"]
+    assert [text for text in [*names, *others] if is_file_name(text)] == names
 
 
 def test_words_of_comments_are_not_taken_for_secrets() -> None:

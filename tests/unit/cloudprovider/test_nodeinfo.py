@@ -267,7 +267,8 @@ def test_junk_by_name_never_reaches_a_kubelet(boot: Boot, method: str, junk: Any
 
 
 STUBBORN = """
-from cloudprovider import InstanceMetadata, InstancesV2, Interface, LocalInstance, NotImplementedByProvider
+from cloudprovider import InstanceMetadata, InstancesV2, Interface, LocalInstance
+from cloudprovider import InvalidConfig, NotImplementedByProvider
 
 
 class Needy(Interface):
@@ -317,6 +318,10 @@ class Early(Interface, InstancesV2):
 class Loose(Silent):
     def local_instance(self):
         return "the metadata service"
+
+
+def refuse(config):
+    raise InvalidConfig(f"not understood: {config.text()}")
 """
 
 
@@ -340,6 +345,15 @@ def test_initialize_is_tried_again_with_a_new_provider(stubborn: Boot) -> None:
     code, out, err = stubborn("Early", "--hostname=node-1", "--retry-period=0.01")
     assert (code, out) == (0, "--hostname-override=node-1 --provider-id=stubborn://node-1-2\n")
     assert err == "node-info: attempt 1: OSError: no route to host; retrying in 0.01 s\n"
+
+
+def test_a_config_that_is_refused_in_its_own_words_is_wrong_usage(stubborn: Boot, tmp_path: Path) -> None:
+    config = tmp_path / "cloud.yaml"
+    config.write_text("pin: correct-horse-battery\n")
+    code, out, err = stubborn("(lambda: refuse(config))", f"--cloud-config={config}", *ONCE)
+    assert (code, out) == (2, "")
+    assert "InvalidConfig: not understood: " in err
+    assert "horse" not in err
 
 
 @pytest.mark.parametrize(

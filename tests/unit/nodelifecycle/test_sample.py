@@ -354,6 +354,24 @@ def test_who_is_gone_is_said_once_for_those_that_are_held_back(caplog: pytest.Lo
     assert "instances of 1 nodes are gone (answer 1 of 2): late" in caplog.text
 
 
+@pytest.mark.row("N45")
+def test_an_answer_that_waited_for_a_thread_until_after_the_line_is_in_the_next_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    sim = _sim(0, gone=2)
+    answers: dict[str, Any] = {}
+    sim.reconciler.fetch(["n0", "n1"], answers.__setitem__)
+    for name in ("n0", "n1"):
+        sim.reconciler.reconcile(name, answers[name])
+        sim.clock.advance(1.0)
+        sim.survey()
+    sim.clock.advance(60.0)
+    sim.survey()
+    said = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+    assert said == ["n0", "n1"]
+
+
 def test_a_node_that_turns_ready_while_its_batch_is_made_gets_its_answer_as_a_candidate() -> None:
     sim = _sim(3)
     sim.run_for(PERIOD)

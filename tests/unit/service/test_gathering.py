@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import CloudProviderError, InvalidService, RetryError
+from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import TAINT_TO_BE_DELETED
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.queue import DONE, Result
@@ -324,6 +327,33 @@ def test_a_service_that_is_built_while_nodes_change_has_all_of_them_in_the_end()
     bench.serve("b")
     bench.settle()
     assert all(balancer.nodes == bench.wanted_nodes() for balancer in bench.cloud.balancers.values())
+
+
+@pytest.mark.row("S6")
+def test_a_node_that_comes_while_targets_are_worked_out_is_in_what_ends_the_gathering() -> None:
+    bench = Bench("n1", window=1.0, longest=5.0)
+    bench.serve()
+    for _ in range(6):
+        bench.sync.changed()
+        bench.clock.advance(0.75)
+    syncing, shown = threading.Thread(target=bench.sync.sync, args=[ALL_NODES], daemon=True), bench.nodes
+
+    class Slow:
+        def list(self) -> list[V1Node]:
+            found = shown.list()
+            bench.targets._lister = cast(Any, shown)
+            bench.server.put(raw_node("n2"))
+            bench.see()
+            bench.clock.advance(0.5)
+            syncing.start()
+            eventually(lambda: bench.sync._first is None)
+            return found
+
+    bench.targets.invalidate()
+    bench.targets._lister = cast(Any, Slow())
+    bench.sync.current()
+    syncing.join(10.0)
+    assert bench.waiting() == [KEY]
 
 
 def _rounds(bench: Bench, seconds: int, takes: int) -> list[int]:
