@@ -116,6 +116,8 @@ class Model:
 
     def done(self, name: str) -> None:
         key = self.keys[name]
+        if self.closed and key.parked:
+            key.priority = None  # the end does not wait for it
         key.run_priority, key.parked = None, False
         if not self.closed:
             key.free_at = self.now + self.interval
