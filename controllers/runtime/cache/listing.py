@@ -75,10 +75,16 @@ def quorum_list(
     def fetch(query: Mapping[str, str]) -> Callable[[], Response]:
         return lambda: rest.request("GET", path, query={**selection, **query})
 
+    def read_object(raw: object) -> R:
+        if not isinstance(raw, dict):  # it may stand for the very object that is looked for
+            raise DecodeError("an item that is no object")
+        return read(raw)
+
     try:
-        return fetch_list(fetch, resource.kind, read, page_size=page_size).items
+        return fetch_list(fetch, resource.kind, read_object, page_size=page_size).items
     except DecodeError as error:  # a proxy's page must not pass for an empty list
-        raise ServerError(f"the answer is no {resource.kind}List", status=200, method="GET", path=path) from error
+        message = f"the answer is no {resource.kind}List: {error}"
+        raise ServerError(message, status=200, method="GET", path=path) from error
 
 
 def is_too_large(error: ApiError) -> bool:

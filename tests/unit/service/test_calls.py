@@ -103,6 +103,8 @@ def test_a_service_is_gone_when_a_quorum_read_lacks_its_uid_and_a_read_that_fail
         {"kind": "ServiceList", "metadata": {"resourceVersion": "7"}},
         {"kind": "ServiceList", "metadata": {}, "items": []},
         {"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": []},
+        {"metadata": {"resourceVersion": "7"}, "items": [[]]},
+        {"metadata": {"resourceVersion": "7"}, "items": [None]},
     ],
 )
 def test_nor_does_an_answer_that_is_no_list(bench: Bench, answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,26 +75,27 @@ def test_protobuf_is_asked_for_where_there_is_a_schema(resource: Resource[Any], 
 
 
 GOOD = event("MODIFIED", raw_node("a", 10))
-PLAYED: dict[str, tuple[tuple[Any, ...], list[str]]] = {
-    "lists and watches ask for it": ((page(9, A), watch(GOOD), watch(End())), [ACCEPT] * 3),
+PLAYED: dict[str, tuple[tuple[Any, ...], list[str], str]] = {
+    "lists and watches ask for it": ((page(9, A), watch(GOOD), watch(End())), [ACCEPT] * 3, "10"),
     "a watch that is refused goes on in JSON": (
-        (page(9, A), ScriptedLines([], UNACCEPTABLE), watch(End())), [ACCEPT, ACCEPT, JSON]
+        (page(9, A), ScriptedLines([], UNACCEPTABLE), watch(End())), [ACCEPT, ACCEPT, JSON], "9"
     ),
     "the third unreadable answer in a row leads to JSON": (
-        (NO_PROTOBUF, NO_PROTOBUF, NO_PROTOBUF, page(9, A), watch(End())), [ACCEPT] * 3 + [JSON] * 2
+        (NO_PROTOBUF, NO_PROTOBUF, NO_PROTOBUF, page(9, A), watch(End())), [ACCEPT] * 3 + [JSON] * 2, "9"
     ),
     "frames that can be read begin the count from the start": (
-        (page(9, A), watch(b"\xff"), watch(GOOD, b"\xff"), watch(b"\xff"), page(11, A), watch(End())), [ACCEPT] * 6
+        (page(9, A), watch(b"\xff"), watch(GOOD, b"\xff"), watch(b"\xff"), page(11, A), watch(End())),
+        [ACCEPT] * 6, "11",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("script", PLAYED)
 def test_what_is_asked_for(script: str) -> None:
-    steps, accepted = PLAYED[script]
+    steps, accepted, version = PLAYED[script]
     rest, cache = play(*steps)
     assert rest.accepted == accepted
-    assert list(cache.keys()) == ["a"]
+    assert (list(cache.keys()), cache.version) == (["a"], version)
 
 
 def test_json_is_read_where_the_server_answers_in_it() -> None:
