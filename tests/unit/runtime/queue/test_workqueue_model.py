@@ -258,7 +258,8 @@ class QueueMachine(RuleBasedStateMachine):
         if not hasattr(self, "queue"):
             return
         model = self.model
-        owed = {n for n, k in model.keys.items() if k.priority is not None or k.due is not None}
+        wanted = {n for n, k in model.keys.items() if k.priority is not None or k.due is not None}
+        owed = {n for n in wanted if not (model.closed and model.keys[n].parked)}
         for key in model.running():
             self.queue.done(key)
         seen = set()
