@@ -192,10 +192,11 @@ once finds this thread free."""
 class ThreadPool:
     """At most `limit` threads, which come with work. Thread-safe; no method blocks.
 
-    Work beyond the limit waits in its order. A thread without work ends after `idle_seconds`; with
-    `keep_one`, the last idle one stays. A thread whose work hangs can be given up with `lose`: it
-    no longer counts, another one may come in its place, and it is taken back with `find` when its
-    work has ended after all.
+    Work beyond the limit waits in its order, and with `patient` also work for which the system has
+    no further thread, as long as there is one to wait for. A thread without work ends after
+    `idle_seconds`; with `keep_one`, the last idle one stays. A thread whose work hangs can be given
+    up with `lose`: it no longer counts, another one may come in its place, and it is taken back
+    with `find` when its work has ended after all.
     """
 
     def __init__(
@@ -205,6 +206,7 @@ class ThreadPool:
         *,
         idle_seconds: float = 0.0,
         keep_one: bool = False,
+        patient: bool = False,
         clock: Clock = _SYSTEM_CLOCK,
     ) -> None:
         """Raises ValueError for a limit below 1."""
@@ -214,6 +216,7 @@ class ThreadPool:
         self._limit = limit
         self._idle_seconds = idle_seconds
         self._keep_one = keep_one
+        self._patient = patient
         self._clock = clock
         self._lock = threading.Lock()
         self._numbers = itertools.count()
@@ -225,12 +228,10 @@ class ThreadPool:
         self._closed = False
         self._refused = False  # the system had no further thread the last time
 
-    def run(self, work: Work, *, wait: bool = False) -> None:
+    def run(self, work: Work) -> None:
         """Have this done by a thread: an idle one, a new one, or the next to be free.
 
         Raises NoThreadLeft where a new one is needed and cannot be had: then it will not be done.
-        With `wait`, it then waits for one of the threads that there are, and it is only raised
-        where there is none.
         """
         with self._lock:
             self._waiting.append(work)
@@ -250,7 +251,7 @@ class ThreadPool:
             try:
                 start(self._serve, f"{self._name}-{next(self._numbers)}", _Worker(self._lock))
             except (NoThreadLeft, MemoryError) as error:
-                if not wait or self._threads <= self._lost:
+                if not self._patient or self._threads <= self._lost:
                     self._waiting.pop()
                     raise
                 first, self._refused, why = not self._refused, True, str(error)

@@ -66,7 +66,7 @@ class _Working(Generic[K, W]):
         self._clock = queue.clock
         self._requeuer = Requeuer(queue, failures, metrics=metrics, clock=queue.clock)
         self._progress = Progress(queue.clock)
-        self._threads = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, clock=queue.clock)
+        self._threads = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, patient=True, clock=queue.clock)
         self._restarts = metrics.counter(
             "controller_worker_restarts_total",
             "Worker threads whose loop broke off unexpectedly and was entered again.",
@@ -153,7 +153,7 @@ class _Working(Generic[K, W]):
                 try:
                     # Before the work: a key that hangs must not keep the next one from being taken.
                     # Where no further thread can be had, the first that is free takes it.
-                    self._threads.run(self._serve, wait=True)
+                    self._threads.run(self._serve)
                     followed = True
                 finally:
                     self._work(piece)  # it is taken: whatever happened, it is not lost
@@ -288,7 +288,7 @@ class BatchWorker(_Working[K, list[K]], Generic[K, A]):
         self._waiting = 0  # answers that no thread has taken up yet
         self._dropping = False
         name = queue.name
-        self._answers = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, clock=queue.clock)
+        self._answers = ThreadPool(name, threads, idle_seconds=IDLE_SECONDS, patient=True, clock=queue.clock)
         self._strays = metrics.counter(
             "controller_stray_answers_total",
             "Answers of a fetch that were dropped: delivered twice, late, or for a key not asked for.",
@@ -340,7 +340,7 @@ class BatchWorker(_Working[K, list[K]], Generic[K, A]):
                 return
             self._waiting += 1
         try:
-            self._answers.run(partial(self._answered, key, answer), wait=True)
+            self._answers.run(partial(self._answered, key, answer))
         except (NoThreadLeft, MemoryError) as error:
             with self._room:
                 self._waiting -= 1

@@ -193,6 +193,10 @@ class WorkQueue(Generic[K]):
             if item.parked:
                 item.parked = False
                 self._parked -= 1
+                # The end does not wait for it: those who would run it once more may have gone.
+                if self._closed and item.dirty:
+                    item.dirty = False
+                    self._keys.dirty -= 1
             elif self._keys.waiting.ended(key):
                 self._keys.wake()
             # A queue that drains waits for no interval.

@@ -134,7 +134,7 @@ class Bench:
         self.changed = threading.Condition()
         self.gates: dict[str, threading.Event] = {}
 
-    def run(self, name: str, *, wait: bool = False) -> None:
+    def run(self, name: str) -> None:
         gate = self.gates[name] = threading.Event()
 
         def work() -> Callable[[], object]:
@@ -149,7 +149,7 @@ class Bench:
                 self.ended.append(name)
                 self.changed.notify_all()
 
-        self.pool.run(work, wait=wait)
+        self.pool.run(work)
 
     def end(self, name: str) -> None:
         self.gates[name].set()
@@ -256,22 +256,20 @@ def test_work_that_raises_costs_no_thread(
 def test_where_no_further_thread_can_be_had_work_may_wait_for_those_that_there_are(
     bench: Callable[..., Bench], caplog: pytest.LogCaptureFixture
 ) -> None:
-    b = bench(4)
+    b = bench(4, patient=True)
     b.run("a")
     b.until(lambda: b.began == ["a"])
     with no_thread("pool"):
-        with pytest.raises(NoThreadLeft):
-            b.run("refused")
-        b.run("b", wait=True)
-        b.run("c", wait=True)
+        b.run("b")
+        b.run("c")
         for name in "abc":
             b.end(name)
         b.until(lambda: b.pool.threads() == 0)
         with pytest.raises(NoThreadLeft):
-            b.run("nobody is there", wait=True)
+            b.run("nobody is there")
     assert b.began == ["a", "b", "c"]
     assert caplog.text.count("pool: work waits, as a further thread could not be started") == 1
-    b.run("d", wait=True)
+    b.run("d")
     b.end("d")
 
 

@@ -116,6 +116,8 @@ class Model:
 
     def done(self, name: str) -> None:
         key = self.keys[name]
+        if self.closed and key.parked:
+            key.priority = None  # the end does not wait for it
         key.run_priority, key.parked = None, False
         if not self.closed:
             key.free_at = self.now + self.interval
@@ -256,7 +258,8 @@ class QueueMachine(RuleBasedStateMachine):
         if not hasattr(self, "queue"):
             return
         model = self.model
-        owed = {n for n, k in model.keys.items() if k.priority is not None or k.due is not None}
+        wanted = {n for n, k in model.keys.items() if k.priority is not None or k.due is not None}
+        owed = {n for n in wanted if not (model.closed and model.keys[n].parked)}
         for key in model.running():
             self.queue.done(key)
         seen = set()

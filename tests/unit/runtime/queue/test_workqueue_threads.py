@@ -277,6 +277,9 @@ class TestTheEnd:
         with pytest.raises(ShutDown):
             getter.result(LIMIT)
         assert drained.result(LIMIT) is True
+        bench.queue.done("hung")  # its call has ended after all: nobody is there who would run it again
+        assert bench.queue.wait_drained(0.0) is True
+        assert bench.queue.measure()[1].depth == 0
 
     def test_drained_when_the_last_key_is_done(self, bench: Bench) -> None:
         bench.queue.add("a")
